@@ -46,5 +46,5 @@ async def main() -> None:
 asyncio.run(main())
 # Milk is 1.20.
 # Milk is 1.20.
-# cassette_mismatch: The model is asked something else than in exchange 1 of the cassette shop.jsonl: the tools changed
+# cassette_mismatch: The request to the model differs from exchange 1 of the cassette shop.jsonl: the tools changed
 # (price changed). Record it again: capset run AGENT TASK --model script:script --record shop.jsonl

@@ -16,13 +16,13 @@ Report = dict[str, Any]
 _BEGIN: Final = "<!-- written by python -m lab.failure_modes -->\n"
 _END: Final = "<!-- end -->\n"
 _SUM: Final = """\
-From [one saved run](../reference/faults.json) of {runs} runs, on {cores} cores that others used as well, {system},
-Python {python}. Of {acknowledged:,} calls, turns and files that were acknowledged {lost} were lost. Effects that
+From [one saved run](../reference/faults.json) of {runs} runs, on {cores} cores shared with other work, {system},
+Python {python}. Of {acknowledged:,} acknowledged calls, turns and files, {lost} were lost. Effects that
 happened twice: {doubled}. Intents that stayed open: {open}. The chain verified in {chains} of {runs} runs. The slowest
-recovery took {slowest:.1f} seconds. All that is promised held in {held} of {runs} runs.
+recovery took {slowest:.1f} seconds. All promises held in {held} of {runs} runs.
 
-A number is the slowest recovery of a cell, in seconds after the component's return. A cell in which something did not
-hold says in how many runs.
+Each number is the slowest recovery of a cell, in seconds after the component's return. A cell in which a promise did
+not hold also says in how many runs.
 """
 _COUNTED: Final = ("runs", "acknowledged", "lost", "doubled", "open", "chains", "held")
 

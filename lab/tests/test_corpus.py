@@ -216,7 +216,7 @@ def test_operations_that_are_no_tools_are_counted_by_their_reasons(tmp_path: Pat
     assert (loaded.operations, loaded.tools, loaded.crash) == (4, 1, "")
     assert loaded.reasons == {
         "its method is TRACE, which is not sent": 1,
-        "the document has another operation of this id": 1,
+        "the document has another operation with this id": 1,
         "another operation has its id": 1,
     }
 

@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_skipped_by_name(capset: Command) -> None:
     assert skipped == {
         "d/" * 70 + "f.txt": "a path must be at most 64 levels deep; got 72",
         "binary.dat": "not UTF-8 text",
-        "nul.txt": "not text: it holds NUL",
+        "nul.txt": "not text: it contains NUL",
         "huge.txt": "1,000,001 bytes are more than 1,000,000",
         "locked": "Permission denied",
         "secret.txt": "Permission denied",
@@ -289,7 +289,7 @@ def test_folders_that_cannot_be_used_are_refused_before_anything_is_made(capset:
         (["missing"], "not a folder: missing"),
         (["file.txt", "missing", "one"], "not a folder: file.txt, missing"),
         (["one/same", "two/same"], "two folders are named 'same'"),
-        (["one", "--into", "file.txt"], "file.txt/capset-demo cannot be made: Not a directory"),
+        (["one", "--into", "file.txt"], "file.txt/capset-demo cannot be created: Not a directory"),
     ):
         done = capset("demo", *folders)
         assert (done.code, done.out) == (2, "")
@@ -315,4 +315,4 @@ def test_without_the_extras_of_a_part_it_does_the_others_and_says_so(run: Run, m
     done = run("demo", "empty", "--json")
     assert done.code == 0
     assert "research" not in done.json
-    assert f"skipped: this takes {install_command('web', 'sandbox')} (pydantic_monty)" in done.err
+    assert f"skipped: this needs {install_command('web', 'sandbox')} (pydantic_monty)" in done.err

@@ -116,7 +116,7 @@ def test_a_bad_file_changes_nothing_and_says_so(server: Server) -> None:
 def test_what_governs_calls_is_not_changed_while_it_runs(server: Server) -> None:
     with changed(server.root / "capset.json", lambda text: text.replace('"requireAuth": true', '"requireAuth": false')):
         log_entry = server.reload()
-    assert "start it again to change them" in log_entry["event"]
+    assert "restart it to change them" in log_entry["event"]
     assert server.reload()["level"] == "info"
     assert [record["outcome"] for record in server.records()] == ["succeeded", "failed"]
 

@@ -215,7 +215,7 @@ def test_a_new_version_of_a_server_loses_the_tool_that_it_changed(gateway: Gatew
         (folder / "memory.yaml").write_text(yaml.safe_dump(config))
         call = ("call", "memory_read_graph", "--config", str(folder / "memory.yaml"))
         refused = capset(*call)
-        assert (refused.code, "says something else of its tool 'read_graph'" in refused.said) == (3, True)
+        assert (refused.code, "describes its tool 'read_graph' differently" in refused.said) == (3, True)
         others = ("call", "memory_search_nodes", "--config", str(folder / "memory.yaml"), "--args", '{"query": "x"}')
         assert capset(*others).code == 0, "the others go on"
     finally:

@@ -1,1 +1,1 @@
-"""Agents that run: their turns, the conversations of these, and the runner on pydantic-ai (extra ``agent``)."""
+"""Running agents: their turns and conversations, and the runner based on pydantic-ai (extra ``agent``)."""

@@ -1,4 +1,4 @@
-"""Brakes of a turn: calls that are repeated in vain, and tools that keep failing."""
+"""The brakes of a turn: they stop calls that are repeated without effect, and tools that keep failing."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final
 from capset.errors import LimitExceeded
 
 SAME: Final = 3
-"""The call that is stopped: the third equal one, if the two before gave the same and nothing has changed since."""
+"""An identical call is stopped the third time, if the first two gave the same result and nothing changed since."""
 FAILURES: Final = 5
-"""How often in a row a tool fails before it is left out for the rest of the turn."""
+"""The number of consecutive failures after which a tool is left out for the rest of the turn."""
 
 
 class CallRepeated(LimitExceeded):
-    """An equal call was made before, with the same result, and nothing has changed since."""
+    """The same call was made before with the same result, and nothing has changed since."""
 
     code = "call_repeated"
     retryable = False
 
 
 class ToolLeftOut(LimitExceeded):
-    """The tool failed so often in a row that it is left out for the rest of the turn."""
+    """The tool failed too often in a row and is left out for the rest of the turn."""
 
     code = "tool_left_out"
     retryable = False
@@ -30,14 +30,14 @@ class ToolLeftOut(LimitExceeded):
 
 @dataclass(slots=True)
 class Brakes:
-    """The brakes of one turn, set by what it has called so far."""
+    """The brakes of one turn, based on its calls so far."""
 
     _seen: dict[tuple[str, bytes], tuple[str, int]] = field(default_factory=dict[tuple[str, bytes], tuple[str, int]])
-    """The last result of each call, and how often it was given in a row, since the last change."""
+    """The last result of each call, and how many times in a row it occurred since the last change."""
     _failures: Counter[str] = field(default_factory=Counter[str])
 
     def check(self, tool: str, arguments: bytes) -> None:
-        """Raise ``CallRepeated`` or ``ToolLeftOut`` for a call that is stopped."""
+        """Raise ``CallRepeated`` or ``ToolLeftOut`` if a call must not be made."""
         if self.is_left_out(tool):
             raise ToolLeftOut(f"{tool!r} failed {FAILURES} times in a row: it is left out for the rest of this turn")
         _, times = self._seen.get((tool, arguments), ("", 0))
@@ -48,7 +48,7 @@ class Brakes:
             )
 
     def note(self, tool: str, arguments: bytes, result: str, *, succeeded: bool, has_effect: bool) -> None:
-        """Note what came of a call; one that had an effect changes what all calls may give, an equal one too."""
+        """Record the result of a call. A successful call with an effect may change the results of all calls."""
         if succeeded and has_effect:
             self._seen = {}
         else:
@@ -57,5 +57,5 @@ class Brakes:
         self._failures[tool] = 0 if succeeded else self._failures[tool] + 1
 
     def is_left_out(self, tool: str) -> bool:
-        """Whether a tool has failed so often that it is not offered any more."""
+        """Whether a tool has failed too often to be offered again."""
         return self._failures[tool] >= FAILURES

@@ -1,4 +1,4 @@
-"""Budgets of turns: how many steps, tool calls, tokens and how much money one turn may use."""
+"""Budgets of turns: the steps, tool calls, tokens and money that one turn may use."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from capset.errors import BudgetExceeded, DefinitionError
 STEPS: Final = 50
 """The maximum number of model steps of one turn, unless the host says otherwise."""
 SUMMARISE_AT: Final = 100_000
-"""The size of a conversation, in tokens, from which it is summarised; common models take 128,000 and more."""
+"""A conversation with more tokens than this is summarised. Common models accept 128,000 and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnBudget:
-    """The most that one turn may use; ``None`` is no limit. ``cost`` is in US dollars, by the prices of genai-prices.
+    """The maximum that one turn may use; ``None`` means no limit. ``cost`` is in US dollars, by genai-prices.
 
-    It goes on where a turn is continued, and covers the agents that work for it. Each step reserves as much as it may
-    use before it begins, so all of them together use more by one step of one agent at most. Raises ``DefinitionError``
-    for a number that is not positive.
+    A continued turn keeps its budget, and agents called within the turn share it. Each step reserves its maximum usage
+    before it begins, so a turn exceeds its budget by at most one step of one agent. Raises ``DefinitionError`` if a
+    number is not positive.
     """
 
     steps: int | None = STEPS
@@ -35,7 +35,7 @@ class TurnBudget:
                 raise DefinitionError(f"a turn's {name} must be a number above 0; got {maximum!r}")
 
     def exceeded(self, used: AgentUsage) -> str | None:
-        """Return the name of a resource of which a turn has used more than it may, or ``None``."""
+        """Return the name of a resource whose limit ``used`` exceeds, or ``None``."""
         for name in self.__slots__:
             maximum = getattr(self, name)
             if maximum is not None and getattr(used, name) > maximum:
@@ -43,7 +43,7 @@ class TurnBudget:
         return None
 
     def check(self, used: AgentUsage) -> None:
-        """Raise ``BudgetExceeded``, naming what is used up, if a turn has used more than it may."""
+        """Raise ``BudgetExceeded``, naming the resource, if ``used`` exceeds the budget."""
         if (name := self.exceeded(used)) is not None:
             maximum, value = getattr(self, name), getattr(used, name)
             raise BudgetExceeded(f"The turn was ended: it would have used {value:g} {name}, and may use {maximum:g}")

@@ -1,4 +1,4 @@
-"""Checkpoints of turns: where a turn stands, in a form from which any process can continue it."""
+"""Checkpoints of turns: the stored state from which any process can continue a turn."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pydantic_core import to_json
 from capset.errors import StateError
 
 FORMAT: Final = 1
-"""The version of the form in which checkpoints are written. A newer one is refused, an older one is read."""
+"""The version of the checkpoint format. Older versions can be read; newer ones are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnCheckpoint:
-    """Where a turn stands. Its messages are in the conversation of its session.
+    """The state of a turn. Its messages are in the conversation of its session.
 
-    ``caller`` says on whose behalf it runs, as its host wrote it; ``runtime_hash`` is that of the tools in play when it
-    began or was last continued.
+    ``caller`` identifies the turn's caller, in the host's own format. ``runtime_hash`` is the hash of the tools in play
+    when the turn began or was last continued.
     """
 
     content: Any
@@ -30,15 +30,15 @@ class TurnCheckpoint:
     caller: Mapping[str, Any]
     runtime_hash: str
     results: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Results of tool calls of the newest message, in the runner's own form, by the model's ids of the calls."""
+    """Results of the newest message's tool calls, in the runner's own format, by the model's call id."""
     approvals: tuple[str, ...] = ()
-    """The requests that it waits for."""
+    """The ids of the approval requests that the turn waits for."""
     usage: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Its usage so far, by names of the runner's own."""
+    """The turn's usage so far, under names that the runner chooses."""
     takeovers: int = 0
-    """How often a process went on with it after another had died."""
+    """How many times the turn was continued after its process had died."""
     seconds: float = 0.0
-    """How long it has run so far."""
+    """How long the turn has run so far."""
     format: Literal[1] = FORMAT
 
 
@@ -46,20 +46,20 @@ _CHECKPOINT: Final = TypeAdapter(TurnCheckpoint)
 
 
 def write_checkpoint(checkpoint: TurnCheckpoint) -> str:
-    """Return the stored form of a checkpoint: JSON text."""
+    """Return a checkpoint as JSON text for the store."""
     return to_json(checkpoint).decode()
 
 
 def read_checkpoint(text: str) -> TurnCheckpoint:
-    """Return a checkpoint from its stored form.
+    """Parse a stored checkpoint.
 
-    Raises ``StateError`` for one that a newer version of capset wrote, or that was changed.
+    Raises ``StateError`` if a newer version of capset wrote it, or if it was changed.
     """
     try:
         return _CHECKPOINT.validate_json(text)
     except ValidationError as error:
         raise StateError(
-            f"this turn was stored in a form that this version does not know; it knows up to {FORMAT}",
+            f"this turn was stored in a format that this version cannot read; it reads up to {FORMAT}",
             hint="continue it with the version of capset that stored it, or cancel it",
             status=409,
         ) from error

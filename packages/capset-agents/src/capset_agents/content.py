@@ -1,4 +1,4 @@
-"""The content of messages to agents: text, or parts of text and of the session's files (extra ``agent``)."""
+"""The content of messages to agents: text, or a list of text and file parts (extra ``agent``)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from capset.errors import FileError, InvalidArguments, PermissionDenied
 from capset.kernel.state.files import SessionFiles
 
 MAX_FILES: Final = 16 * 2**20
-"""Bytes of files in one message: as many as a message may have when its files are sent with it."""
+"""The maximum total size of the files of one message, in bytes. The same limit holds for files sent with a message."""
 READ_FILES: Final = "session_files:read"
-"""The permission to read the files of a session, over REST and by the file tools; a message gives a model no others."""
+"""The permission to read a session's files over REST and with the file tools; file parts of messages require it too."""
 _TEXT: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
 
 class TextPart(BaseModel):
-    """A part that is text."""
+    """A text part."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,7 +33,7 @@ class TextPart(BaseModel):
 
 
 class FilePart(BaseModel):
-    """A part that is a file of the session, such as an image; ``media_type`` follows from its name if left out."""
+    """A file of the session, such as an image. By default, ``media_type`` is guessed from the file name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,11 +48,11 @@ _PARTS: Final = TypeAdapter(list[Annotated[TextPart | FilePart, Discriminator("t
 async def prompt_of(
     content: Any, files: SessionFiles, permissions: AbstractSet[str]
 ) -> str | Sequence[UserContent]:  # content is any JSON
-    """Return the prompt of a turn: a text as it is, a list of parts part by part, other data as JSON.
+    """Return the prompt of a turn: text unchanged, a list of parts part by part, other data as JSON.
 
-    ``permissions`` are those of the sender. Raises ``PermissionDenied`` for a file, whether or not it is there, if the
-    sender may not read the session's files, and ``InvalidArguments`` for a list of parts that does not fit, for a file
-    that is not there, and for files of more than ``MAX_FILES`` bytes in all.
+    ``permissions`` are the sender's. Raises ``PermissionDenied`` for a file part, whether or not the file exists, if
+    the sender may not read the session's files. Raises ``InvalidArguments`` for an invalid list of parts, a missing
+    file, or files of more than ``MAX_FILES`` bytes in total.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -66,7 +66,7 @@ async def prompt_of(
         )
         raise InvalidArguments(f"Invalid content: {problems}") from None
     if READ_FILES not in permissions and any(isinstance(part, FilePart) for part in parts):
-        raise PermissionDenied(f"Permission denied: to send a file of the session needs the permission {READ_FILES}")
+        raise PermissionDenied(f"Permission denied: sending a file of the session requires the permission {READ_FILES}")
     prompt: list[UserContent] = []
     remaining = MAX_FILES
     for part in parts:
@@ -80,7 +80,7 @@ async def prompt_of(
 
 
 def context_messages(messages: Iterable[ContextMessage]) -> list[ModelMessage]:
-    """Return the ready-made messages of a step as pydantic-ai sends them."""
+    """Convert the context messages of a step to pydantic-ai's messages."""
     return [
         ModelResponse(parts=[ModelText(message.content)])
         if message.role == "assistant"
@@ -101,8 +101,8 @@ async def _read(path: str, files: SessionFiles, limit: int) -> bytes:
         raise InvalidArguments(f"Invalid content: {error.message}") from None
     if file.size_bytes > limit:
         raise InvalidArguments(
-            f"Invalid content: the files of a message have at most {MAX_FILES} bytes in all; with {path!r}, which has "
-            f"{file.size_bytes}, it has more"
+            f"Invalid content: the files of a message may have at most {MAX_FILES} bytes in total; {path!r}, with "
+            f"{file.size_bytes} bytes, does not fit"
         )
     return content
 

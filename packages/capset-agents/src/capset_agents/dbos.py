@@ -1,7 +1,7 @@
-"""DBOS as the engine of runs: which worker does which run, within the limits of queues (spec 10, D11).
+"""DBOS as the engine of runs: it assigns runs to workers, within the limits of queues (spec 10, D11).
 
-Its tables hold ids of runs, queues and workers, and nothing else: what a run is, and what came of it, is in capset's
-store. They are in a schema of their own of a PostgreSQL database, and beside SQLite's file in one of their own.
+Its tables hold only the ids of runs, queues and workers; the content and the outcome of a run are in capset's store. In
+PostgreSQL, the tables have their own schema; with SQLite, they are in a separate file next to the store's.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ except ImportError:
     ) from None
 
 SCHEMA: Final = "capset_runs"
-"""The schema of its tables in PostgreSQL."""
+"""The PostgreSQL schema of DBOS's tables."""
 SUFFIX: Final = ".runs"
-"""Ends the name of its file beside that of SQLite."""
+"""The suffix that, appended to the name of the store's SQLite file, gives the name of DBOS's file."""
 VERSION: Final = "1"
-"""That of the one workflow: workers of different versions of capset do each other's runs while it is the same."""
+"""The version of the workflow. Workers of different capset versions execute each other's runs while it is the same."""
 POLL_SECONDS: Final = 0.2
-"""How often a queue is looked at: a worker that does 8 runs at once begins at most 40 of it a second."""
+"""How often a queue is polled. A worker with 8 concurrent runs starts at most 40 runs of a queue per second."""
 LEAVE_SECONDS: Final = 10
-"""How long the end of its workflows is waited for when it stops."""
+"""How long ``RunEngine.stop`` waits for running workflows to end."""
 KEPT_SECONDS: Final = 3_600.0
-"""How long workflows that have ended are kept, or longer if a queue's rate counts them for longer."""
+"""How long ended workflows are kept; longer if a queue's rate limit covers a longer period."""
 _CONNECTIONS: Final = 6
 _BUSY_SECONDS: Final = 30.0
-"""How long a transaction waits for those of others in a file of SQLite."""
+"""How long a SQLite transaction waits for other transactions."""
 _BEGIN: Final = "BEGIN IMMEDIATE"
 _AT_ONCE: Final = 500
 _UNDER_WAY: Final = ("ENQUEUED", "PENDING")
@@ -56,10 +56,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue and its limits, which all its workers share: those of the worker that started last.
+    """A queue and its limits. All workers of a queue use the limits of the worker that started last.
 
-    ``concurrency`` limits how many of its runs all workers do at once, ``worker_concurrency`` how many one does;
-    ``rate`` limits how many begin, as a number and the seconds within which they do.
+    ``concurrency`` is the maximum number of concurrent runs of all workers together, ``worker_concurrency`` that of one
+    worker. ``rate`` limits how many runs start, as a number of runs and a period in seconds.
     """
 
     name: str
@@ -69,9 +69,10 @@ class Queue:
 
 
 class RunEngine:
-    """DBOS in this process, of which there can be one at a time. ``work`` does a run, on the loop that started it.
+    """DBOS in this process. Only one engine can run in a process at a time.
 
-    It never blocks the event loop: it has threads of its own, and each workflow waits in one for what the loop does.
+    ``work`` executes a run, on the event loop that started the engine. The engine never blocks the loop: DBOS has its
+    own threads, and each workflow waits in one of them for its run on the loop.
     """
 
     def __init__(
@@ -83,13 +84,13 @@ class RunEngine:
         """
         self._url = _database_of(store)
         self._engine: Engine | None = None
-        """That of its database, where DBOS's own would not do."""
+        """The engine for SQLite, in place of DBOS's own: see ``sqlite_engine``."""
         self._worker = worker
         self._queues = queues
         self._work = work
 
     async def start(self) -> None:
-        """Make its tables if they are missing, and begin to do what is queued."""
+        """Create missing tables, and start processing queued runs."""
         loop = asyncio.get_running_loop()
 
         async def work(run: str) -> None:
@@ -100,16 +101,16 @@ class RunEngine:
             try:
                 done.result()
             except CancelledError:
-                return  # the run was let go of, and is handed on again
+                return  # the run was released, and will be queued again
 
         _waiting[:] = [wait]
         await _in_thread(self._launch)
 
     async def enqueue(self, queue: str, workflow: str, run: str) -> bool:
-        """Queue a run, and return whether its workflow is queued or under way now, not over.
+        """Queue a run, and return whether its workflow is now queued or running, not ended.
 
-        An id of a workflow stands for one: to queue it again does nothing. Raises ``StoreError``, as all methods do,
-        while its database is not available.
+        Queueing a workflow id again has no effect. Raises ``StoreError``, as all methods do, while the database is
+        unavailable.
         """
 
         def enqueue() -> bool:
@@ -119,7 +120,7 @@ class RunEngine:
         return await _in_thread(enqueue)
 
     async def holders(self) -> Collection[str]:
-        """Return the workers that hold workflows of its queues, which count in the limits of these."""
+        """Return the workers that hold running workflows, which count toward the limits of the queues."""
 
         def holders() -> Collection[str]:
             return {workflow.executor_id for workflow in self._under_way() if workflow.executor_id is not None}
@@ -127,7 +128,7 @@ class RunEngine:
         return await _in_thread(holders)
 
     async def recover(self, workers: Collection[str]) -> int:
-        """Queue again what workers hold, which must be dead, and return how many workflows there were."""
+        """Requeue the workflows of ``workers``, all of which must be dead, and return how many there were."""
 
         def recover() -> int:
             workflows = [workflow for workflow in self._under_way() if workflow.executor_id in workers]
@@ -142,7 +143,7 @@ class RunEngine:
         return DBOS.list_workflows(queue_name=names, status="PENDING", load_input=False, load_output=False)
 
     async def forget(self) -> int:
-        """Delete workflows of its queues that ended some time ago, and return how many there were."""
+        """Delete ended workflows that were kept long enough, and return how many there were."""
 
         def forget() -> int:
             count = 0
@@ -160,7 +161,7 @@ class RunEngine:
         return await _in_thread(forget)
 
     async def stop(self) -> None:
-        """Take nothing more, and return when the workflows under way have ended, or after a while."""
+        """Stop taking runs, and wait up to ``LEAVE_SECONDS`` for running workflows to end."""
         await _in_thread(lambda: DBOS.destroy(workflow_completion_timeout_sec=LEAVE_SECONDS))
         _waiting.clear()
         if self._engine is not None:
@@ -169,7 +170,7 @@ class RunEngine:
     def _launch(self) -> None:
         logger = logging.getLogger("dbos")
         if not logger.handlers:
-            logger.addHandler(logging.NullHandler())  # or it would write to stderr by itself
+            logger.addHandler(logging.NullHandler())  # without a handler, DBOS would add one for stderr
         self._engine = sqlite_engine(self._url) if self._url.startswith("sqlite") else None
         config = DBOSConfig(
             name="capset",
@@ -187,7 +188,7 @@ class RunEngine:
         DBOS(config=config)
         DBOS.listen_queues([queue.name for queue in self._queues])
         DBOS.launch()
-        for queue in self._queues:  # only now: registered before, they would not be in the database
+        for queue in self._queues:  # queues registered before the launch are not stored in the database
             DBOS.register_queue(
                 queue.name,
                 global_concurrency=queue.concurrency,
@@ -199,12 +200,12 @@ class RunEngine:
 
 
 _waiting: list[Callable[[str], None]] = []
-"""The function by which workflows wait for a run, while an engine has started: they are functions of the process."""
+"""The running engine's function that waits for a run. It is global because workflows are global functions."""
 
 
 @DBOS.workflow(name="capset.run")
 def do_run(run: str) -> None:
-    """Do a run, as far as it goes now."""
+    """Execute a run until it ends or has to wait."""
     if _waiting:
         _waiting[0](run)
 
@@ -218,20 +219,20 @@ def _database_of(store: str) -> str:
         return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
     raise DefinitionError(
         f"workers share a database with servers; got the store {scheme}://",
-        hint="name a file of SQLite or a database of PostgreSQL with --db",
+        hint="set --db to a SQLite file or a PostgreSQL database",
     )
 
 
 def sqlite_engine(url: str) -> Engine:
-    """Return an engine whose transactions wait for each other from their beginning, also those that read first.
+    """Return an engine whose transactions take the write lock when they begin, even if they read first.
 
-    DBOS's own begin with what they write: two workers that took from a queue at the same moment had both counted
-    before, and together took more than its limits allow.
+    DBOS's own transactions take it at their first write. Two workers that dequeued at the same moment then both counted
+    the running workflows before either had written, and together exceeded the queue's limits.
     """
     engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=_CONNECTIONS)
 
     def connected(raw: sqlite3.Connection, _: object) -> None:
-        raw.isolation_level = None  # or the driver would begin transactions, too
+        raw.isolation_level = None  # otherwise the driver begins transactions, too
         raw.execute("PRAGMA foreign_keys = ON")
 
     def begun(connection: Connection) -> None:
@@ -239,8 +240,8 @@ def sqlite_engine(url: str) -> Engine:
 
     def skip_nested_begin(
         connection: Connection, cursor: sqlite3.Cursor, statement: str, parameters: Any, *_: object
-    ) -> tuple[str, Any]:  # of the driver's own type
-        # The migrations of DBOS begin a transaction by themselves, inside the one that has begun.
+    ) -> tuple[str, Any]:  # parameters have the driver's own type
+        # DBOS's migrations begin their own transaction, inside the one that is already open.
         return ("SELECT 1" if statement == _BEGIN and cursor.connection.in_transaction else statement), parameters
 
     event.listen(engine, "connect", connected)
@@ -250,7 +251,7 @@ def sqlite_engine(url: str) -> Engine:
 
 
 async def _in_thread(function: Callable[[], _Result]) -> _Result:
-    """Return what a function returns in a thread of its own, without the loop that DBOS would otherwise take over."""
+    """Run a function in a new thread, where DBOS finds no event loop to take over, and return its result."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_Result] = loop.create_future()
 
@@ -262,7 +263,7 @@ async def _in_thread(function: Callable[[], _Result]) -> _Result:
         try:
             result = function()
         except (SQLAlchemyError, errors.DBOSException) as error:
-            refused = StoreError(f"the engine of runs did not do its work, and is asked again: {error}")
+            refused = StoreError(f"the run engine failed, and will be tried again: {error}")
             refused.__cause__ = error
             loop.call_soon_threadsafe(settle, done.set_exception, refused)
         except BaseException as error:  # raised where it is awaited

@@ -1,4 +1,4 @@
-"""The execution of one turn: its agent runs to the end, or until it has to wait, and the outcome is stored."""
+"""The execution of one turn: its agent runs until it ends or has to wait, and the outcome is stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _log = logging.getLogger("capset.agents")
 
 
 def owner_of(row: SessionRow) -> tuple[str | None, str, str]:
-    """Return the principal whose turns of a session count together."""
+    """Return the key of a session's principal, whose turns are counted together."""
     return row.org, row.principal_kind, row.principal
 
 
@@ -50,7 +50,7 @@ class TooManyTurns(LimitExceeded):
 
 
 class RunningTurn:
-    """One turn that this process runs."""
+    """A turn that this process runs."""
 
     journal: TurnJournal
 
@@ -64,45 +64,45 @@ class RunningTurn:
 
     @property
     def hooks(self) -> Hooks:
-        """The hooks with which the session reports its calls to this turn."""
+        """The hooks through which the session reports its calls to this turn."""
         return Hooks(on_tool_executed=self._executed)
 
     async def cancel(self, by: str) -> None:
-        """Cancel it, and return once it has ended: in another way, or suspended, if its agent had just come to that."""
+        """Cancel the turn and wait until it has ended; it may still complete or suspend if it was just about to."""
         self._cancelled_by = self._cancelled_by or by
         if self._task is not None:
             self._task.cancel()
         await self.ended.wait()
 
     def abandon(self) -> None:
-        """Cancel it without another word: its session is gone, and takes no more events."""
+        """Cancel the turn without storing an event: its session was deleted and accepts none."""
         self.journal.is_lost = True
         if self._task is not None:
             self._task.cancel()
 
     async def run(self, session: Session) -> None:
-        """Run the agent to its end, or until it has to wait for approvals, and store the outcome."""
+        """Run the agent until it ends or has to wait for approvals, and store the outcome."""
         journal, loop = self.journal, asyncio.get_running_loop()
         self._task, began = asyncio.current_task(), loop.time()
         keeper = loop.create_task(journal.keep(self._task))
         try:
-            if self._cancelled_by is not None or journal.is_lost:  # before it began
+            if self._cancelled_by is not None or journal.is_lost:  # cancelled before it began
                 raise asyncio.CancelledError
             try:
                 last = await self._outcome(session)
             finally:
-                self._task = None  # what comes of it is stored, also if it is cancelled now, or once more
+                self._task = None  # from here on, a cancellation does not keep the outcome from being stored
         except TurnSuspended as suspended:
             await self._stop(keeper, began)
             await self._suspend(session, suspended)
         except StoreError as error:
             await self._stop(keeper, began)
-            _log.warning("the turn %s stops here, and is to be continued: %s", journal.turn, error.message)
+            _log.warning("the turn %s stops here and will be continued later: %s", journal.turn, error.message)
             await journal.end(then=journal.left("", self._kernel.now()))
         except asyncio.CancelledError:
             await self._stop(keeper, began)
             if journal.is_lost:
-                _log.warning("the turn %s of the session %s is no longer this process's", journal.turn, journal.session)
+                _log.warning("this process lost the turn %s of the session %s", journal.turn, journal.session)
             elif self._cancelled_by is not None:
                 await journal.end(cancelled_event(self._cancelled_by))
                 return
@@ -142,7 +142,7 @@ class RunningTurn:
             await self._kernel.store.events.take(suspended_turn, replace(suspended_turn, until=self._kernel.now()))
 
     async def _outcome(self, session: Session) -> NewEvent:
-        """Return the last event. Raises ``TurnSuspended``, and ``StoreError`` where another process may go on later."""
+        """Return the last event. Raises ``TurnSuspended``, or ``StoreError`` if the turn can be continued later."""
         journal = self.journal
         redact, correlation = self._kernel.redactor, journal.checkpoint.correlation
         remaining = self._seconds - journal.checkpoint.seconds
@@ -155,7 +155,7 @@ class RunningTurn:
             try:
                 data = from_json(to_json(output), allow_inf_nan=False)
             except ValueError:
-                raise InvalidOutput("The agent gave an output that JSON cannot carry.") from None
+                raise InvalidOutput("The agent's output cannot be represented as JSON.") from None
             data = data if redact is None else redact(data)
             model_output = await session.for_model(journal.turn, data)
             return ended_event(model_output.text, model_output.file) if model_output.is_cut else ended_event(data)
@@ -176,12 +176,12 @@ class RunningTurn:
 
 
 def interrupted() -> NewEvent:
-    """Return the last event of a turn whose process has died, and that cannot be continued."""
+    """Return the last event of a turn that cannot be continued after its process died."""
     return failed_event(Interrupted("The turn was interrupted: the process that ran it has ended"))
 
 
 def waits(turn: str, approvals: Sequence[str]) -> TurnSuspended:
-    """Return the error of what cannot be while a turn waits for approvals."""
+    """Return the error for an operation that is impossible while a turn waits for approvals."""
     pending = ", ".join(approvals)
     return TurnSuspended(
         f"the turn {turn!r} waits for an approval: {pending}; have it decided, or cancel the turn", approvals=approvals

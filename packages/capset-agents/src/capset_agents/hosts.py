@@ -1,4 +1,4 @@
-"""Hosts of turns: they know who begins a turn, and open its session, also in another process and at another time."""
+"""Hosts of turns: they identify a turn's caller and open its session, even later and in another process."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from capset.stores.base import SessionRow
 
 
 class TurnHost(Protocol):
-    """Opens sessions for turns that are continued, on behalf of those who began them."""
+    """Opens the sessions of continued turns on behalf of their callers."""
 
     async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
-        """Return the session of a turn, for the caller that its checkpoint describes.
+        """Open the session of a turn for the caller that its checkpoint describes.
 
-        Raises ``Unauthenticated`` if the caller is known no more, ``CallerAway`` if it has to come back itself, and
-        ``NotHere`` if the turn is left to another process.
+        Raises ``Unauthenticated`` if the caller is no longer known, ``CallerAway`` if the caller has to return first,
+        and ``NotHere`` if another process should continue the turn.
         """
         ...
 
 
 class CallerAway(Exception):
-    """Raised where a turn's caller has to come back with a valid credential before the turn can go on."""
+    """Raised if a turn cannot continue until its caller returns with a valid credential."""
 
 
 class NotHere(Exception):
-    """Raised where a turn is to be continued by another process than this one."""
+    """Raised if another process should continue the turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A turn that is to begin. ``caller`` is JSON data from which its host knows the caller again."""
+    """A turn to begin. ``caller`` is JSON data by which the host can identify the caller again."""
 
     content: Any
     correlation: str
@@ -41,4 +41,4 @@ class NewTurn:
     open: Callable[[Hooks], Awaitable[Session]]
     """Opens the session of the turn, with hooks that report its calls."""
     run: str | None = None
-    """The run that the turn is, whose id it has: it begins once."""
+    """The id of the queued run that the turn executes. It is also the turn's id, so that the turn begins only once."""

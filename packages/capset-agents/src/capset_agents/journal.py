@@ -22,9 +22,9 @@ HELD_SECONDS: Final = 30
 RENEW_SECONDS: Final = 10.0
 """How often a process renews its hold."""
 BATCH_SECONDS: Final = 0.08
-"""The time between two batches. It is less than a record waits, so that records are written with them."""
+"""The time between two batches. Records wait longer than this to be written, so that they go with a batch."""
 SETTLE_SECONDS: Final = 0.02
-"""How long an event waits at least for others to be stored with it, where the last batch is longer ago."""
+"""The minimum time that an event waits for others to be stored with it, if the last batch was long ago."""
 MESSAGE_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of one message of a conversation."""
 CONVERSATION_BYTES: Final = 64 * 1024 * 1024
@@ -32,10 +32,10 @@ CONVERSATION_BYTES: Final = 64 * 1024 * 1024
 CONVERSATION_MESSAGES: Final = 10_000
 """The maximum number of messages of a conversation."""
 KEPT_FROM: Final = "kept_from"
-"""The member of a summary's metadata with the number of the first message before it that it does not stand for."""
+"""The metadata key of a summary: the number of the first earlier message that the summary does not replace."""
 _PAGE_BYTES: Final = 1024 * 1024
 _LAST_TRIES: Final = 5
-"""How often storing the end of a turn is tried while the store is unavailable."""
+"""The number of attempts to store the end of a turn while the store is unavailable."""
 _log = logging.getLogger("capset.agents")
 
 
@@ -47,7 +47,7 @@ class ConversationFull(LimitExceeded):
 
 
 class TurnJournal:
-    """The journal of one turn in one process, for as long as the turn is its own."""
+    """The journal of one turn, for as long as this process holds the turn."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class TurnJournal:
         conversation: Conversation,
         stored: Callable[[str], None],
     ) -> None:
-        """``turn_row`` is the turn as stored; ``stored`` gets the session's id whenever something was stored."""
+        """``turn_row`` is the stored turn. ``stored`` is called with the session's id after each write."""
         own_rows = [row for row in conversation.rows if row.turn == turn_row.turn]
         self.history = tuple(row.data for row in conversation.rows if row.kind != "inner")
         self.numbers = tuple(row.seq for row in conversation.rows if row.kind != "inner")
@@ -67,10 +67,10 @@ class TurnJournal:
         self.place: Final = ""
         self._inner = [from_json(row.data) for row in own_rows if row.kind == "inner"]
         self.is_lost = False
-        """Whether the turn is another process's, or its session was deleted."""
+        """Whether another process holds the turn, or its session was deleted."""
         self.checkpoint = checkpoint
         self._kernel = kernel
-        self._events = kernel.store.events  # a closing kernel gives no store, but lets turns end
+        self._events = kernel.store.events  # a closing kernel no longer provides a store, but its turns may end
         self._audit = kernel.store.audit
         self._held = turn_row
         self._org = org
@@ -94,7 +94,7 @@ class TurnJournal:
 
     @property
     def hold(self) -> TurnHold:
-        """The turn, as this process holds it."""
+        """The hold of this process on the turn."""
         return TurnHold(self._held.session, self._held.turn, self._held.holder)
 
     @property
@@ -104,7 +104,7 @@ class TurnJournal:
 
     @property
     def streams(self) -> bool:
-        """Whether texts may be emitted in pieces: not where the host masks patterns, which may span two of them."""
+        """Whether text may be emitted in pieces. Not if the host masks patterns: a match may span two pieces."""
         return self._redact is None
 
     @property
@@ -118,11 +118,11 @@ class TurnJournal:
         return self.checkpoint.usage
 
     def count(self, usage: Mapping[str, float]) -> None:
-        """Note the usage of the turn so far."""
+        """Record the usage of the turn so far."""
         self.checkpoint = replace(self.checkpoint, usage=usage)
 
     def result(self, call: str) -> str | None:
-        """Return the stored result of a tool call of the newest message."""
+        """Return the stored result of a tool call of the newest message, if any."""
         return self.checkpoint.results.get(call)
 
     async def attempts(self, call: str) -> Sequence[Attempt]:
@@ -134,12 +134,12 @@ class TurnJournal:
         return [attempt for attempt in self._attempts if attempt.causation == call]
 
     def emit(self, type: str, data: Mapping[str, Any]) -> None:
-        """Add an event; matches of the host's patterns are masked in it."""
+        """Add an event, in which matches of the host's patterns are masked."""
         masked = data if self._redact is None else self._redact(data)
         self.add_event(NewEvent(type, to_json(masked).decode()))
 
     def emit_text(self, type: str, step: int, part: int, text: str) -> None:
-        """Add a piece of text; pieces that wait to be stored become one event."""
+        """Add a piece of text. Pieces that are not stored yet become one event."""
         if self._text is None or self._text[:3] != (type, step, part):
             self._end_text()
             self._text = (type, step, part, [])
@@ -147,13 +147,13 @@ class TurnJournal:
         self._has_new.set()
 
     def add_event(self, event: NewEvent) -> None:
-        """Add an event as it is."""
+        """Add an event without masking it."""
         self._end_text()
         self._new_events.append(event)
         self._has_new.set()
 
     def add(self, message: str, *, is_summary: bool = False) -> None:
-        """Add a message, or a summary of all before, to the conversation; stored results of the last are forgotten.
+        """Add a message, or a summary of all earlier ones, and drop the stored results of the previous message.
 
         Raises ``ConversationFull``, naming the limit.
         """
@@ -188,7 +188,7 @@ class TurnJournal:
         self._has_new.set()
 
     def _forget(self, place: str) -> None:
-        """Forget the results of calls of an agent that has gone on, and of the agents within them."""
+        """Drop the stored results of an agent's previous calls, and of the agents within these calls."""
         remaining = {
             call: tool_result for call, tool_result in self.checkpoint.results.items() if not call.startswith(place)
         }
@@ -196,9 +196,9 @@ class TurnJournal:
             self.checkpoint = replace(self.checkpoint, results=remaining)
 
     async def store(self, results: Mapping[str, str] | None = None) -> None:
-        """Store everything added, and results of tool calls, durably.
+        """Durably store everything added, and the results of tool calls.
 
-        Raises ``StateError`` if the turn is not this process's any more, and ``StoreError``.
+        Raises ``StateError`` if this process no longer holds the turn, and ``StoreError`` if the store fails.
         """
         if results:
             self.checkpoint = replace(self.checkpoint, results={**self.checkpoint.results, **results})
@@ -207,7 +207,7 @@ class TurnJournal:
         await self._write()
 
     async def keep(self, running: asyncio.Task[Any] | None) -> None:
-        """Store what is added, and renew the hold, until the end; cancel the turn if it is no longer this process's."""
+        """Store additions and renew the hold until the turn ends; cancel ``running`` if the hold is lost."""
         loop = asyncio.get_running_loop()
         self._renewed = loop.time()
         while not self._ending.is_set():
@@ -233,15 +233,15 @@ class TurnJournal:
                     running.cancel()
                 return
             except CapsetError:
-                self._renewed = loop.time() - RENEW_SECONDS + 1  # the store is unavailable: again in a second
+                self._renewed = loop.time() - RENEW_SECONDS + 1  # the store is unavailable: retry in a second
 
     def stop(self) -> None:
-        """Let ``keep`` end."""
+        """Make ``keep`` return."""
         self._ending.set()
         self._has_new.set()
 
     async def end(self, *last: NewEvent, then: TurnRow | None = None) -> bool:
-        """Store the rest, and end the turn with its last events, or leave it as ``then``; return whether it did."""
+        """Store the rest, and end the turn or leave it as ``then``. Return whether this was stored."""
         self._end_text()
         self._new_events += last
         for _ in range(_LAST_TRIES):
@@ -259,7 +259,7 @@ class TurnJournal:
         return False
 
     def left(self, holder: str, until: str) -> TurnRow:
-        """Return the turn as another process may find it."""
+        """Return the row that leaves the turn to other processes."""
         return replace(self._held, holder=holder, until=until, checkpoint=write_checkpoint(self.checkpoint))
 
     @property
@@ -267,7 +267,7 @@ class TurnJournal:
         return bool(self._new_events or self._new_messages or self._text)
 
     def _end_text(self) -> None:
-        """Make one event of the pieces of text that wait."""
+        """Emit the pending pieces of text as one event."""
         if self._text is not None:
             kind, step, part, pieces = self._text
             self._text = None
@@ -283,11 +283,11 @@ class TurnJournal:
             try:
                 now = self._kernel.now()
                 await self._events.append(self._held, events, now=now, then=then, messages=messages)
-            except StateError:  # the session was deleted, or the turn is another's
+            except StateError:  # the session was deleted, or another process holds the turn
                 self.is_lost = True
                 raise
             except CapsetError as error:
-                _log.error("the store did not keep events of the turn %s: %s", self.turn, error.message)
+                _log.error("cannot store events of the turn %s: %s", self.turn, error.message)
                 self._new_events = events + self._new_events
                 self._new_messages = messages + self._new_messages
                 raise
@@ -301,14 +301,14 @@ class TurnJournal:
 
 
 def held_until(kernel: Kernel) -> str:
-    """Return the time until which a turn is held from now on."""
+    """Return the time at which a hold that begins now ends."""
     return iso(kernel.clock.time_ns() + HELD_SECONDS * 1_000_000_000)
 
 
 class InnerJournal:
-    """The journal of an agent that works within a call of a turn: its messages are stored with those of the turn.
+    """The journal of an agent that runs within a call of a turn. Its messages are stored with those of the turn.
 
-    Its texts and calls are no events of the turn; their records are on the log. What it uses counts above.
+    Its texts and calls are not events of the turn; its calls have records in the audit log. The turn counts its usage.
     """
 
     def __init__(self, outer: TurnJournal, place: str, history: Sequence[str]) -> None:
@@ -325,21 +325,21 @@ class InnerJournal:
 
     @property
     def hold(self) -> TurnHold:
-        """The turn, as this process holds it."""
+        """The hold of this process on the turn."""
         return self._outer.hold
 
     @property
     def streams(self) -> bool:
-        """Whether texts may be emitted in pieces: they are not emitted at all."""
+        """Always false: texts are not emitted at all."""
         return False
 
     @property
     def usage(self) -> Mapping[str, float]:
-        """The usage so far: none of its own."""
+        """Always empty: the turn counts the usage."""
         return {}
 
     def count(self, usage: Mapping[str, float]) -> None:
-        """Do nothing: the turn's own journal notes it."""
+        """Do nothing: the turn's own journal records the usage."""
 
     def emit(self, type: str, data: Mapping[str, Any]) -> None:
         """Do nothing."""
@@ -348,7 +348,7 @@ class InnerJournal:
         """Do nothing."""
 
     def result(self, call: str) -> str | None:
-        """Return the stored result of a tool call of the newest message."""
+        """Return the stored result of a tool call of the newest message, if any."""
         return self._outer.result(self.place + call)
 
     async def attempts(self, call: str) -> Sequence[Attempt]:
@@ -364,15 +364,15 @@ class InnerJournal:
         return self._outer.within(self.place + place)
 
     async def store(self, results: Mapping[str, str] | None = None) -> None:
-        """Store everything added, and results of tool calls, durably. Raises as the turn's does."""
+        """Durably store everything added, and the results of tool calls. Raises like ``TurnJournal.store``."""
         await self._outer.store({self.place + call: tool_result for call, tool_result in (results or {}).items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of a conversation since its newest summary, and the number and the bytes of all.
+    """The messages since the newest summary, and the count and the bytes of the whole conversation.
 
-    Messages before it that the summary does not stand for come after it.
+    Earlier messages that the summary does not replace come right after it.
     """
 
     rows: Sequence[MessageRow]
@@ -392,15 +392,15 @@ async def read_conversation(kernel: Kernel, session: str) -> Conversation:
         after = page.items[-1].seq
     if rows and (first := _kept_from(rows[0])) is not None:
         earlier = await events.messages(session, after=first - 1, limit=rows[0].seq - first)
-        rows[2:2] = earlier.items  # after the summary, which is two messages: what the model was asked, and its answer
+        rows[2:2] = earlier.items  # after the summary's two messages: the request to the model, and its answer
     return Conversation(rows, page.count, page.bytes)
 
 
 def _kept_from(row: MessageRow) -> int | None:
-    """Return the number of the first message before a summary that it does not stand for, if there is any."""
+    """Return the number of the first earlier message that a summary does not replace, if any."""
     if row.kind != "summary":
         return None
-    match from_json(row.data):  # in a form of the runner's own
+    match from_json(row.data):  # in the runner's own format
         case {"metadata": {**metadata}}:
             first: object = metadata.get(KEPT_FROM)
             return first if isinstance(first, int) and 0 < first < row.seq else None

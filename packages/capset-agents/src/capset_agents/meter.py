@@ -1,7 +1,7 @@
-"""The usage of one run of an agent: reserved before each step, and counted for its turn, those above, and its session.
+"""The usage of one agent run: reserved before each step, then counted for the run, its parent runs and its session.
 
-A turn and the agents that work for it run in one process, so its budget is reserved in memory; limits that other turns
-share are reserved in the store.
+A turn and the agents called within it run in one process, so the turn's budget is reserved in memory. Limits shared
+with other turns are reserved in the store.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from capset.kernel.blocks.generation import Turn
 from capset_agents.budgets import TurnBudget
 
 LOOK_SECONDS: Final = 1.0
-"""How often, in seconds, a step that waits looks whether steps of other turns and processes are settled."""
+"""How often, in seconds, a waiting step checks whether steps of other turns and processes were settled."""
 _NEXT: Final = AgentUsage(steps=1, tokens=1)
-"""The least that a step uses."""
+"""The minimum usage of a step."""
 
 
 class TurnMeter:
-    """The usage of one run: of its turn's budget, of those of the runs above it, and of the limits of its session."""
+    """The meter of one run. It counts in the turn's budget, the budgets of parent runs, and the session's limits."""
 
     def __init__(self, turn: Turn, budget: TurnBudget) -> None:
         self._limits = turn.usage
@@ -35,17 +35,17 @@ class TurnMeter:
         self._ids = Ids()
         self._used = AgentUsage() if turn.journal is None else usage_of(turn.journal.usage)
         self._steps: dict[str, AgentUsage] = {}
-        """The most that each step under way may use, of this run and those below it."""
+        """The maximum usage of each running step of this run and its child runs."""
         self._refusal: CapsetError | None = None
-        """The reason why the calls of the last step are not to be made, if there is one."""
+        """The reason why the calls of the last step must not be made, if any."""
         self._since = asyncio.get_running_loop().time()
         self._above = _COUNTING.get()
-        """That of the run in whose call this one is made, of an agent that has this one as a tool."""
+        """The meter of the parent run, whose agent called this one as a tool."""
         self._settled: _Settlement = _Settlement() if self._above is None else self._above._settled
 
     @contextmanager
     def counting(self) -> Generator[Self]:
-        """Have runs that are made within count here too."""
+        """Count runs that start within this context here, too."""
         token = _COUNTING.set(self)
         try:
             yield self
@@ -54,7 +54,7 @@ class TurnMeter:
 
     @property
     def bounds_use(self) -> bool:
-        """Whether tokens or money of a step count in any budget or limit."""
+        """Whether any budget or limit bounds tokens or money."""
         budgets = [run._budget for run in self._runs()]
         return self._limits.is_limited or any(
             budget.tokens is not None or budget.cost is not None for budget in budgets
@@ -66,14 +66,14 @@ class TurnMeter:
         return self._limits.limits_cost or any(run._budget.cost is not None for run in self._runs())
 
     async def reserve(self, maximum: AgentUsage) -> str:
-        """Reserve the most that a step may use, of all budgets and limits at once, and return the id of the step.
+        """Reserve a step's maximum usage in all budgets and limits at once, and return the id of the step.
 
-        It waits while steps under way may use all that is left: they end without waiting for others. Raises
-        ``BudgetExceeded`` if nothing is left. The step is to be settled.
+        Waits while running steps may use up what is left; those never wait for other steps. Raises ``BudgetExceeded``
+        if nothing is left. The caller must settle the step.
         """
         step = self._ids.new()
         while True:
-            settlement = self._settled.next  # before it looks, so that it misses none
+            settlement = self._settled.next  # taken before the check, so that no settlement is missed
             if self._hold(step, maximum):
                 has_room = False
                 try:
@@ -88,9 +88,9 @@ class TurnMeter:
                     await settlement.wait()
 
     async def settle(self, step: str, used: AgentUsage, *, unpriced: str | None = None) -> None:
-        """Count what a step has used in the place of what it has reserved; ``check`` says whether it was too much.
+        """Replace a step's reservation with its actual usage. If that was too much, ``check`` raises.
 
-        ``unpriced`` is the name of a model whose price is not known.
+        ``unpriced`` is the name of the model if its price is not known.
         """
         self._refusal = None
         try:
@@ -98,18 +98,18 @@ class TurnMeter:
                 run._budget.check(run._used + used)
             if unpriced is not None and self.bounds_cost:
                 raise BudgetExceeded(
-                    f"The turn was ended: money is bounded, and the price of {unpriced!r} is not known"
+                    f"The turn was ended: its cost is limited, and the price of {unpriced!r} is not known"
                 )
         except BudgetExceeded as error:
             self._refusal = error
-            used = replace(used, calls=0)  # which are not made
+            used = replace(used, calls=0)  # the calls are not made
         self._free(step)
         for run in self._runs():
             run._used += used
             if run._journal is not None:
                 run._journal.count(run._used.plain())
         now = asyncio.get_running_loop().time()
-        seconds = 0.0 if self._above is not None else now - self._since  # the run above waits for this one
+        seconds = 0.0 if self._above is not None else now - self._since  # a parent run counts its own time
         self._since = now
         try:
             await self._limits.settle(step, used + AgentUsage(seconds=seconds))
@@ -119,9 +119,9 @@ class TurnMeter:
             self._settled.tell()
 
     def check(self) -> None:
-        """Raise ``BudgetExceeded`` if more was used than may be, so that the calls of the last step are not made.
+        """Raise ``BudgetExceeded`` if the usage is too high; the calls of the last step must then not be made.
 
-        Raises ``StoreError`` if they could not be counted.
+        Raises ``StoreError`` if the usage could not be counted.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -129,16 +129,16 @@ class TurnMeter:
             run._budget.check(run._used)
 
     def _runs(self) -> Iterator[TurnMeter]:
-        """Yield this run and those above it."""
+        """Yield this run and its parent runs."""
         run: TurnMeter | None = self
         while run is not None:
             yield run
             run = run._above
 
     def _hold(self, step: str, maximum: AgentUsage) -> bool:
-        """Reserve a step in this run and those above it, and return whether there was room; nothing comes between.
+        """Reserve a step in this run and its parent runs, and return whether there was room.
 
-        Raises ``BudgetExceeded`` if nothing is left.
+        Does not await, so that the check and the reservation are atomic. Raises ``BudgetExceeded`` if nothing is left.
         """
         for run in self._runs():
             run._budget.check(run._used + _NEXT)
@@ -154,16 +154,16 @@ class TurnMeter:
 
 
 class _Settlement:
-    """The next settlement of a step of one turn: ``next`` is set by it, and replaced."""
+    """Announces settlements of steps of one turn: each one sets ``next``, and replaces it."""
 
     def __init__(self) -> None:
         self.next = asyncio.Event()
 
     def tell(self) -> None:
-        """Wake the steps that wait."""
+        """Wake the waiting steps."""
         self.next.set()
         self.next = asyncio.Event()
 
 
 _COUNTING: Final = ContextVar[TurnMeter | None]("capset_turn_meter", default=None)
-"""The count of the run that the current task works for."""
+"""The meter of the run that the current task belongs to."""

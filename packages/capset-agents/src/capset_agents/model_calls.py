@@ -1,4 +1,4 @@
-"""Calls as models make them: arguments and texts as a model wrote them, errors as the text that it reads."""
+"""Tool calls of models: parses the arguments and texts that a model wrote, and formats errors for it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pydantic_core import from_json, to_jsonable_python
 from capset.errors import CapsetError
 
 _NO_OBJECT: Final = "(not a JSON object)"
-"""A name that no tool's parameter has, for arguments that are not an object."""
+"""The name given to arguments that are not an object. No tool has a parameter of this name."""
 
 
 def arguments_of(arguments: object) -> dict[str, Any]:
-    """Return a model's arguments as an object: itself, or of its text. No text at all is no arguments.
+    """Return a model's arguments as a dictionary; text is parsed as JSON. Empty text means no arguments.
 
-    Arguments that are not a JSON object get a name that the kernel refuses.
+    Arguments that are not a JSON object are returned under a name that the kernel refuses.
     """
     if isinstance(arguments, str | bytes | bytearray):
         if not arguments.strip():
@@ -31,8 +31,8 @@ def arguments_of(arguments: object) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", arguments)) if isinstance(arguments, Mapping) else {_NO_OBJECT: arguments}
 
 
-def readable(value: Any) -> Any:  # JSON of every type
-    """Return what a model wrote without lone surrogates, which nothing stores or sends; pairs of them are joined."""
+def readable(value: Any) -> Any:  # any JSON
+    """Return a model's output without lone surrogates, which cannot be stored or sent. Pairs are joined."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
@@ -43,16 +43,16 @@ def readable(value: Any) -> Any:  # JSON of every type
 
 
 def arguments_json(arguments: object) -> bytes:
-    """Return a model's arguments as JSON text, for the kernel to judge."""
+    """Return a model's arguments as JSON text for the kernel to validate."""
     return json.dumps(arguments_of(arguments), default=partial(to_jsonable_python, fallback=str)).encode()
 
 
 def error_text(error: CapsetError) -> str:
-    """Return an error as text for the model: its message, then the fields not mentioned in it."""
+    """Return an error as text for the model: its message, then the fields that the message does not mention."""
     return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
 
 
 def error_suffix(error: CapsetError) -> str:
-    """Return the suffix of that text: the kind of error, and whether to retry."""
+    """Return the suffix of that text: the error's code, whether to retry, and the correlation id."""
     retry_note = ", may be tried again" if error.retryable else ""
     return f"({error.code}{retry_note}; correlation {error.correlation})"

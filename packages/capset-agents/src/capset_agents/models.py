@@ -1,4 +1,4 @@
-"""The models that agents may use: a default one, and a list to choose from (extra ``agent``)."""
+"""The models that agents may use: a default, and a list to choose from (extra ``agent``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capset_agents.playback.scripts import Script
 
 
 class ModelUnavailable(CapsetError):
-    """The model of an agent cannot be used here: it is not on the list, unknown, or has no key."""
+    """An agent's model cannot be used here: it is not allowed, unknown, or has no API key."""
 
     code = "model_unavailable"
     status = 422
@@ -24,7 +24,7 @@ class ModelUnavailable(CapsetError):
 class ModelChoice:
     """A default model, and the models that agents may choose by name.
 
-    Models are made when they are first used; their keys come from the environment, as pydantic-ai reads them.
+    Models are created when they are first used. pydantic-ai reads their API keys from the environment.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class ModelChoice:
         *,
         record: CassetteFile | None = None,
     ) -> None:
-        """Take a default, and the others: names as pydantic-ai knows them, or the host's own ones with models.
+        """Take a default model and the allowed ones: pydantic-ai's names, or the host's own names with models.
 
-        The answers of all of them are recorded in ``record``, if it is given.
+        If ``record`` is given, the answers of all models are recorded in it.
         """
         self._record = record
         self._default = default
@@ -46,7 +46,7 @@ class ModelChoice:
         self._made: dict[str, Model] = {}
 
     def resolve(self, name: str | None, agent: str) -> Model:
-        """Return the model for an agent, which may name one. Raises ``ModelUnavailable``."""
+        """Return the model for an agent: the one called ``name``, or the default. Raises ``ModelUnavailable``."""
         model = self._find(name, agent)
         return model if self._record is None else CassetteRecorder(model, self._record)
 
@@ -55,8 +55,8 @@ class ModelChoice:
         if choice is None:
             if name is None:
                 raise ModelUnavailable(
-                    f"the agent {agent!r} names no model, and there is no default one",
-                    hint="name one in the agent, or give the runner a default: --model openai:gpt-5",
+                    f"the agent {agent!r} has no model, and there is no default one",
+                    hint="set the agent's model, or give the runner a default: --model openai:gpt-5",
                 )
             raise ModelUnavailable(
                 unknown("model", name, [*self._allowed, *([self._default] if isinstance(self._default, str) else [])])

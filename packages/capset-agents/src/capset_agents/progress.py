@@ -1,4 +1,4 @@
-"""Progress of a turn's calls, as events of the turn: of each call the newest report, more and more rarely."""
+"""Progress of a turn's calls, as events of the turn: the newest report of each call, at growing intervals."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from capset.definitions.calls.messages import Message, Progress
 from capset.wire.calls import progress_of
 
 EVERY_SECONDS: Final = 0.5
-"""The shortest time between two events of progress of one call."""
+"""The minimum time between two progress events of one call."""
 _PART: Final = 50
-"""After a while, the time between two events is this part of the time that the call has run: an hour has about 300."""
+"""The interval grows to the call's run time divided by this number: an hour has about 300 events."""
 _MAX_MESSAGE: Final = 200
 """The maximum length of a message in an event."""
 
@@ -24,7 +24,7 @@ Emit = Callable[[str, Mapping[str, Any]], None]
 class CallProgress:
     """The progress of one call: ``with CallProgress(journal.emit, call, tool) as progress``, a listener of the call.
 
-    What is reported between two events is replaced by what is reported later. Nothing comes after the end of the call.
+    Each event has the newest report; those between two events are dropped. No event follows the end of the call.
     """
 
     def __init__(self, emit: Emit, call: str, tool: str) -> None:
@@ -43,12 +43,12 @@ class CallProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Forget what was not told."""
+        """Drop a report that was not emitted."""
         if self._timer is not None:
             self._timer.cancel()
 
     def __call__(self, message: Message) -> None:
-        """Note an event of the call, if it is one of progress."""
+        """Take a message of the call, and ignore it unless it is a progress report."""
         progress = progress_of(message)
         if progress is None:
             return

@@ -1,4 +1,4 @@
-"""The runner of agents: the loop of pydantic-ai over the steps and tools of a session (extra ``agent``)."""
+"""The agent runner: pydantic-ai's loop over the steps and tools of a session (extra ``agent``)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from capset_agents.toolset import MEDIA, OUTPUT, TurnTools, TurnToolset, journal
 from capset_agents.turn_model import BYTES_A_TOKEN, RETRIES, TurnModel, price_of
 
 _KEPT_PART: Final = 4
-"""The newest turn stays beside a summary of the older ones if it has at most this part of ``summarise_at``."""
+"""The newest turn is not summarised with older ones if its size is at most ``summarise_at`` divided by this."""
 _SUMMARISE: Final = (
     "Summarise this conversation for yourself, who will go on with it and see nothing else of it: what was asked for, "
     "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."
@@ -62,12 +62,12 @@ _Loop = Agent[TurnToolset | None, Any]
 class AgentRunner:
     """Runs agents: ``Kernel(generator=AgentRunner("openai:gpt-5"))``.
 
-    Instructions, context and tools come from the session before every step; calls go through the session. Of a turn
-    with a journal, everything is stored as it happens, so that another process can continue it.
+    The session provides instructions, context and tools before every step, and makes all calls. If a turn has a
+    journal, everything is stored as it happens, so that another process can continue the turn.
     """
 
     continues: Final = True
-    """Another process can continue its turns, from their journals."""
+    """Another process can continue the runner's turns from their journals."""
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class AgentRunner:
         retries: int = RETRIES,
         summarise_at: int | None = SUMMARISE_AT,
     ) -> None:
-        """Take the model that agents without a model use, and what each turn may use, by default ``TurnBudget()``.
+        """Take the model for agents without their own, and the budget of each turn, by default ``TurnBudget()``.
 
-        Agents choose among the models of a ``ModelChoice``. A turn that begins after more than about ``summarise_at``
-        tokens of conversation has its model summarise the older turns first; ``None`` never does.
+        With a ``ModelChoice``, agents choose among its models. Once a conversation has more than about ``summarise_at``
+        tokens, the model summarises it before the next request; ``None`` disables this.
         """
         self._summarise_at = summarise_at
         self._models = model if isinstance(model, ModelChoice) else ModelChoice(model)
         self._budget = budget or TurnBudget()
         self._retries = retries
-        # pydantic-ai's own retries are for output that does not fit; arguments are judged by the kernel alone.
+        # pydantic-ai's retries are for invalid output only: arguments are validated by the kernel alone.
         self._agent = Agent[TurnToolset | None, Any](
             None,
             deps_type=TurnToolset | None,
@@ -95,10 +95,10 @@ class AgentRunner:
         )
 
     async def run(self, turn: Turn) -> Any:  # of the type that the agent declares as its output
-        """Run a turn to its end, and return its output.
+        """Run a turn to its end and return its output.
 
         Raises ``TurnSuspended`` if a call needs an approval first, ``ModelFailed`` if the provider fails, and
-        ``BudgetExceeded`` beyond the turn's budget.
+        ``BudgetExceeded`` if the turn exceeds its budget.
         """
         model = self._models.resolve(turn.model, turn.name)
         return await _TurnRun(model, turn, self._budget, self._retries, self._summarise_at).run(self._agent)
@@ -113,7 +113,7 @@ class ModelFailed(CapsetError):
 
 
 class _TurnRun:
-    """One turn, or what is left of it."""
+    """One turn, or the rest of a continued turn."""
 
     def __init__(self, model: Model, turn: Turn, budget: TurnBudget, retries: int, summarise_at: int | None) -> None:
         self._model = model
@@ -125,23 +125,22 @@ class _TurnRun:
         self._kept = 0
         """How many messages of the run are in the journal."""
         self._counted = 0
-        """How many messages have no events of their own: those of the turns before, a summary, what closes a turn."""
+        """How many messages emit no events: those of earlier turns, of a summary, and those that close a turn."""
         self._again = range(0)
-        """The places of messages after a summary that are in the journal before it."""
+        """The indexes of messages after a summary that are already in the journal, before the summary."""
         self._is_retried = False
-        """Whether the run begins with the calls of an answer that a failed attempt has left."""
+        """Whether the run begins with the calls of the last answer of a failed attempt."""
         self._size = 0
-        """The size of the messages of the run as they are stored, without images and other files."""
+        """The stored size of the run's messages, without images and other files."""
         self._number = 0
         """The number of the current step, for events."""
         self._has_told = False
-        """Whether a part of the answer of that step was told."""
+        """Whether a part of the current step's answer was emitted."""
         self._media: dict[str, Medium | None] = {}
-        """The images and recordings of this turn's results, by the paths of their files; ``None`` for other files."""
+        """The images and recordings of this turn's results, by file path; ``None`` for other files."""
         self._tools = TurnToolset(turn, self._journal, self._keep)
 
     async def run(self, agent: _Loop) -> Any:
-        """Run it. Raises as ``AgentRunner.run`` does."""
         with self._meter.counting():
             return await self._loop(agent)
 
@@ -170,10 +169,10 @@ class _TurnRun:
                 message_history=history,
                 output_type=_output(self._turn.output),
                 deps=self._tools,
-                usage_limits=UsageLimits(request_limit=None),  # the budget counts, also where a turn is continued
+                usage_limits=UsageLimits(request_limit=None),  # the turn's budget applies, even if it is continued
             ) as running:
                 state, node = running.ctx.state, running.next_node
-                while not Agent.is_end_node(node):  # which costs less than iteration
+                while not Agent.is_end_node(node):  # cheaper than iterating
                     messages = state.message_history
                     if Agent.is_model_request_node(node):
                         self._number, self._has_told = self._number + 1, False
@@ -189,7 +188,7 @@ class _TurnRun:
                 result = running.result
                 assert result is not None  # noqa: S101  # the loop has ended
                 if isinstance(result.output, DeferredToolRequests):
-                    # The results so far are kept apart: the turn goes on from the model's answer, with all its calls.
+                    # The results so far are stored separately: the turn continues from the answer, with all its calls.
                     if self._journal is not None:
                         await self._journal.store(self._tools.results)
                     raise _suspended(result.output)
@@ -200,12 +199,12 @@ class _TurnRun:
 
     @property
     def _is_long(self) -> bool:
-        """Whether the conversation is to be summarised before the next request."""
+        """Whether the conversation must be summarised before the next request."""
         maximum = self._summarise_at
         return self._journal is not None and maximum is not None and self._size // BYTES_A_TOKEN > maximum
 
     def _newest(self, history: Sequence[ModelMessage]) -> int:
-        """Return how many messages of the newest turn a summary leaves as they are: none if they are much."""
+        """Return how many of the newest turn's messages a summary leaves unchanged: none if they are large."""
         newest, maximum = _own(history), (self._summarise_at or 0) // _KEPT_PART
         size = sum(_text_size(message, _written(message)) for message in newest)
         return len(newest) if len(newest) < len(history) and size // BYTES_A_TOKEN <= maximum else 0
@@ -213,9 +212,9 @@ class _TurnRun:
     async def _summarise(
         self, agent: _Loop, messages: Sequence[ModelMessage], unsummarised: int = 0
     ) -> list[ModelMessage]:
-        """Return a summary in the place of messages, and the last ``unsummarised`` of them as they are.
+        """Return a summary of the messages, followed by the last ``unsummarised`` of them unchanged.
 
-        It is kept together with what comes next: alone it would be the answer of a turn that is continued.
+        The summary is stored together with the next message: alone, it would be the answer of a continued turn.
         """
         model = TurnModel(self._model, self._retries, self._meter)
         older, newest = messages[: len(messages) - unsummarised], messages[len(messages) - unsummarised :]
@@ -248,7 +247,7 @@ class _TurnRun:
         return TurnModel(self._model, self._retries, self._meter, self._prepare, emit, self._discard, self._show)
 
     def _discard(self) -> None:
-        """Take back what was told of an answer that broke off."""
+        """Emit that the text of an answer that broke off is discarded."""
         if self._has_told and self._journal is not None:
             self._journal.emit("text.discarded", {"step": self._number})
         self._has_told = False
@@ -269,7 +268,7 @@ class _TurnRun:
             self._journal.emit_text("reasoning.delta", self._number, part, text)
 
     def _keep(self, messages: Sequence[ModelMessage]) -> None:
-        """Add the messages that the conversation does not have yet, and the events of each."""
+        """Add the messages that are not in the journal yet, and emit their events."""
         journal, start, counted = self._journal, self._kept, self._counted
         if start < len(messages):
             self._kept, self._counted = len(messages), 0
@@ -285,9 +284,9 @@ class _TurnRun:
                 self._emit_response(journal, message)
 
     async def _check(self, response: ModelResponse) -> None:
-        """Raise ``BudgetExceeded`` if an answer used more than may be used: its calls are refused, on record."""
+        """Raise ``BudgetExceeded`` if an answer exceeds a budget, and refuse its calls on record."""
         try:
-            if self._is_retried:  # its budget begins again, and calls that were refused were not counted
+            if self._is_retried:  # the budget starts again, and refused calls were not counted
                 self._is_retried = False
                 step = await self._meter.reserve(AgentUsage())
                 await self._meter.settle(step, AgentUsage(calls=len(response.tool_calls)))
@@ -325,7 +324,7 @@ class _TurnRun:
     def _prepare(
         self, messages: list[ModelMessage], settings: ModelSettings | None
     ) -> tuple[list[ModelMessage], ModelSettings | None]:
-        """Return the messages and settings of a request with the ready-made messages and the settings of the step."""
+        """Return the messages and settings of a request with the context messages and settings of the step."""
         step = self._tools.step
         merged = cast("ModelSettings", {**(settings or {}), **step.model_settings})
         return [*context_messages(step.messages), *messages] if step.messages else messages, merged or None
@@ -333,8 +332,8 @@ class _TurnRun:
     async def _show(self, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return the messages of a request with the images and recordings of this turn's results.
 
-        What is stored of them are the paths of their files. The newest are shown, up to ``MAX_FILES`` together, as far
-        as the model takes such.
+        The conversation stores only their paths. The newest are shown first, up to ``MAX_FILES`` bytes in total, if the
+        model accepts their kind.
         """
         remaining, rendered, has_media = MAX_FILES, [*messages], False
         for place in range(len(messages) - 1, len(messages) - len(_own(messages)) - 1, -1):
@@ -361,7 +360,7 @@ class _TurnRun:
     def _takes(self, medium: Medium) -> bool:
         try:
             profile = self._model.profile
-        except NotImplementedError:  # a model that stands for several, such as ``FallbackModel``: some may take none
+        except NotImplementedError:  # a wrapper of several models, such as ``FallbackModel``: some may accept none
             return False
         if medium.is_image:
             return profile.get("supports_image_input", True)
@@ -371,7 +370,7 @@ class _TurnRun:
         if path not in self._media:
             try:
                 file, content = await self._turn.files.read(path, size=MAX_FILES + 1)
-            except CapsetError:  # it was deleted since, or cannot be read now
+            except CapsetError:  # deleted since, or not readable now
                 return None
             self._media[path] = medium_of(content) if file.size_bytes <= MAX_FILES else None
         return self._media[path]
@@ -389,7 +388,7 @@ def _written(message: ModelMessage) -> str:
 
 
 def _text_size(message: ModelMessage, stored_form: str) -> int:
-    """Return the size of the stored form of a message without the files in it, which a model counts otherwise."""
+    """Return the stored size of a message without its files, which models count differently."""
     size = len(stored_form)
     for part in message.parts:
         content = getattr(part, "content", None)
@@ -400,7 +399,7 @@ def _text_size(message: ModelMessage, stored_form: str) -> int:
 
 
 def _media_of(part: ToolReturnPart) -> Sequence[str]:
-    """Return the paths of the images and recordings of a result, which its metadata has."""
+    """Return the paths of a result's images and recordings, from its metadata."""
     metadata = cast("object", part.metadata)
     paths = cast("Mapping[str, Any]", metadata).get(MEDIA) if isinstance(metadata, Mapping) else None
     return cast("list[str]", paths) if isinstance(paths, list) else ()
@@ -415,9 +414,9 @@ def _own(history: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
 
 
 def _closing(history: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return what closes a turn that was ended before its answer, so that a provider takes the history.
+    """Return messages that close a turn that ended before its answer, so that providers accept the history.
 
-    It ends with an answer in any case: pydantic-ai would join the next prompt with a request before it.
+    The last one is always an answer: otherwise pydantic-ai would merge the next prompt into the request before it.
     """
     if not history:
         return []
@@ -433,7 +432,7 @@ def _closing(history: Sequence[ModelMessage]) -> list[ModelMessage]:
     return [ModelRequest(parts=parts), ended]
 
 
-def _output(output: Schema | None) -> Any:  # what pydantic-ai takes as an output type
+def _output(output: Schema | None) -> Any:  # an output type of pydantic-ai
     if output is None:
         return [str, DeferredToolRequests]
     schema = dict(output.json_schema)

@@ -1,4 +1,4 @@
-"""The tools of one turn for pydantic-ai: calls go through the session, and survive the process (extra ``agent``)."""
+"""The tools of one turn for pydantic-ai: calls go through the session and survive the process (extra ``agent``)."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ from capset_agents.progress import CallProgress
 
 D = TypeVar("D")
 OUTPUT: Final = "final_result"
-"""The name of the tool by which a model gives structured output."""
+"""The name of the tool with which a model returns structured output."""
 MEDIA: Final = "media"
-"""The member of a result's metadata with the paths of its images and recordings, which a model is shown."""
+"""The metadata key of a result with the paths of its images and recordings, which are shown to the model."""
 _ENDED: Final = {"succeeded": "succeeded", "unknown": "was sent on, and no answer came"}
-"""How a call ended, in words for a model."""
+"""The outcome of a call, in words for the model."""
 
 
 class TurnToolset(AbstractToolset["TurnToolset | None"]):
     """The tools in play in each step of a turn.
 
     A call that needs an approval defers the run; all other refusals and failures are failed results that the model
-    reads. Results of calls with effects are stored before the next one begins. Of a turn that is continued, stored
-    results are given again; a call whose outcome is not known is not repeated, unless its tool may be.
+    reads. Results of calls with effects are stored before the next call begins. A continued turn reuses stored results.
+    A call with an unknown outcome is not repeated, unless its tool permits that.
     """
 
     def __init__(self, turn: Turn, journal: Journal | None, keep: Callable[[Sequence[ModelMessage]], None]) -> None:
-        """``keep`` adds the messages of the run so far to the journal, those that it does not have yet."""
+        """``keep`` adds to the journal those messages of the run that it does not have yet."""
         self.past: Sequence[ModelMessage] = ()
-        """The messages of the turn from before it was continued."""
+        """The messages of a continued turn from before it was continued."""
         self._turn = turn
         self._journal = journal
         self._place = "" if journal is None else journal.place
         self._keep = keep
         self.results: dict[str, str] = {}
-        """The results of the current step, as they are stored, by the model's ids of the calls."""
+        """The results of the current step, in stored form, by the model's call id."""
         self._step: ModelStep | None = None
         self._offered = OfferedTools()
         self._brakes = Brakes()
@@ -83,7 +83,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         return self._step
 
     async def for_run_step(self, ctx: RunContext[TurnToolset | None]) -> Self:
-        """Resolve the next step: context, instructions and tools. Raises as ``Turn.step`` does."""
+        """Resolve the next step: context, instructions and tools. Raises like ``Turn.step``."""
         self._step, self.results = await self._turn.step(), {}
         if self.past:
             self._note_past()
@@ -95,12 +95,12 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         return InstructionPart(text, dynamic=True) if text else None
 
     async def get_tools(self, ctx: RunContext[TurnToolset | None]) -> dict[str, ToolsetTool[TurnToolset | None]]:
-        """Return exactly the tools in play in the step."""
+        """Return the tools in play in the step, without those that failed too often."""
         offered = self._offered.of(self.step.snapshot, self, ctx.max_retries)
         return {name: tool for name, tool in offered.items() if not self._brakes.is_left_out(name)}
 
     async def refuse_absent(self, part: ToolCallPart) -> None:
-        """Have the kernel refuse, on record, a call of a tool that was not offered, also of one by another name."""
+        """Have the kernel refuse, on record, a call of a tool that was not offered or does not exist."""
         error: CapsetError = NotFound(unknown("tool", part.tool_name, self.step.snapshot.tools))
         try:
             self._brakes.check(part.tool_name, part.args_as_json_str().encode())
@@ -123,7 +123,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         ctx: RunContext[TurnToolset | None],
         tool: ToolsetTool[TurnToolset | None],
     ) -> ToolReturn[Any]:
-        """Call a tool, and return its data as the model reads it. Raises ``ToolFailed``, and ``ApprovalRequired``."""
+        """Call a tool and return its data as the model reads it. Raises ``ToolFailed`` or ``ApprovalRequired``."""
         call, journal = ctx.tool_call_id or "", self._journal
         arguments = self._arguments(name, tool_args)
         if journal is None:
@@ -133,7 +133,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
             return _given(from_json(stored))
         tool_in_play = self.step.snapshot.tools.get(name)
         has_effect = tool_in_play is not None and tool_in_play.tool.has_side_effects
-        # An agent goes on from its own messages, so that its call may be made again.
+        # An agent continues from its own messages, so its call may be repeated.
         is_agent = tool_in_play is not None and isinstance(tool_in_play.tool.block, Agent)
         may_repeat = not has_effect or is_agent or (tool_in_play is not None and tool_in_play.tool.idempotent)
         unknown = None if may_repeat else _unknown(await journal.attempts(call))
@@ -141,16 +141,16 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
             outcome: dict[str, Any] = {"text": unknown, "record": None, "code": "outcome_unknown"}
         else:
             if not may_repeat:
-                # First what the model asked for is stored: or the next process would ask it again, and call twice.
+                # Store the model's answer first: otherwise the next process would ask again, and call twice.
                 self._keep(ctx.messages)
                 await journal.store()
             with agents_within(journal if is_agent else None, call):
                 result = await self._made(name, arguments, call)
             if isinstance(result.error, TurnLost):
-                raise result.error  # another process goes on with it
+                raise result.error  # another process continues the turn
             if isinstance(result.error, ApprovalRequired) and result.error.approval is not None:
                 raise ApprovalNeeded({"approvals": [result.error.approval]})
-            if isinstance(result.error, TurnSuspended):  # of an agent that works for this one
+            if isinstance(result.error, TurnSuspended):  # from an agent that this one called
                 raise ApprovalNeeded({"approvals": result.error.approvals})
             outcome = _outcome(result)
         journal.emit("tool.result", _result_event(call, name, outcome))
@@ -160,11 +160,11 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         return _given(outcome)
 
     def _cause(self, call: str) -> str | None:
-        """Return the causation of a call: the model's id of it, behind the place of an agent within a call."""
+        """Return the causation of a call: the model's call id, prefixed by the place of an agent within a call."""
         return f"{self._place}{call}" if call else None
 
     def _arguments(self, name: str, raw_arguments: object) -> bytes:
-        """Return the arguments that a model gave as JSON text of the tool's own schema, for the kernel to judge."""
+        """Return a model's arguments as JSON text in the tool's own schema, for the kernel to validate."""
         arguments = arguments_of(raw_arguments)
         installed = self.step.snapshot.tools.get(name)
         if installed is not None:
@@ -172,7 +172,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         return arguments_json(arguments)
 
     def _note_past(self) -> None:
-        """Set the brakes as they were when the turn was left."""
+        """Restore the brakes from the earlier messages of the turn."""
         called: dict[str, ToolCallPart] = {}
         for message in self.past:
             for part in message.parts:
@@ -209,14 +209,14 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
 
 
 class AbsentCalls(AbstractCapability[D]):
-    """Has calls of tools that were not offered refused on record; pydantic-ai's own refusal leaves no trace."""
+    """Refuses, on record, calls of tools that were not offered. pydantic-ai's own refusal leaves no record."""
 
     @abstractmethod
     async def refuse_absent(self, ctx: RunContext[D], part: ToolCallPart) -> None:
         """Have the kernel refuse such a call."""
 
     async def before_node_run(self, ctx: RunContext[D], *, node: AgentNode[D]) -> AgentNode[D]:
-        """Look through the calls of an answer before they are made, unless a deferred run goes on with it."""
+        """Check the calls of an answer before they are made, unless a deferred run continues from it."""
         if isinstance(node, CallToolsNode) and node.tool_call_results is None:
             for part in node.model_response.tool_calls:
                 if part.tool_name not in ctx.tools:
@@ -225,11 +225,11 @@ class AbsentCalls(AbstractCapability[D]):
 
 
 class TurnTools(AbsentCalls["TurnToolset | None"], ToolSearch["TurnToolset | None"]):
-    """Has each run take the toolset of its turn, its ``deps``, as it is; a run without one has no tools.
+    """Makes each run use its ``deps``, the toolset of its turn, directly. A run without ``deps`` has no tools.
 
-    It stands in the place of the search for tools that pydantic-ai gives every agent: all tools of a step are offered.
-    Passed as one of a run's toolsets, a turn's would be asked in tasks of its own beside the agent's, which has no
-    tools: three times in each step.
+    It replaces the tool search that pydantic-ai adds to every agent, since all tools of a step are offered. If it were
+    passed to the run as an additional toolset, pydantic-ai would query it and the agent's own empty toolset in separate
+    tasks, three times in each step.
     """
 
     def get_native_tools(self) -> Sequence[AgentNativeTool[TurnToolset | None]]:
@@ -237,11 +237,11 @@ class TurnTools(AbsentCalls["TurnToolset | None"], ToolSearch["TurnToolset | Non
         return ()
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[TurnToolset | None]) -> AbstractToolset[TurnToolset | None]:
-        """Return what becomes the toolset of the turn when a run begins."""
+        """Return a wrapper that becomes the turn's toolset when a run begins."""
         return _OfTurn(toolset)
 
     async def refuse_absent(self, ctx: RunContext[TurnToolset | None], part: ToolCallPart) -> None:
-        """Have the kernel refuse a call of the turn's; output that is not asked for is none."""
+        """Have the kernel refuse a call of the turn. Unrequested output does not count as a call."""
         if ctx.deps is not None and part.tool_name != OUTPUT:
             await ctx.deps.refuse_absent(part)
 
@@ -253,7 +253,7 @@ class _OfTurn(WrapperToolset["TurnToolset | None"]):
 
 @dataclass(slots=True)
 class _Call:
-    """A call of a turn's model, within which agents may work; ``runs`` counts those of each name."""
+    """A call by a turn's model, in which agents may run. ``runs`` counts their runs by agent name."""
 
     journal: Journal
     id: str
@@ -261,12 +261,12 @@ class _Call:
 
 
 _CALL: Final = ContextVar[_Call | None]("capset_turn_call", default=None)
-"""The call that the current task works for."""
+"""The call that the current task belongs to."""
 
 
 @contextmanager
 def agents_within(journal: Journal | None, call: str) -> Generator[None]:
-    """Have agents that run within a call store what they do with its turn, or nothing without a journal."""
+    """Make agents that run within a call store their messages with its turn; without a journal, nothing is stored."""
     token = _CALL.set(None if journal is None else _Call(journal, call))
     try:
         yield
@@ -275,7 +275,7 @@ def agents_within(journal: Journal | None, call: str) -> Generator[None]:
 
 
 def journal_of(turn: Turn) -> Journal | None:
-    """Return the journal of a turn, or of an agent within a call of one; ``None`` if nothing is stored of it."""
+    """Return the journal of a turn, or of an agent within a call of one; ``None`` if nothing is stored."""
     call = _CALL.get()
     if turn.journal is not None or call is None or call.journal.turn != turn.correlation:
         return turn.journal
@@ -285,25 +285,25 @@ def journal_of(turn: Turn) -> Journal | None:
 
 
 class AnyArguments:
-    """The validator that pydantic-ai requires. It accepts all arguments, so that the kernel judges every attempt."""
+    """The validator that pydantic-ai requires. It accepts all arguments, so that the kernel validates every attempt."""
 
     def validate_json(self, input: str | bytes | bytearray, **_: object) -> dict[str, Any]:
-        """Return the arguments of a text, JSON or not."""
+        """Return the arguments in a text, JSON or not."""
         return arguments_of(input)
 
     def validate_python(self, input: object, **_: object) -> dict[str, Any]:
-        """Return the arguments of any value; a text that a client library left as it came is read as JSON."""
+        """Return the arguments in any value. Text that a client library did not parse is parsed as JSON."""
         return arguments_of(input)
 
 
 class OfferedTools:
-    """The tools of snapshots as pydantic-ai offers them to models; described once for a snapshot that stays."""
+    """The tools of snapshots for pydantic-ai. Their definitions are cached as long as the snapshot is the same."""
 
     def __init__(self) -> None:
         self._described: tuple[Snapshot, list[_Described]] | None = None
 
     def of(self, snapshot: Snapshot, toolset: AbstractToolset[D], max_retries: int) -> dict[str, ToolsetTool[D]]:
-        """Return the tools in play by their names, sorted, so that equal runtime hashes show a model the same list."""
+        """Return the tools in play, sorted by name: for equal runtime hashes, a model sees the same list."""
         if self._described is None or self._described[0] is not snapshot:
             self._described = snapshot, [_Described.of(tool_definition(snapshot, ref)) for ref in snapshot.tool_refs]
         return {
@@ -315,7 +315,7 @@ class OfferedTools:
 
 
 class _Described(NamedTuple):
-    """A definition, and its schemas as JSON text: to read that takes a quarter of the time of a deep copy."""
+    """A definition, and its schemas as JSON text. Parsing them takes a quarter of the time of a deep copy."""
 
     definition: ToolDefinition
     schemas: bytes
@@ -325,14 +325,14 @@ class _Described(NamedTuple):
         return cls(definition, to_json((definition.parameters_json_schema, definition.return_schema)))
 
     def copy(self) -> ToolDefinition:
-        """Return a copy that shares nothing, since functions that prepare tools for a step may modify it."""
+        """Return an independent copy, since functions that prepare tools for a step may modify it."""
         parameters, returned = from_json(self.schemas)
         metadata = dict(self.definition.metadata or {})
         return replace(self.definition, parameters_json_schema=parameters, return_schema=returned, metadata=metadata)
 
 
 def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
-    """Return a tool in play as pydantic-ai describes it to models."""
+    """Return pydantic-ai's definition of a tool in play."""
     installed = snapshot.tools[ref.name]
     tool, model_schema = installed.tool, installed.tool.arguments.for_models
     return ToolDefinition(
@@ -346,7 +346,7 @@ def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
 
 
 def _outcome(result: Result[Any]) -> dict[str, Any]:
-    """Return what came of a call as JSON data: what the model reads, the record, and the code of an error."""
+    """Return the outcome of a call as JSON data: the data or text for the model, the record, and an error's code."""
     if (error := result.error) is None:
         media = [] if result.content is None else _media_in(result.data)
         return {"data": result.data, "record": result.record, "code": None, **({MEDIA: media} if media else {})}
@@ -354,7 +354,7 @@ def _outcome(result: Result[Any]) -> dict[str, Any]:
 
 
 def _result_event(call: str, tool: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of the event of a result."""
+    """Return the data of a ``tool.result`` event."""
     details = {name: value for name, value in outcome.items() if name != MEDIA}
     return {"call": call, "tool": tool, "success": outcome["code"] is None, **details}
 
@@ -367,7 +367,7 @@ def _given(outcome: Mapping[str, Any]) -> ToolReturn[Any]:
 
 
 def _media_in(data: Any) -> list[str]:  # JSON data
-    """Return the paths of the images and recordings in a result that is content."""
+    """Return the paths of the images and recordings in a content result."""
     paths: list[str] = []
     for piece in cast("list[Any]", data) if isinstance(data, list) else [data]:
         match piece:
@@ -379,7 +379,7 @@ def _media_in(data: Any) -> list[str]:  # JSON data
 
 
 def _unknown(attempts: Sequence[Attempt]) -> str | None:
-    """Return what to tell the model of a call that may have been made already, or ``None`` if it was not."""
+    """Return a text for the model about a call that may already have been made, or ``None`` if it was not."""
     earlier_attempt = next((attempt for attempt in attempts if attempt.outcome not in UNTOUCHED), None)
     if earlier_attempt is None:
         return None

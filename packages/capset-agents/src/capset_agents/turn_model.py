@@ -1,6 +1,6 @@
-"""The model of one turn: additions of its steps to requests, their usage, retries, and texts as they come.
+"""The model of one turn: it adds the steps' context to requests, counts their usage, retries them, and streams texts.
 
-It estimates what a step may use before it begins, and what a step has used that broke off.
+It estimates the maximum usage of a step before it begins, and the usage of a step that broke off.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ from capset_agents.meter import TurnMeter
 from capset_agents.model_calls import readable
 
 RETRIES: Final = 3
-"""How often a request to a model is made in all, if its provider fails for a moment."""
+"""The maximum number of attempts of a request to a model if its provider fails temporarily."""
 BACKOFF_SECONDS: Final = 0.5
-"""The delay before the first repetition; it doubles with each further one, up to ``_LONGEST_SECONDS``."""
+"""The delay before the first retry. It doubles with each further one, up to ``_LONGEST_SECONDS``."""
 _LONGEST_SECONDS: Final = 20.0
 OUTPUT_TOKENS: Final = 16_384
-"""The tokens that an answer is assumed to have at most where neither the agent nor its model sets ``max_tokens``."""
+"""The assumed maximum tokens of an answer if neither the agent nor its model sets ``max_tokens``."""
 IMAGE_TOKENS: Final = 20_000
-"""The tokens that an image, or a file that a provider fetches by itself, counts at most."""
+"""The assumed maximum tokens of an image, or of a file that the provider fetches itself."""
 UNPRICED: Final = 1e9
-"""The cost in US dollars of a step whose price is not known before: no other step has room beside it."""
+"""The reserved cost, in US dollars, of a step whose price is not known: it leaves no room for other steps."""
 _AUDIO_BYTES: Final = 64
-"""The least bytes of a recording for one token: providers count seconds, of which each has at most 32."""
+"""The minimum bytes of audio per token. Providers count at most 32 tokens per second."""
 BYTES_A_TOKEN: Final = 4
 """Bytes per token, a rule of thumb for English."""
 _OVERHEAD: Final = 16
-"""The most tokens that a provider adds to a part of a message, or to a tool."""
+"""The maximum tokens that a provider adds to a part of a message, or to a tool."""
 _NOT_TAKEN: Final = frozenset({400, 404, 413, 415, 422})
-"""The statuses of a provider that does not take what is in a request."""
+"""The HTTP statuses with which a provider rejects the content of a request."""
 
 Prepare = Callable[[list[ModelMessage], ModelSettings | None], tuple[list[ModelMessage], ModelSettings | None]]
-"""Returns the messages and the settings of a request with what the step adds."""
+"""Returns the messages and settings of a request with the step's additions."""
 Show = Callable[[list[ModelMessage]], Awaitable[list[ModelMessage]]]
 """Returns the messages of a request with the images and recordings in them, or the same list if there are none."""
 Emit = Callable[[ModelResponseStreamEvent], None]
-"""Is told of an answer as it comes."""
+"""Receives the events of an answer as they arrive."""
 Discard = Callable[[], None]
-"""Is told that the answer so far is void, since the model is asked again."""
+"""Called if the answer so far is discarded because the request is retried."""
 
 
 class TurnModel(WrapperModel):
-    """A model as one turn asks it. Each request is a step, which reserves what it may use before it begins.
+    """A model as one turn uses it. Each request is a step, which reserves its maximum usage before it begins.
 
-    It streams within ``request``, since the streams of pydantic-ai's runs cost as much again as the run. A model that
-    says that it ``answers_at_once`` has nothing to stream: its texts are told whole.
+    It streams within ``request``, since pydantic-ai's streamed runs cost twice as much as plain ones. A model with
+    ``answers_at_once`` is not streamed: its texts are emitted whole.
     """
 
     def __init__(
@@ -81,15 +81,15 @@ class TurnModel(WrapperModel):
         discard: Discard | None = None,
         show: Show | None = None,
     ) -> None:
-        """Without ``emit`` answers come whole, and there is nothing to ``discard``.
+        """Without ``emit``, answers are not streamed, and there is nothing to ``discard``.
 
-        What ``show`` adds is left out from the first request on that its provider does not take with it.
+        Once the provider rejects a request with the media that ``show`` adds, they are left out.
         """
         super().__init__(model)
         self._retries = retries
         self._meter = meter
         self._stream: StreamedResponse | None = None
-        """The answer that is coming."""
+        """The answer that is being streamed."""
         self._prepare = prepare
         self._emit = emit
         self._discard = discard
@@ -101,7 +101,7 @@ class TurnModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Ask the model. Raises ``BudgetExceeded`` before it if nothing is left for another step."""
+        """Call the model. Raises ``BudgetExceeded`` beforehand if nothing is left for another step."""
         if self._prepare is not None:
             messages, model_settings = self._prepare(messages, model_settings)
         rendered = messages if self._show is None else await self._show(messages)
@@ -117,7 +117,7 @@ class TurnModel(WrapperModel):
             await meter.settle(step, use_of_broken_step(self, rendered, model_request_parameters, answer))
             raise
         except Exception:
-            await meter.settle(step, AgentUsage())  # providers take nothing for a request that fails
+            await meter.settle(step, AgentUsage())  # providers do not charge for failed requests
             raise
         price = price_of(response)
         unpriced = response.model_name or "" if price is None else None
@@ -131,7 +131,7 @@ class TurnModel(WrapperModel):
         settings: ModelSettings | None,
         parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Ask the model with images and recordings; without them, from then on, if its provider does not take them."""
+        """Call the model with images and recordings. Once the provider rejects them, call it without them."""
         try:
             return await self._ask_again(rendered, settings, parameters)
         except (ModelHTTPError, NotImplementedError, UserError) as error:
@@ -146,7 +146,7 @@ class TurnModel(WrapperModel):
     async def _ask_again(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> ModelResponse:
-        """Ask the model; again after a delay if its provider fails for a moment, also in the middle of an answer."""
+        """Call the model. Retry after a delay if its provider fails temporarily, even in the middle of an answer."""
         for attempt in range(1, self._retries):
             try:
                 return await self._ask(messages, settings, parameters)
@@ -177,10 +177,10 @@ class TurnModel(WrapperModel):
 
 
 def _kept(response: ModelResponse, messages: Sequence[ModelMessage], model_id: str) -> ModelResponse:
-    """Return an answer in a form that can be stored, and sent to a provider again.
+    """Return an answer in a form that can be stored and sent to a provider again.
 
-    It names the model that was asked, which decides its price. Its texts are readable, and its calls have ids that none
-    before them has: what became of a call is found by its id.
+    It names the requested model, which determines the price. Its texts have no lone surrogates. Its call ids are unique
+    in the conversation, since the outcome of a call is found by its id.
     """
     used = {
         call.tool_call_id for message in messages if isinstance(message, ModelResponse) for call in message.tool_calls
@@ -220,9 +220,9 @@ def most_of_step(
     *,
     needs_price: bool,
 ) -> AgentUsage:
-    """Return the most that a request may use. A byte of text is at most one token; ``max_tokens`` bounds the answer.
+    """Return the maximum usage of a request. A byte of text is at most one token; ``max_tokens`` bounds the answer.
 
-    A request whose price is not known costs ``UNPRICED`` with ``needs_price``, and nothing without it.
+    If the price is not known, the cost is ``UNPRICED`` with ``needs_price``, and 0 without it.
     """
     request_tokens, answer_tokens = _request_bytes(messages, parameters), _max_tokens(settings, model.settings)
     price = _price(model, request_tokens, answer_tokens)
@@ -236,7 +236,7 @@ def use_of_broken_step(
     parameters: ModelRequestParameters,
     answer: ModelResponse | None,
 ) -> AgentUsage:
-    """Estimate what a request has used that was cancelled after this part of its answer: providers do not say."""
+    """Estimate the usage of a request that was cancelled after part of its answer. Providers do not report it."""
     request_tokens = _request_bytes(messages, parameters) // BYTES_A_TOKEN
     answer_tokens = 0 if answer is None else _message_bytes(answer) // BYTES_A_TOKEN
     return AgentUsage(
@@ -245,19 +245,19 @@ def use_of_broken_step(
 
 
 def use_of_step(answer: ModelResponse, price: float | None) -> AgentUsage:
-    """Return what an answer has used, at its price in US dollars; ``None`` if that is not known."""
+    """Return the usage of an answer. ``price`` is in US dollars, or ``None`` if it is not known."""
     used = answer.usage
     tokens = used.input_tokens + used.output_tokens
     return AgentUsage(steps=1, calls=len(answer.tool_calls), tokens=tokens, cost=price or 0.0)
 
 
 def price_of(message: ModelResponse) -> float | None:
-    """Return what an answer costs in US dollars, by genai-prices; ``None`` if its model's price is not known."""
+    """Return the price of an answer in US dollars, by genai-prices, or ``None`` if it is not known."""
     if (message.model_id or "").startswith("script:"):
         return 0.0
     try:
         return float(message.cost().total_price)
-    except (LookupError, ValueError, AssertionError):  # of a model whose price is not known
+    except (LookupError, ValueError, AssertionError):  # the model's price is not known
         return None
 
 
@@ -269,7 +269,7 @@ def _max_tokens(*layers: ModelSettings | None) -> int:
 
 
 def _price(model: Model, request_tokens: int, answer_tokens: int) -> float | None:
-    """Return the cost of so many tokens of a model, by the name under which it is asked, at any provider if need be."""
+    """Return the price of a model's tokens, by the model's name at its provider, or else at any provider."""
     usage = RequestUsage(input_tokens=request_tokens, output_tokens=answer_tokens)
     for provider in (model.system, None):
         answer = ModelResponse(parts=[], usage=usage, model_id=model.model_id, model_name=model.model_name)
@@ -293,7 +293,7 @@ def _message_bytes(message: ModelMessage) -> int:
 
 
 def _bytes(content: object) -> int:
-    """Return the bytes of text in the content of a part; for an image, the most tokens that it can have."""
+    """Return the bytes of text in the content of a part, or the maximum tokens of media."""
     if content is None:
         return 0
     if isinstance(content, str):

@@ -1,7 +1,7 @@
-"""Turns of agents: each belongs to its session, not to a connection or a process, one at a time in a session (P10).
+"""Turns of agents. A turn belongs to its session, not to a connection or a process; a session has one at a time (P10).
 
-A row in the store says which process holds a session's current turn, and until when; that process renews it. A turn
-that waits for approvals is held by no process. A turn whose process has died, and one whose approvals are decided, is
+A row in the store says which process holds a session's current turn, and until when; that process renews the hold. No
+process holds a turn that waits for approvals. Once the approvals are decided, or if its process has died, a turn is
 continued by any process that looks for such turns.
 """
 
@@ -52,18 +52,18 @@ from capset_agents.journal import TurnJournal, held_until, read_conversation
 LOOK_SECONDS: Final = 1.0
 """How often a process looks for turns to continue."""
 _LOOK_AT: Final = 100
-"""How many turns it looks at each time, beside those that it left to others the time before."""
+"""How many turns a process looks at each time, in addition to those that it left the time before."""
 TURN_SECONDS: Final = 3_600.0
-"""How long a turn may run in all, without the time that it waits for approvals."""
+"""How long a turn may run in total, without the time that it waits for approvals."""
 MOST: Final = 16
-"""How many turns of one principal a process runs at once: each holds a conversation in memory."""
+"""The maximum number of concurrent turns of one principal in a process. Each has a conversation in memory."""
 TAKEOVERS: Final = 3
-"""How often a turn is continued after its process died: a turn that ends processes must not end them all."""
+"""How many times a turn is continued after its process died, so that it cannot crash every process."""
 _NEWEST: Final = 3
-"""How many events are looked at for an answer that broke off: its turn may have failed since, and been retried."""
+"""How many events are searched for an answer that broke off: its turn may have failed and been retried since."""
 _DAY_NS: Final = 24 * 3_600 * 1_000_000_000
 CALLER: Final = "caller"
-"""The holder of a turn that waits for its caller, who has to come back with a valid credential."""
+"""The holder of a turn that waits for its caller to return with a valid credential."""
 _LATE: Final = "The approval of this turn did not come in time."
 _UNEXPECTED: Final = "The turn could not be continued, unexpectedly; the log has the details."
 _log = logging.getLogger("capset.agents")
@@ -81,9 +81,9 @@ class TurnService:
         most: int = MOST,
         stored: Callable[[str], None] = lambda session: None,
     ) -> None:
-        """``seconds`` limits how long a turn runs, ``most`` how many of one principal run at once.
+        """``seconds`` limits the run time of a turn, ``most`` the concurrent turns of one principal.
 
-        ``stored`` gets the id of each session whose events change.
+        ``stored`` is called with the id of each session whose events change.
         """
         self._most = most
         self._kernel = kernel
@@ -91,25 +91,26 @@ class TurnService:
         self._seconds = seconds
         self._stored = stored
         self.holder = ""
-        """The name by which it holds turns: another's than every other process; one is made where none is given."""
+        """The name under which this process holds turns, unique to the process. It is generated if it is empty."""
         self.running: dict[str, RunningTurn] = {}
-        """Those that run now, by id."""
+        """The running turns, by id."""
         self._wake = asyncio.Event()
         self._beginning: Counter[tuple[str | None, str, str]] = Counter()
         """How many turns of each principal are about to run."""
         self._left = 0
-        """How many turns are due, and left to others, or until there is room."""
+        """How many due turns were left to other processes, or until there is room."""
 
     async def begin(self, row: SessionRow, new: NewTurn) -> Begun:
-        """Begin a turn of a session, and return its id and the number of its first event; it runs in the background.
+        """Begin a turn in the background, and return its id and the number of its first event.
 
-        Raises ``TurnRunning`` or ``TurnSuspended`` while the session is in another turn, ``StateError`` (409) for a run
-        that is not queued, ``TooManyTurns`` while as many run here as may, and ``StateError`` (404) if it was deleted.
+        Raises ``TurnRunning`` or ``TurnSuspended`` while the session is in another turn, ``StateError`` (409) if the
+        run is not queued, ``TooManyTurns`` if too many of the principal's turns run here, and ``StateError`` (404) if
+        the session was deleted.
         """
         with self._room(row) as has_room:
             if not has_room:
                 raise TooManyTurns(
-                    f"The limit 'turns' is {self._most} turns at once for one principal: wait for the end of one, or "
+                    f"The limit 'turns' is {self._most} turns at once for one principal: wait for one to end, or "
                     "cancel one"
                 )
             return await self._begin(row, new)
@@ -122,7 +123,7 @@ class TurnService:
         checkpoint = TurnCheckpoint(
             content=new.content, correlation=new.correlation, caller=new.caller, runtime_hash=runtime_hash
         )
-        # From the first moment on: what was acknowledged is done, also if this process dies at once.
+        # Stored from the start: an acknowledged turn is executed even if this process dies at once.
         stored_checkpoint = write_checkpoint(checkpoint) if continues(kernel.generator) else None
         turn_row = TurnRow(
             row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), stored_checkpoint
@@ -142,15 +143,15 @@ class TurnService:
         return begun
 
     def abandon(self, session: str) -> None:
-        """Cancel the turn of a session that was deleted, if it runs here; elsewhere it ends with its next event."""
+        """Cancel the turn of a deleted session if it runs here. In other processes it ends with its next event."""
         for turn in self.running.values():
             if turn.journal.session == session:
                 turn.abandon()
 
     async def cancel(self, row: SessionRow, id: str, *, by: str) -> None:
-        """Cancel a turn of a session, wherever it runs, and return once it has ended.
+        """Cancel a session's turn, in whichever process it runs, and wait until it has ended.
 
-        Raises ``NotFound`` if the session is not in that turn.
+        Raises ``NotFound`` if the session is not in that turn, and ``Conflict`` if the turn was just renewed or ended.
         """
         running = self.running.get(id)
         is_here = running is not None and running.journal.session == row.id
@@ -162,23 +163,24 @@ class TurnService:
             return
         if turn_row is None or turn_row.turn != id:
             raise NotFound(f"the session {row.id!r} is not in the turn {id!r}")
-        # Taken from its process, which notices that by its next event, or when it renews its hold.
+        # Take it from its process, which notices with its next event, or when it renews its hold.
         mine = replace(turn_row, holder=self._own_holder(), until=held_until(kernel))
         if not await events.take(turn_row, mine):
             raise Conflict("the turn has just been renewed or has ended: try again")
         await events.append(mine, [cancelled_event(by)], now=kernel.now(), then=None)
         if turn_row.checkpoint is not None:
-            with suppress(StateError):  # of a newer version: they expire
+            with suppress(StateError):  # from a newer version: its approvals expire
                 await kernel.approvals.withdraw(read_checkpoint(turn_row.checkpoint).approvals, org=row.org, by=by)
         self._stored(row.id)
 
     async def resume(
         self, row: SessionRow, id: str, caller: Mapping[str, Any], opening: Callable[[Hooks], Awaitable[Session]]
     ) -> None:
-        """Continue a turn that waits for its caller, whose process has died, or that has failed for the moment.
+        """Continue a turn that waits for its caller, whose process has died, or that has failed temporarily.
 
-        Its caller opens its session. Raises ``NotFound`` if the session is not in that turn, ``TurnRunning`` if a
-        process runs it, ``TurnSuspended`` while it waits for approvals, and ``ApprovalExpired`` if one came too late.
+        ``opening`` opens its session for the caller. Raises ``NotFound`` if the session is not in that turn,
+        ``TurnRunning`` if a process runs it, ``TurnSuspended`` while it waits for approvals, ``ApprovalExpired`` if one
+        came too late, and ``Conflict`` if the turn has failed permanently.
         """
         page = await self._kernel.store.events.read(row.id, after=0, limit=1)
         turn_row = page.running
@@ -200,9 +202,10 @@ class TurnService:
             raise TurnRunning(f"the turn {id!r} is running")
 
     async def _begin_again(self, row: SessionRow, id: str, caller: Mapping[str, Any], last: int) -> TurnRow | None:
-        """Return a session's newest turn, held by no process, if it has failed for the moment, and ``None`` if not.
+        """Begin a session's newest turn again if it failed temporarily; return ``None`` if it did not fail.
 
-        What the agent was told must be in the conversation. The turn has its whole time and budget again.
+        The agent's input must be in the conversation. The turn gets its full time and budget again. Raises ``Conflict``
+        if it failed permanently.
         """
         kernel = self._kernel
         newest = (await kernel.store.events.read(row.id, after=last - 1, limit=1)).items if last else ()
@@ -218,7 +221,7 @@ class TurnService:
         return retried if begun.turn == id else None
 
     async def waiting(self, row: SessionRow) -> tuple[str, Sequence[ApprovalRow]] | None:
-        """Return the turn of a session that waits for approvals, and those that are undecided, if there is one."""
+        """Return the session's turn that waits for approvals, and its undecided requests, or ``None``."""
         turn_row = (await self._kernel.store.events.read(row.id, after=0, limit=1)).running
         if turn_row is None or turn_row.checkpoint is None or turn_row.holder != SUSPENDED:
             return None
@@ -229,19 +232,19 @@ class TurnService:
         self._wake.set()
 
     async def watch(self) -> None:
-        """Continue, until cancelled, the turns of dead processes, and those whose approvals are decided."""
+        """Continue turns whose process has died or whose approvals are decided, until cancelled."""
         while True:
             try:
                 await self.continue_due()
             except CapsetError as error:
-                _log.warning("the store did not say which turns are to be continued: %s", error.message)
+                _log.warning("cannot read from the store which turns to continue: %s", error.message)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
             self._wake.clear()
 
     async def continue_due(self) -> int:
-        """Continue the turns that are due now, and return how many were taken up or ended."""
+        """Continue the turns that are due now, and return how many were continued or ended."""
         kernel, count = self._kernel, 0
         due = await kernel.store.events.due(kernel.now(), limit=_LOOK_AT + self._left)
         for turn_row in due:
@@ -250,7 +253,7 @@ class TurnService:
                 continue
             try:
                 checkpoint = read_checkpoint(turn_row.checkpoint)
-            except StateError as error:  # of a newer version, whose processes continue it
+            except StateError as error:  # from a newer version, whose processes continue it
                 _log.warning("the turn %s is left to others: %s", turn_row.turn, error.message)
                 continue
             try:
@@ -260,7 +263,7 @@ class TurnService:
                 continue
             except CapsetError as error:
                 is_done = await self._give_up(turn_row, error)
-            except Exception:  # of the code of others: one turn must not end the watch over all
+            except Exception:  # from third-party code: one turn must not end the watch over all
                 _log.exception("the turn %s cannot be continued", turn_row.turn)
                 is_done = await self._give_up(turn_row, InternalError(_UNEXPECTED))
             count += is_done
@@ -268,7 +271,7 @@ class TurnService:
         return count
 
     async def wait(self, id: str) -> None:
-        """Return once a turn of this process has ended, or has been suspended."""
+        """Wait until a turn of this process has ended or is suspended."""
         if (running := self.running.get(id)) is not None:
             await running.ended.wait()
 
@@ -302,7 +305,7 @@ class TurnService:
         opening: Callable[[Hooks], Awaitable[Session]],
     ) -> bool:
         with self._room(row) as has_room:
-            return has_room and await self._take(row, turn_row, checkpoint, opening)  # without, it is looked at again
+            return has_room and await self._take(row, turn_row, checkpoint, opening)  # without room, it is tried later
 
     async def _take(
         self,
@@ -312,7 +315,7 @@ class TurnService:
         opening: Callable[[Hooks], Awaitable[Session]],
     ) -> bool:
         if turn_row.turn in self.running:
-            return False  # this process's own, which has only lapsed by a clock that jumped ahead: it is renewed
+            return False  # it runs here: the hold only lapsed because the clock jumped ahead, and is renewed
         kernel, turn = self._kernel, RunningTurn(self._kernel, row, self._seconds)
         try:
             session = await opening(turn.hooks)
@@ -337,14 +340,14 @@ class TurnService:
         return True
 
     async def _journal(self, row: SessionRow, turn_row: TurnRow, checkpoint: TurnCheckpoint) -> TurnJournal:
-        """Return the journal of a turn that is held: until then, another one may add to the conversation."""
+        """Return the journal of a turn that is held. Before that, another one may still add to the conversation."""
         conversation = await read_conversation(self._kernel, row.id)
         return TurnJournal(
             self._kernel, turn_row, checkpoint, org=row.org, conversation=conversation, stored=self._stored
         )
 
     async def _newest(self, row: SessionRow) -> Sequence[EventRow]:
-        """Return the newest events of a session: the last one of an answer is among them, if that broke off."""
+        """Return the newest events of a session. They include the last one of an answer that broke off."""
         events = self._kernel.store.events
         last = (await events.read(row.id, after=0, limit=1)).last
         return (await events.read(row.id, after=max(last - _NEWEST, 0), limit=_NEWEST)).items
@@ -375,7 +378,7 @@ class TurnService:
 
     @contextmanager
     def _room(self, row: SessionRow) -> Generator[bool]:
-        """Hold room for one more turn of a session's principal while it begins, if there is any."""
+        """Reserve room for a turn of the session's principal while it begins; yield whether there is any."""
         owner = owner_of(row)
         running = sum(turn.owner == owner for turn in self.running.values())
         self._beginning[owner] += 1

@@ -49,7 +49,7 @@ async def test_an_ended_workflow_is_told_and_is_deleted_after_a_time(
         with sqlite3.connect(tmp_path / "a.db.runs") as file:
             assert file.execute("SELECT count(*) FROM workflow_status").fetchone() == (0,)
             file.execute("DROP TABLE workflow_status")
-        with pytest.raises(StoreError, match="the engine of runs"):
+        with pytest.raises(StoreError, match="the run engine failed"):
             await engine.enqueue("a", "other", "other")
     finally:
         await engine.stop()

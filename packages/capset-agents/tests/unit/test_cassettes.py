@@ -293,7 +293,7 @@ async def test_a_recording_replaces_only_a_cassette(path: Path) -> None:
     assert [exchange.answer.parts[-1].part_kind for exchange in read_cassette(path)] == ["tool-call", "text", "text"]
     notes = path.with_name("notes.txt")
     notes.write_text("dear")
-    with pytest.raises(DefinitionError, match="is not a cassette, and stays as it is"):
+    with pytest.raises(DefinitionError, match="is not a cassette, and was left unchanged"):
         CassetteFile(notes)
     assert notes.read_text() == "dear"
     path.write_bytes(path.read_bytes()[:-5])

@@ -299,7 +299,7 @@ async def test_a_checkpoint_of_a_newer_version_is_left_to_it(url: str, shelf: Sh
         await host.kernel.store.events.begin(turn_row, started, now=host.kernel.now(), interrupted=started)
         await host.go_on()
         assert (await host.last(row))[0] == "turn.started"
-        with pytest.raises(StateError, match="does not know"):
+        with pytest.raises(StateError, match="cannot read"):
             await host.turns.resume(row, turn_row.turn, {}, lambda hooks: host.reopen(row, {}, hooks))
         await host.turns.cancel(row, turn_row.turn, by="user:ada")
         assert (await host.last(row))[0] == "turn.cancelled"

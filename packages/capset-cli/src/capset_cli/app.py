@@ -1,4 +1,4 @@
-"""The command ``capset``: one module for each command or group of them, imported when it is used."""
+"""The command ``capset``. Each command or group has its own module, which is imported when it is used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "chat": "conversation.commands:chat_command",
     "demo": "demo:demo_command",
 }
-"""The commands that are in no group: where the function of each is, below ``capset_cli``."""
+"""The commands outside of groups, each with the location of its function below ``capset_cli``."""
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "mcp": {
         "serve": "mcp:mcp_command",
@@ -109,26 +109,26 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "reject": "approvals:reject_command",
     },
 }
-"""The groups of commands, in the same way."""
+"""The command groups, in the same form."""
 HELP: Final = {
-    "mcp": "Serve an agent's tools over standard streams (serve, if no command is named); approve tools of others.",
-    "gateway": "Serve MCP servers and APIs, governed (serve, if no command is named); import servers.",
-    "key": "Make, list and revoke API keys for the server.",
-    "people": "Enter, list and remove the users of chats who may decide requests for approvals.",
-    "deliveries": "List what is told to channels, and try again what did not arrive.",
-    "agents": "List, write, compare and preview the agents that are stored.",
-    "sessions": "List, make, move and delete sessions, and follow their events.",
-    "audit": "Read, check, sign and cut the record of every attempt.",
+    "mcp": "Serve an agent's tools over stdin and stdout (serve, the default); approve tools of MCP servers and APIs.",
+    "gateway": "Serve MCP servers and APIs, governed (serve, the default); import servers.",
+    "key": "Create, list and revoke API keys for the server.",
+    "people": "Register, list and remove chat users who may decide approval requests.",
+    "deliveries": "List deliveries to channels, and retry failed ones.",
+    "agents": "List, change, compare and preview stored agents.",
+    "sessions": "List, create, move and delete sessions, and follow their events.",
+    "audit": "Read, verify, sign and prune the record of every attempt.",
     "db": "Upgrade, check, back up and restore a database.",
-    "approvals": "List, approve and reject the calls that somebody has to approve.",
+    "approvals": "List, approve and reject calls that need an approval.",
 }
 """The purpose of each group."""
 _SERVING: Final = ("mcp", "gateway")
-"""Groups of which the command ``serve`` is meant where none is named: ``capset gateway FILE``."""
+"""The groups whose default command is ``serve``: ``capset gateway FILE``."""
 
 
-class LazyCommands(MutableMapping[str, Any]):  # commands are of the click that typer has in it
-    """Commands by their names; the module of one is imported when it is asked for."""
+class LazyCommands(MutableMapping[str, Any]):  # commands of typer's copy of click
+    """A mapping of names to commands that imports a command's module on first access."""
 
     def __init__(self, paths: Mapping[str, str], groups: Mapping[str, Any]) -> None:
         self._paths = paths
@@ -159,7 +159,7 @@ class LazyCommands(MutableMapping[str, Any]):  # commands are of the click that 
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """A group of commands that are imported when they are used."""
+    """A command group that imports its commands when they are used."""
 
     paths: ClassVar[Mapping[str, str]]
 
@@ -168,7 +168,7 @@ class LazyGroup(typer.core.TyperGroup):
         self.commands = LazyCommands(self.paths, self.commands)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # as above
-        """Return names without their help, for which every command would be imported at each key press."""
+        """Complete names without their help, which would take importing every command at each key press."""
         commands = self.commands
         self.commands = {name: typer.core.TyperCommand(name) for name in commands}
         try:
@@ -178,16 +178,16 @@ class LazyGroup(typer.core.TyperGroup):
 
 
 class ServingGroup(LazyGroup):
-    """A group of commands of which ``serve`` is meant where none is named."""
+    """A command group whose default command is ``serve``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # as above
-        """Name the command ``serve`` if the first argument is none, and not the misspelt name of one."""
+        """Insert ``serve`` unless the first argument is a command, a misspelt command or a help option."""
         first = args[0] if args else ""
         is_named = first in self.commands or first in ctx.help_option_names or self._is_misspelt(first)
         return super().parse_args(ctx, args if is_named else ["serve", *args])
 
     def _is_misspelt(self, word: str) -> bool:
-        from capset.errors import closest  # not for commands that need no errors
+        from capset.errors import closest  # imported only where it is needed
 
         return not word.startswith("-") and closest(word, self.commands) is not None and not Path(word).exists()
 
@@ -224,4 +224,4 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that belong to no command."""
+    """Handle the options that belong to no command."""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from capset_cli.administration import Admin
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the request, as capset approvals list shows it.")]
-Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they are.")]
+Org = Annotated[str | None, typer.Option("--org", help="The organisation that the requests belong to.")]
 Decider = Annotated[str | None, typer.Option("--principal", help="Who decides (or CAPSET_PRINCIPAL).")]
-Note = Annotated[str | None, typer.Option(help="A text for the caller.")]
+Note = Annotated[str | None, typer.Option(help="A note for the caller.")]
 _LINES: Final = ("id", "status", "scope", "tool", "arguments", "files", "modified", "reason", "principal")
 _MORE: Final = (
     "on_behalf_of",
@@ -49,16 +49,16 @@ _MORE: Final = (
 
 @guarded
 def list_command(
-    status: Annotated[str | None, typer.Option(help="Only requests of this status, such as pending.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only requests with this status, such as pending.")] = None,
     session: Annotated[str | None, typer.Option(help="Only requests of this session.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many requests.")] = 50,
-    before: Annotated[str | None, typer.Option(help="Only requests before this one, by its id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="The maximum number of requests.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Only requests before the one with this id.")] = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List requests for approvals, the newest first."""
+    """List approval requests, newest first."""
     approval_status = _status(status)
     page = administer(
         url,
@@ -81,15 +81,15 @@ def show_command(
     id: Id,
     unmasked: Annotated[
         bool,
-        typer.Option("--unmasked", help="With the arguments masked only where the tool's schema says so; on record."),
+        typer.Option("--unmasked", help="Mask arguments only where the tool's schema says so; this is recorded."),
     ] = False,
-    principal: Annotated[str | None, typer.Option("--principal", help="Who reads them unmasked.")] = None,
+    principal: Annotated[str | None, typer.Option("--principal", help="Who reads the unmasked arguments.")] = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show one request, and what became of it."""
+    """Show a request and its outcome."""
 
     async def read(admin: Admin) -> ApprovalShape:
         request = await admin.approvals.get(id)
@@ -105,15 +105,15 @@ def show_command(
 def approve_command(
     id: Id,
     for_session: Annotated[
-        bool, typer.Option("--session", help="For every call of the session with this tool and these arguments.")
+        bool, typer.Option("--session", help="Approve every call of this tool with these arguments in the session.")
     ] = False,
     arguments: Annotated[
         str | None,
-        typer.Option("--args", metavar="JSON", help="Other arguments, whole, in the place of those asked for."),
+        typer.Option("--args", metavar="JSON", help="A complete set of arguments that replaces the requested one."),
     ] = None,
     of_round: Annotated[
         int | None,
-        typer.Option("--round", min=0, help="The arguments as an approver has changed them, by the round shown."),
+        typer.Option("--round", min=0, help="Approve the arguments as another approver changed them in this round."),
     ] = None,
     note: Note = None,
     principal: Decider = None,
@@ -124,7 +124,7 @@ def approve_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Approve a call. A principal cannot approve its own request, nor what rules leave to others (exit code 3)."""
+    """Approve a call. Exits with 3 if the request is the principal's own, or rules reserve it for other approvers."""
     new_arguments: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
     scope: ApprovalScope = "session" if for_session else "once"
     answer = Answer(approved=True, scope=scope, arguments=new_arguments, note=note, round=of_round)
@@ -143,7 +143,7 @@ def reject_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Reject a call; its caller reads the note."""
+    """Reject a call. Its caller can read the note."""
     answer = Answer(approved=False, note=note)
     return _decide(id, answer, url, as_json=as_json, db=db, org=org, principal=principal)
 

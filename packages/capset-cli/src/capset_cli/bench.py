@@ -1,4 +1,4 @@
-"""``capset bench``: what calls of a tool cost, bare, governed and on record, and which phases the time goes to."""
+"""``capset bench``: the cost of a tool's calls, bare, governed and recorded, and the time spent in each phase."""
 
 from __future__ import annotations
 
@@ -32,43 +32,46 @@ from capset_cli.common.settings import has_db, load_settings
 from capset_cli.common.targets import open_kernel
 
 ROUNDS: Final = 5
-"""Each way of calling is measured so often, in turns, and its best round counts: noise only adds to a time."""
+"""The number of rounds. Each measures every kind of call; the best round counts, as noise only adds to a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCost:
-    """Microseconds of one call of a tool, in the best round."""
+    """The cost of one call of a tool in microseconds, in the best round."""
 
     tool: AnyTool
     calls: int
     bare: float | None
-    """Validation of the arguments and the handler alone; ``None`` for one that needs the kernel to run."""
+    """Validation of the arguments and the handler alone; ``None`` for a handler that needs the kernel."""
     governed: float
     """The whole call."""
     phases: dict[Phase, float]
-    """Of a call whose steps are timed, which is a little longer than ``governed``."""
+    """The phases of a call whose steps are timed, which takes a little longer than ``governed``."""
     rest: float
-    """Of such a call, what is in no phase: beginning and ending it."""
+    """The part of such a call outside of all phases: its beginning and its end."""
     cpu: float
-    """Processor time of a call, with its record, until that is durable."""
+    """Processor time of a call, including the durable writing of its record."""
 
 
 @guarded
 def bench_command(
-    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent or --config, TOOL will do.")],
+    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent or --config, TOOL is enough.")],
     arguments: Annotated[
         str, typer.Option("--args", metavar="JSON", help="A JSON object; @FILE reads a file and - reads stdin.")
     ] = "{}",
     agent: Annotated[
-        str | None, typer.Option(help="An agent file, or the name of an installed agent; by default the tool's own.")
+        str | None,
+        typer.Option(
+            help="An agent file, or the name of an installed agent; by default one with only the tool's capability."
+        ),
     ] = None,
     config: ConfigFile = None,
-    calls: Annotated[int, typer.Option(min=1, max=1_000_000, help="Calls in a round, of which there are several.")] = (
+    calls: Annotated[int, typer.Option(min=1, max=1_000_000, help="The number of calls in each of several rounds.")] = (
         1_000
     ),
-    effects: Annotated[bool, typer.Option("--effects", help="Call a tool that changes something, so many times.")] = (
-        False
-    ),
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Allow a tool that changes something to be called many times.")
+    ] = (False),
     grant: Grant = None,
     attribute: Attribute = None,
     env: Env = None,
@@ -77,15 +80,15 @@ def bench_command(
         str | None,
         typer.Option(
             "--db",
-            help="Where the records of the calls go, and which approvals of MCP servers' and APIs' tools hold; by "
-            "default a file that is removed, and those of the usual database.",
+            help="The database of the records, and of the approvals of MCP servers' and APIs' tools; by default a "
+            "temporary file for the records, and the usual database for the approvals.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Measure what calls of a tool cost: the handler alone, governed, and on record.
+    """Measure the cost of a tool's calls: the handler alone, governed, and recorded.
 
-    The tool is really called, in this process. One that changes something needs --effects.
+    The tool is really called, in this process. A tool that changes something needs --effects.
     """
     data = read_arguments(arguments)
     refuse_agent(config, agent)
@@ -93,7 +96,7 @@ def bench_command(
         settings = load_settings(
             db=db or str(folder / "bench.db"), principal=principal, grant=grant, attribute=attribute, env=env
         )
-        # What is approved of MCP servers and APIs is in the database that other commands use.
+        # Approvals of tools of MCP servers and APIs are in the database that other commands use.
         approvals = settings.db if db is not None or not has_db(usual := load_settings().db) else usual
         served = find_called(Registry.installed(), CallTarget(tool, agent, None, config), approvals)
 
@@ -116,15 +119,15 @@ def bench_command(
 
 
 async def measure(session: Session, audit: AuditLog, message: Message, calls: int, *, effects: bool) -> ToolCost:
-    """Measure calls of a message's tool. Raises the error of the first call that does not succeed."""
+    """Measure calls of a message's tool. Raises the error of the first call that fails."""
     first = session.ask(message)
     if (tool := first.compiled.tool) is None:
         await execute(first)
         raise first.error or DefinitionError(f"there is no tool {message.type!r}")
     if tool.has_side_effects and not effects:
         raise DefinitionError(
-            f"{tool.name!r} changes something: it is called {4 * ROUNDS * calls:,} times or so",
-            hint="say --effects if it may be, and --calls for fewer",
+            f"{tool.name!r} changes something, and would be called about {4 * ROUNDS * calls:,} times",
+            hint="allow it with --effects, and reduce the number with --calls",
         )
     await _succeed(first)
     spent = dict.fromkeys(PHASES, 0)
@@ -202,7 +205,7 @@ def _timed(step: Step, phase: Phase, spent: dict[Phase, int]) -> Step:
 
 
 def plain(measured: ToolCost) -> dict[str, Any]:
-    """Return what was measured as JSON data; times are microseconds of one call."""
+    """Return the measurements as JSON data, with times in microseconds per call."""
     return {
         "tool": measured.tool.name,
         "effect": measured.tool.effect,
@@ -216,7 +219,7 @@ def plain(measured: ToolCost) -> dict[str, Any]:
 
 
 def show(measured: ToolCost) -> None:
-    """Print a table of what was measured."""
+    """Print the measurements as a table."""
     out().print(table("MEASURED", "µs A CALL", "SHARE", rows=_rows(measured), folds=("MEASURED",)))
     summary = f"{measured.tool.name}, best of {ROUNDS} rounds of {measured.calls:,} calls"
     err().print(f"[dim]{cell(summary)}[/]", soft_wrap=True)

@@ -42,11 +42,11 @@ _LACKING: Final = re.compile(r"lacks the permission (\S+(?: and \S+)*)")
 
 
 class ProgressView:
-    """``with ProgressView(quiet=…) as watching: watching.show(event)``, on stderr; the bar disappears at the end.
+    """The progress of a call on stderr: ``with ProgressView(quiet=…) as watching: watching.show(event)``.
 
-    A call that waits for its approval is always reported, with the command to approve it; ``where`` are the options
-    with which that command finds the request. If such a call is interrupted, it is said how it goes on in its
-    ``session``.
+    The bar disappears at the end. A call that waits for an approval is always reported, with the command to approve
+    it; ``where`` has the options by which that command finds the request. If such a call is interrupted, a note says
+    how to repeat it in its ``session``.
     """
 
     def __init__(self, *, quiet: bool, where: str = "", session: str | None = None) -> None:
@@ -54,7 +54,7 @@ class ProgressView:
         self._where = where
         self._session = session
         self._asked: str | None = None
-        """The request that the call waits for, unless it has been decided since."""
+        """The newest approval request of the call, which may have been decided since."""
 
     def __enter__(self) -> Self:
         return self
@@ -66,11 +66,11 @@ class ProgressView:
         if self._bars is not None:
             self._bars.stop()
         if self._asked is not None and self._session is not None and isinstance(error, asyncio.CancelledError):
-            note = f"the request {self._asked} stays open unless it was decided; once it is approved, the same call"
+            note = f"the request {self._asked} stays open unless decided; once approved, it is used when the same call"
             err().print(f"[dim]{cell(f'{note} with --session {self._session} is made')}[/]", soft_wrap=True)
 
     def show(self, message: Message | MessageShape) -> None:
-        """Show an event; other messages are ignored."""
+        """Show an event. Other messages are ignored."""
         data: object = message.data
         if message.kind == "event" and message.type == "approval.requested" and isinstance(data, Mapping):
             self._ask(cast("Mapping[str, object]", data))
@@ -83,7 +83,7 @@ class ProgressView:
             self._bars.print_line(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
 
     def _ask(self, request: Mapping[str, object]) -> None:
-        """Report a call that waits for an approval, and the command for it."""
+        """Report a call that waits for an approval, with the command to approve it."""
         self._asked = str(request.get("id"))
         approve = f"capset approvals approve {shlex.quote(self._asked)}{self._where}"
         requested_call = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
@@ -95,21 +95,25 @@ class ProgressView:
 
 @guarded
 def call_command(
-    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent, --config or --session, TOOL will do.")],
+    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent, --config or --session, TOOL is enough.")],
     arguments: Annotated[
         str, typer.Option("--args", metavar="JSON", help="A JSON object; @FILE reads a file and - reads stdin.")
     ] = "{}",
     agent: Annotated[
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
-    session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    session: Annotated[str | None, typer.Option(help="The id of a session to continue.")] = None,
     config: ConfigFile = None,
     grant: Grant = None,
     attribute: Attribute = None,
     env: Env = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that the call may take.")] = None,
-    defer: Annotated[bool, typer.Option("--defer", help="Do not wait for an approval: end with its id.")] = False,
-    approval: Annotated[str | None, typer.Option(help="The id of the one request to use; with --session.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="The timeout of the call, in seconds.")] = None,
+    defer: Annotated[
+        bool, typer.Option("--defer", help="Do not wait for an approval: exit, and print the request's id.")
+    ] = False,
+    approval: Annotated[
+        str | None, typer.Option(help="The id of the approval request to use; needs --session.")
+    ] = None,
     limit: LimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
@@ -120,15 +124,15 @@ def call_command(
 ) -> Exit:
     """Call one tool, governed and on record.
 
-    Without --agent, --config or --session the call runs in a new session of an agent with the named capability alone.
-    With --url it runs on a server, in a session there: one of these is needed then, and says which.
-    What has to be approved waits for that, and says on stderr how it is done.
+    Without --agent, --config or --session, the call runs in a new session of an agent with only the named capability.
+    With --url, it runs on a server, and needs --agent or --session there.
+    A call that needs an approval waits for it, and prints the command to approve it on stderr.
     """
     budgets = {"session-budget": session_budget, "run-budget": run_budget}
     local_options = {"principal": principal, "grant": grant, "attribute": attribute, "env": env, "config": config}
     server = server_of(url, db=db, **local_options, limit=limit, **budgets)
     if approval is not None and session is None:
-        raise DefinitionError("an approval is for a call of one session: name it with --session")
+        raise DefinitionError("an approval belongs to a session: name it with --session")
     data = read_arguments(arguments)
     refuse_both(agent, session)
     check_seconds("--timeout", timeout)
@@ -149,11 +153,13 @@ def call_command(
         elif error is not None:
             if isinstance(error, PermissionDenied) and (missing := _LACKING.search(error.message)) is not None:
                 grants = written_options(grant=missing[1].split(" and "))
-                maker = "" if server is None else "where the server is: capset key create NAME --principal WHO"
+                maker = "" if server is None else "on the server: capset key create NAME --principal WHO"
                 error.hint = f"{maker}{grants}".strip()
             if (approval_id := approval_of(error)) is not None:
                 session_option = f"--session {shape['session']}"
-                error.hint = f"capset approvals approve {approval_id}{where}; then the same call with {session_option}"
+                error.hint = (
+                    f"capset approvals approve {approval_id}{where}; then repeat the call with {session_option}"
+                )
             print_error(error, as_json=False)
         else:
             value = shape["data"]
@@ -180,7 +186,7 @@ class CallTarget:
 class Way:
     """The options of a call: timeout, approval handling, and output.
 
-    ``where`` are the options with which ``capset approvals`` finds its request.
+    ``where`` has the options by which ``capset approvals`` finds its request.
     """
 
     timeout: float | None
@@ -201,8 +207,8 @@ async def _call_there(client: Client, target: CallTarget, data: bytes, way: Way)
     if session is None:
         if target.agent is None:
             raise DefinitionError(
-                "say in which session of the server: --session, or --agent for a new one",
-                hint="--agent takes the id of an agent that the server keeps, or the name of one installed there",
+                "name a session on the server with --session, or an agent for a new session with --agent",
+                hint="--agent takes the id of an agent stored on the server, or the name of one installed there",
             )
         session = (await client.sessions.create(target.agent)).id
     call, arguments = (session, target.tool), from_json(data)
@@ -226,12 +232,12 @@ async def _call(settings: Settings, target: CallTarget, data: Json, way: Way) ->
 
 
 def find_called(registry: Registry, target: CallTarget, db: str) -> Served:
-    """Return the requested agent, or one with the tool's capability alone."""
+    """Return the requested agent, or one with only the tool's capability."""
     if any(choice is not None for choice in (target.agent, target.session, target.config)):
         return find_served(registry, target.agent, target.session, target.config, db, target.allowance)
     name, dot, _ = target.tool.partition(".")
     if not dot:
-        raise DefinitionError(f"say which capability's tool: CAPABILITY.TOOL; got {target.tool!r}")
+        raise DefinitionError(f"the tool must be CAPABILITY.TOOL; got {target.tool!r}")
     capability = registry.get(name)
     return Served(registry, Agent(capability.name.replace(":", "-"), uses=[capability]), allowance=target.allowance)
 

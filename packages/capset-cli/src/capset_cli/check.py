@@ -33,10 +33,10 @@ def check_command(
     file: Annotated[Path, typer.Argument(help="A configuration file: YAML, JSON or TOML.")],
     as_json: AsJson = False,
 ) -> Exit:
-    """Check a configuration file, and show what it would serve; its handlers are loaded, and none is called.
+    """Check a configuration file, and show what it would serve. Its handlers are loaded, but not called.
 
-    Documents of APIs that are files are read; no MCP server is started, and nothing is asked over a network.
-    It ends with 2 if anything is wrong with it; warnings change nothing about that.
+    API documents in files are read; no MCP server is started, and nothing is requested over a network.
+    Exits with 2 if anything is wrong. Warnings do not count.
     """
     try:
         configuration = read_configuration(file, Registry.installed(), upstream=lambda _: capability_with)
@@ -81,7 +81,7 @@ def _row(action: Action) -> Iterator[str]:
     yield tool.effect
     yield cell(", ".join(sorted(tool.permissions)) or "–")
     yield cell(", ".join(map(str, tool.limits)) or "–")
-    yield "as its function says" if callable(tool.approval) else tool.approval
+    yield "decided by its function" if callable(tool.approval) else tool.approval
     yield cell(action.source)
 
 

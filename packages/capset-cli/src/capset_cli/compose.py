@@ -36,7 +36,7 @@ def compose_command(
 ) -> Exit:
     """Compose an agent, and show where everything in it comes from: a tree of its capabilities, and its three hashes.
 
-    Tools that are not in play say why. It ends with 1 if a policy failed.
+    Tools that are not in play are shown with the reason. Exits with 1 if a policy failed.
     """
     settings = load_settings(principal=principal, grant=grant, attribute=attribute, env=env)
     registry = Registry.installed()
@@ -102,7 +102,7 @@ def presets_line(presets: Sequence[tuple[str, bool]]) -> str:
 
 
 def _why(used: UsedShape) -> str:
-    """Return the path by which a capability came, if the agent does not name it itself."""
+    """Return the path that leads to a capability, if the agent does not name it itself."""
     way = used.path[1:-1]
     needed = f" [dim]needed by {cell(' → '.join(way))}[/]" if way else ""
     return f"{needed} [dim]added at run time[/]" if used.is_dynamic else needed

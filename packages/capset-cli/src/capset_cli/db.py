@@ -1,4 +1,4 @@
-"""``capset db``: operation of a database."""
+"""``capset db``: upgrading, checking, backing up and restoring a database."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @guarded
 def upgrade_command(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Bring a database to this version's revision, a new one too. Others may have it open, and go on working."""
+    """Upgrade a database to this version's revision, or create it. Other processes may keep using it meanwhile."""
     from capset.stores.sql.schema.maintenance import plan, upgrade
     from capset.stores.sql.schema.revisions import HEAD
 
@@ -45,12 +45,12 @@ def upgrade_command(
         return Exit.DONE
     after = HEAD if done.steps else done.before
     if not done.steps:
-        out().print(f"the database is of revision {cell(str(after))}: nothing to do")
+        out().print(f"the database is at revision {cell(str(after))}: nothing to do")
         return Exit.DONE
     for step in done.steps:
-        how = " [dim](its writers go on)[/]" if step.beside_writers else ""
+        how = " [dim](writers are not blocked)[/]" if step.beside_writers else ""
         out().print(f"{cell(step.revision)}  {cell(step.does)}{how}")
-    verb = "would go" if dry_run else "went"
+    verb = "would be upgraded" if dry_run else "was upgraded"
     start = "nothing" if done.before is None else f"revision {done.before}"
     out().print(f"the database {verb} from {cell(start)} to {cell(HEAD)}")
     return Exit.DONE
@@ -69,13 +69,13 @@ def check_command(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Check the chain of all records, too, and compare agents, keys and people with it."
+            "--verify", help="Also verify the chain of all records, and compare agents, keys and people with it."
         ),
     ] = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Check a database and change nothing; the exit code is 3 if something is not as it must be."""
+    """Check a database without changing it. Exits with 3 if it finds a problem."""
     from capset.stores.sql.schema.maintenance import check
     from capset.stores.sql.schema.revisions import HEAD
 
@@ -100,7 +100,7 @@ def check_command(
             if chain is not None and not chain.ok:
                 err().print(f"[red]not verified:[/] {verbatim(chain.problem or '')}", soft_wrap=True)
             if report.ok:
-                summary = "every hash holds, and agents, keys and people are as their acts set them"
+                summary = "every hash holds, and agents, keys and people match their acts"
                 records = "" if chain is None else f"; {counted(chain.checked, 'record')}, {summary}"
                 out().print(f"[green]sound:[/] revision {report.revision}{records}")
     return Exit.DONE if report.ok else Exit.REFUSED
@@ -108,11 +108,13 @@ def check_command(
 
 @guarded
 def backup_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file; a PostgreSQL database's is pg_restore's.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A new file; for PostgreSQL, in the format of pg_restore.")
+    ],
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Write a copy of everything, as it is at one moment, into a new file that only you can read."""
+    """Write a consistent copy of the whole database to a new file that only you can read."""
     from capset.stores.sql.schema.maintenance import back_up
 
     size = back_up(database_at(existing_db(load_settings(db=db).db)), file)
@@ -125,14 +127,14 @@ def backup_command(
 
 @guarded
 def restore_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup that was written by this program.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup that capset has written.")],
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Make a new database of a backup. Approvals in it are void: they may have been used since the backup.
+    """Create a new database from a backup. Approvals in it are void: they may have been used since the backup.
 
-    The database is a file that is not there yet, or one on a server without tables. API keys that were revoked after
-    the backup are valid again, until they are revoked again.
+    The database must be a file that does not exist yet, or one without tables on a server. API keys that were revoked
+    after the backup are valid again, until you revoke them again.
     """
     from capset.stores.sql.schema.maintenance import restore
 
@@ -145,7 +147,7 @@ def restore_command(
         print_json(RestorationShape(last=done.last, approvals=done.approvals).plain())
         return Exit.DONE
     ended = counted(done.approvals, "approval or request", "approvals and requests")
-    out().print(f"restored: records up to {done.last}; {ended} for one ended with it")
+    out().print(f"restored: records up to {done.last}; {ended} voided")
     message = "keys that were revoked after the backup are valid again: see capset key list, and capset key revoke ID"
     err().print(f"[yellow]warning:[/] {message}", soft_wrap=True)
     return Exit.DONE
@@ -157,13 +159,13 @@ async def _record(url: str, act: ActEntry) -> None:
 
 
 def database_at(url: str) -> SqlStore:
-    """Return the unopened store at a URL. Raises ``DefinitionError`` for a URL that is not of a database."""
+    """Return the unopened store at a URL. Raises ``DefinitionError`` if it is not a database."""
     from capset.stores.sql.store import SqlStore
 
     store = make_store(url)
     if not isinstance(store, SqlStore):
         scheme = url.partition("://")[0]  # only the scheme: the rest may contain a password
         raise DefinitionError(
-            f"this is for databases of SQLite and PostgreSQL; a store {scheme}:// is neither", hint="name one with --db"
+            f"this needs a database of SQLite or PostgreSQL; got a store {scheme}://", hint="name one with --db"
         )
     return store

@@ -1,4 +1,4 @@
-"""``capset deliveries``: events on their way to channels, and those that did not arrive (spec 9, N27)."""
+"""``capset deliveries``: deliveries of events to channels, and retries of failed ones (spec 9, N27)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from capset_cli.common.options import AsJson, Db
 from capset_cli.common.output import cell, err, out, print_json, table
 from capset_cli.common.remote import Url
 
-Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they tell of.")]
+Org = Annotated[str | None, typer.Option("--org", help="The organisation that the requests belong to.")]
 
 
 @guarded
 def list_command(
-    state: Annotated[str | None, typer.Option(help="Only those in this state: queued, delivered or failed.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Only those to this channel.")] = None,
-    approval: Annotated[str | None, typer.Option(help="Only those of this request.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many deliveries.")] = 50,
-    before: Annotated[str | None, typer.Option(help="Only deliveries before this one, by its id.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only deliveries in this state: queued, delivered or failed.")
+    ] = None,
+    channel: Annotated[str | None, typer.Option(help="Only deliveries to this channel.")] = None,
+    approval: Annotated[str | None, typer.Option(help="Only deliveries of this approval request.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="The maximum number of deliveries.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Only deliveries before the one with this id.")] = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List deliveries to channels, the newest first."""
+    """List deliveries to channels, newest first."""
     delivery_state = _state(state)
     page = administer(
         url,
@@ -60,7 +62,7 @@ def retry_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Queue a delivery that has failed again. A server with its channel sends it."""
+    """Requeue a failed delivery. A server that has its channel sends it."""
     delivery = administer(url, lambda admin: admin.deliveries.retry(id), db=db, org=org)
     if as_json:
         print_json(delivery.plain())

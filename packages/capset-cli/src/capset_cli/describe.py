@@ -89,7 +89,7 @@ def _is_shown(name: str, detail: CapabilityDetail) -> bool:
 
 def _add_preset(tree: Tree, preset: PresetShape) -> None:
     mark = "[green]●[/]" if preset.default else "○"
-    branch = tree.add(f"{mark} preset [bold]{preset.name}[/] [dim]{'on' if preset.default else 'off'} by itself[/]")
+    branch = tree.add(f"{mark} preset [bold]{preset.name}[/] [dim]{'on' if preset.default else 'off'} by default[/]")
     for text in preset.instructions:
         branch.add("[bold]instructions[/]").add(verbatim(text))
     if preset.tools:

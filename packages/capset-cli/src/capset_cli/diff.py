@@ -30,7 +30,7 @@ from capset_cli.common.targets import opened_store
 _STYLES: Final[dict[Sign, str]] = {"+": "green", "-": "red", "~": "yellow", "=": "dim", "#": "bold"}
 
 KeptFor = Annotated[
-    str | None, typer.Option("--org", help="The organisation that ids in the database belong to, if to any.")
+    str | None, typer.Option("--org", help="The organisation that ids in the database belong to, if any.")
 ]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -40,18 +40,19 @@ _KINDS: Final = "an envelope, as SnapshotEnvelope.to_json() writes it, or a link
 @guarded
 def diff_command(
     before: Annotated[
-        str, typer.Argument(metavar="A", help="A file with an envelope or a link, - for stdin, or the id of one.")
+        str,
+        typer.Argument(metavar="A", help="A file with an envelope or a link, - for stdin, or the id of a stored one."),
     ],
-    after: Annotated[str, typer.Argument(metavar="B", help="What to compare it with, named in the same ways.")],
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if they differ.")] = False,
+    after: Annotated[str, typer.Argument(metavar="B", help="What to compare it with, in the same form.")],
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 if they differ.")] = False,
     org: KeptFor = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Compare two versions of an agent: which hashes moved, and why.
+    """Compare two versions of an agent: which hashes changed, and why.
 
-    Shows which tools came (+), went (-) or changed (~) and what changed in them, field by field; which policies answer
-    otherwise; and what changed in the prompt and the definition. Ids are looked up in the database.
+    Shows the tools that were added (+), removed (-) or changed (~), field by field; the policies that decide
+    differently; and the changes in the prompt and the definition. Ids are looked up in the database.
     """
     if before == after == "-":
         raise DefinitionError("stdin can be read once: give a file or an id for A or for B")
@@ -77,7 +78,7 @@ async def _compared(before: str, after: str, org: str | None, db: str | None) ->
 
 
 def show_lines(lines: Iterable[Line]) -> None:
-    """Print a report in colours, with a note on stderr if values in it are cut."""
+    """Print a report in colours, with a note on stderr if values in it are shortened."""
     console = out()
     is_cut = False
     for line in lines:
@@ -86,13 +87,13 @@ def show_lines(lines: Iterable[Line]) -> None:
         console.print(f"[{style}]{text}[/]" if style else text, soft_wrap=True)
         is_cut |= line.is_cut
     if is_cut:
-        err().print("[dim]values with … are cut: --json has them whole[/]")
+        err().print("[dim]values with … are shortened: --json has them in full[/]")
 
 
 def resolve_side(named: str) -> Side | UUID:
-    """Return the version in a file, or in standard input for ``-``; or the id of a stored one.
+    """Return the version in a file, or on stdin for ``-``; or the id of a stored one.
 
-    Raises ``DefinitionError`` for any other name, and a file that cannot be read, or contains no link and no envelope.
+    Raises ``DefinitionError`` for any other name, and for a file that cannot be read or has no link or envelope.
     """
     path = Path(named)
     if named == "-":
@@ -115,9 +116,9 @@ def _read(named: str, text: bytes) -> Side:
     try:
         data: Any = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise DefinitionError(f"{named} is not JSON: {error}", hint=f"it must hold {_KINDS}") from None
+        raise DefinitionError(f"{named} is not JSON: {error}", hint=f"it must contain {_KINDS}") from None
     if not isinstance(data, dict) or not {"runtime", "runtime_hash"} & cast("dict[str, Any]", data).keys():
-        raise DefinitionError(f"{named} holds no link and no envelope", hint=f"it must hold {_KINDS}")
+        raise DefinitionError(f"{named} contains no link or envelope", hint=f"it must contain {_KINDS}")
     try:
         if "runtime" in data:
             return side_of(read_envelope(text))
@@ -128,7 +129,7 @@ def _read(named: str, text: bytes) -> Side:
         problems = "; ".join(
             f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()[:5]
         )
-        raise DefinitionError(f"{named}: this is no link: {problems}", hint=f"it must hold {_KINDS}") from None
+        raise DefinitionError(f"{named} is not a valid link: {problems}", hint=f"it must contain {_KINDS}") from None
 
 
 def _nowhere(path: Path) -> DefinitionError:
@@ -138,5 +139,5 @@ def _nowhere(path: Path) -> DefinitionError:
         meant = None
     suggestion = f"; did you mean {str(path.with_name(meant))!r}?" if meant else ""
     return DefinitionError(
-        f"there is no file {str(path)!r}{suggestion}", hint="or give the id of a link or an envelope that a store keeps"
+        f"there is no file {str(path)!r}{suggestion}", hint="or give the id of a stored link or envelope"
     )

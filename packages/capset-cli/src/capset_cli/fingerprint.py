@@ -57,10 +57,10 @@ def fingerprint_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show the hashes of an agent, and of each capability, toolkit and tool in it, as a tree; and of its tools' code.
+    """Show the hashes of an agent, of each capability, toolkit and tool in it, and of its tools' code, as a tree.
 
-    The SHA-256 of what --payload prints is the hash. A capability is shown as an agent has it that has nothing else.
-    It ends with 1 if a policy failed.
+    A hash is the SHA-256 of what --payload prints. A capability is shown in an agent that has nothing else.
+    Exits with 1 if a policy failed.
     """
     _refuse_several(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
@@ -126,7 +126,7 @@ def _write_envelope(captured: Captured, file: str) -> None:
         Path(file).write_text(f"{text}\n", encoding="utf-8")
         err().print(f"[dim]envelope in {cell(file)}[/]", soft_wrap=True)
     if dropped := captured.envelope.runtime.toolkit_context.dropped:
-        notice = f"left out of the envelope, as no JSON data or a secret: env {', '.join(dropped)}"
+        notice = f"left out of the envelope, as secret or not JSON data: env {', '.join(dropped)}"
         err().print(f"[yellow]notice:[/] {cell(notice)}", soft_wrap=True)
 
 

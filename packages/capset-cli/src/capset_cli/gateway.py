@@ -1,4 +1,4 @@
-"""``capset gateway``: MCP servers and APIs of others behind one governed endpoint, without a line of Python."""
+"""``capset gateway``: other MCP servers and APIs behind one governed endpoint, without a line of Python."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def gateway_command(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Ask for no key: every caller is --principal. On loopback only.")
+        bool, typer.Option("--insecure", help="Require no key: every caller acts as --principal. On loopback only.")
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which the server may be called; may be repeated.")
+        list[str] | None, typer.Option(help="A host name by which clients may address the server; may be repeated.")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
+        list[str] | None, typer.Option(help="An origin from which browsers may call the server; may be repeated.")
     ] = None,
     public_url: PublicUrl = None,
     principal: Who = None,
@@ -35,8 +35,8 @@ def gateway_command(
 ) -> None:
     """Serve the approved tools of a file's MCP servers and APIs at /mcp, with keys, rules, approvals and a record.
 
-    It is capset serve --config CONFIG, which has more options. For a client that starts its servers itself, it is
-    capset mcp serve --config CONFIG.
+    This is short for capset serve --config CONFIG, which has more options. For a client that starts its servers itself,
+    use capset mcp serve --config CONFIG.
     """
     serve_command(
         host=host,
@@ -55,10 +55,10 @@ def gateway_command(
 
 @guarded
 def import_command(
-    file: Annotated[Path, typer.Argument(help="The JSON file of a client, with mcpServers.")],
+    file: Annotated[Path, typer.Argument(help="A client's JSON file with mcpServers.")],
     as_json: AsJson = False,
 ) -> Exit:
-    """Print a configuration with the MCP servers of another client's file, as YAML.
+    """Print a configuration with the MCP servers in a client's file, as YAML.
 
     Values that look like secrets are left out: ${NAME} stands for the environment variable of that name.
     """

@@ -28,7 +28,7 @@ from capset_cli.common.targets import announce, find_served, open_kernel
 from capset_server.standard_streams import Streams
 
 LAST_SECONDS: Final = 1.0
-"""The time to report that cancelled calls were cancelled."""
+"""The time left for reporting the cancellation of calls."""
 
 
 @guarded
@@ -36,27 +36,27 @@ def kernel_command(
     agent: Annotated[
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
-    session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    session: Annotated[str | None, typer.Option(help="The id of a session to continue.")] = None,
     config: ConfigFile = None,
     grant: Grant = None,
     attribute: Attribute = None,
     env: Env = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that each call may take.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="The timeout of each call, in seconds.")] = None,
     consumer_timeout: Annotated[
-        float | None, typer.Option(help="Seconds that stdout may let a call wait before it is ended.")
+        float | None, typer.Option(help="Seconds that a blocked stdout may hold up a call before the call is ended.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many calls run at once.")] = AT_ONCE,
-    max_line: Annotated[int, typer.Option(min=1, metavar="BYTES", help="How long a line may be.")] = LIMIT,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of concurrent calls.")] = AT_ONCE,
+    max_line: Annotated[int, typer.Option(min=1, metavar="BYTES", help="The maximum length of a line.")] = LIMIT,
     rate_limit: RateLimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
     principal: Who = None,
     db: Db = None,
 ) -> Exit:
-    """Take messages on stdin and answer them on stdout, as newline-delimited JSON, governed and on record.
+    """Read messages from stdin and answer them on stdout, as newline-delimited JSON, governed and recorded.
 
-    At the end of stdin it answers what is left and ends with 0. By Ctrl-C or SIGTERM it takes no more, gives what runs
-    a few seconds, cancels the rest, and ends with 0; a second signal cancels at once.
+    At the end of stdin, it answers the remaining messages and exits with 0. On Ctrl-C or SIGTERM, it stops reading,
+    gives running calls a few seconds, cancels the rest, and exits with 0; a second signal cancels them at once.
     """
     check_seconds("--timeout", timeout)
     check_seconds("--consumer-timeout", consumer_timeout)
@@ -93,7 +93,6 @@ class _Incoming:
         self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def stop(self) -> None:
-        """Stop reading."""
         if not self._stopped.done():
             self._stopped.set_result(None)
 
@@ -149,7 +148,7 @@ async def _answer(answers: Serving, streams: Streams) -> None:
 
 
 def _end_by_signals(serving: asyncio.Task[None], answers: Serving, incoming: _Incoming) -> None:
-    """Make a signal end the input, and the running calls after some seconds; a second one ends them at once."""
+    """Make a signal end the input, and cancel running calls after some seconds; a second one cancels them at once."""
     loop = asyncio.get_running_loop()
     signals = 0
 

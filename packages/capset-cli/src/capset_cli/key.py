@@ -35,9 +35,9 @@ _KINDS: Final[tuple[PrincipalKind, ...]] = ("user", "agent", "org")
 
 @guarded
 def create_command(
-    name: Annotated[str, typer.Argument(help="What the key is for, so that people know it again.")],
-    principal: Annotated[str, typer.Option(help="Who acts by this key.")],
-    kind: Annotated[str, typer.Option(help="What the principal is: user, agent or org.")] = "user",
+    name: Annotated[str, typer.Argument(help="A name by which people recognise the key.")],
+    principal: Annotated[str, typer.Option(help="Who acts with this key.")],
+    kind: Annotated[str, typer.Option(help="The kind of the principal: user, agent or org.")] = "user",
     org: Annotated[str | None, typer.Option(help="The organisation whose agents and records it sees.")] = None,
     grant: Grant = None,
     attribute: Annotated[
@@ -47,24 +47,27 @@ def create_command(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of read, write, call, call:CAPABILITY.TOOL, audit, approve, metrics and admin; may be repeated. "
-            "Else read and call."
+            help="One of read, write, call, call:CAPABILITY.TOOL, audit, approve, metrics and admin; may be repeated. "
+            "By default read and call."
         ),
     ] = None,
     limit: KeyLimit = None,
     session_budget: KeySessionBudget = None,
     run_budget: KeyRunBudget = None,
     usage_limit: KeyUsage = None,
-    agent: Annotated[str | None, typer.Option(help="The agent that /mcp leads to, by its id or name.")] = None,
-    expires: Annotated[str | None, typer.Option(metavar="30d", help="How long it opens: hours or days.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="The agent that /mcp serves for this key, by its id or name.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="30d", help="How long the key is valid, in hours or days.")
+    ] = None,
     db: Db = None,
     url: NamedUrl = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Make an API key and show it, this once: only its hash is kept.
+    """Create an API key and print it. It cannot be shown again: only its hash is stored.
 
-    A server that is named with --url makes it by the rights of the key in CAPSET_KEY, and for 90 days unless told
-    otherwise.
+    With --url, a server creates it with the rights of the key in CAPSET_KEY; by default, it then expires after 90 days.
     """
     # From options alone: a settings file planted in a folder must not grant anything to keys.
     key_principal = Principal(
@@ -81,7 +84,7 @@ def create_command(
         print_json(created.plain())
     else:
         print(created.key, flush=True)
-        until = f"until {created.expires_at[:10]}" if created.expires_at else "without end"
+        until = f"until {created.expires_at[:10]}" if created.expires_at else "without expiry"
         err().print(
             f"[dim]key {created.id} for {cell(key_principal.id)}, {until}; it is not shown again[/]", soft_wrap=True
         )
@@ -90,9 +93,9 @@ def create_command(
 
 @guarded
 def list_command(db: Db = None, url: NamedUrl = None, as_json: AsJson = False) -> Exit:
-    """List every key, the newest first; the keys themselves cannot be seen any more.
+    """List all keys, newest first. The secrets themselves are not stored, and cannot be shown.
 
-    A server that is named with --url lists those that the key in CAPSET_KEY administers.
+    With --url, a server lists the keys that the key in CAPSET_KEY administers.
     """
 
     async def read(admin: Admin) -> list[KeyShape]:
@@ -115,7 +118,7 @@ def revoke_command(
     url: NamedUrl = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Revoke a key for good. A server that runs takes it for a second more at most."""
+    """Revoke a key for good. A running server accepts it for at most one more second."""
     revoked = administer(url or "", lambda admin: admin.keys.revoke(id), db=db)
     if as_json:
         print_json(revoked.plain())
@@ -125,7 +128,7 @@ def revoke_command(
 
 
 def _input(name: str, principal: Principal, scopes: Sequence[str], expires: str | None, agent: str | None) -> KeyInput:
-    """Return the key to make. Raises ``DefinitionError`` for an impossible one."""
+    """Return the input for a new key. Raises ``DefinitionError`` if it is invalid."""
     all_fields: dict[str, Any] = {
         "name": name,
         "principal": principal.id,
@@ -143,7 +146,7 @@ def _input(name: str, principal: Principal, scopes: Sequence[str], expires: str 
         return KeyInput.model_validate(fields)
     except ValidationError as error:
         problems = "; ".join(map(str, validation_fields(error, list(KeyInput.model_fields), fields)))
-        raise DefinitionError(f"this key cannot be made: {problems}") from None
+        raise DefinitionError(f"invalid key: {problems}") from None
 
 
 def _line(key: KeyShape, now: str) -> list[str]:

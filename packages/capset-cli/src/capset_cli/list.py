@@ -1,4 +1,4 @@
-"""``capset list``: what is installed."""
+"""``capset list``: the installed capabilities."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @guarded
 def list_command(
-    category: Annotated[str | None, typer.Option(help="Only capabilities of this category.")] = None,
+    category: Annotated[str | None, typer.Option(help="Only capabilities in this category.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List the capabilities that are installed, here or on a server."""
+    """List the capabilities that are installed on this machine or on a server."""
     server = server_of(url)
     if server is not None:
         listing = ask(server, lambda client: _list_there(client, category, with_details=not as_json))
@@ -52,7 +52,7 @@ def list_command(
 
 
 Listed = tuple[Sequence[CapabilityShape], Mapping[str, CapabilityDetail]]
-"""Capabilities, and the known details by id."""
+"""Capabilities, and their details by id, as far as known."""
 
 
 async def _list_there(client: Client, category: str | None, *, with_details: bool) -> Listed:

@@ -1,4 +1,4 @@
-"""``capset people``: the users of chats who may decide, as principals (spec 9, N30)."""
+"""``capset people``: chat users who may decide approval requests, as principals (spec 9, N30)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Org = Annotated[str | None, typer.Option("--org", help="The organisation whose r
 def add_command(
     team: Annotated[str, typer.Argument(metavar="TEAM", help="The id of the Slack workspace, such as T0123ABCD.")],
     user: Annotated[str, typer.Argument(metavar="USER", help="The id of the user in it, such as U0123ABCD.")],
-    principal: Annotated[str, typer.Option(help="Who decides when that user does.")],
-    kind: Annotated[str, typer.Option(help="What the principal is: user, agent or org.")] = "user",
+    principal: Annotated[str, typer.Option(help="The principal as which the user decides.")],
+    kind: Annotated[str, typer.Option(help="The kind of the principal: user, agent or org.")] = "user",
     grant: Grant = None,
     attribute: Annotated[
         list[str] | None,
@@ -39,16 +39,14 @@ def add_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Enter a user of a Slack workspace as a principal, who may decide requests from now on."""
+    """Register a Slack user as a principal, who may then decide approval requests."""
     attributes = dict(given_attributes(attribute)) or None
     values = {"team": team, "user": user, "principal": principal, "kind": kind, "permissions": list(grant or ())}
     try:
         person_input = PersonInput.model_validate({**values, "attributes": attributes})
     except ValidationError as error:
         problems = "; ".join(map(str, validation_fields(error, list(PersonInput.model_fields), values)))
-        raise DefinitionError(
-            f"this is no person: {problems}", hint="Slack shows the ids in a member's profile"
-        ) from None
+        raise DefinitionError(f"invalid person: {problems}", hint="Slack shows the ids in a member's profile") from None
 
     async def add(admin: Admin) -> PersonShape:
         return await admin.people.add(
@@ -71,14 +69,14 @@ def add_command(
 
 @guarded
 def list_command(
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many people.")] = 50,
-    before: Annotated[str | None, typer.Option(help="Only people before this one, by its id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="The maximum number of people.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Only people before the one with this id.")] = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List the users of chats who may decide, the newest first."""
+    """List the chat users who may decide approval requests, newest first."""
     page = administer(url, lambda admin: admin.people.list(limit=limit, cursor=before), db=db, org=org)
     if as_json:
         print_json(page.plain())
@@ -111,7 +109,7 @@ def remove_command(
     db: Db = None,
     url: Url = None,
 ) -> Exit:
-    """Remove a person: that user of the workspace decides nothing any more."""
+    """Remove a person, who can then no longer decide approval requests."""
     administer(url, lambda admin: admin.people.remove(id), db=db, org=org)
     print(f"removed {id}")
     return Exit.DONE

@@ -1,4 +1,4 @@
-"""``capset replay``: the abilities of an agent when a snapshot was stored, and now (spec 2, F33)."""
+"""``capset replay``: what an agent could do when a snapshot was stored, and can do now (spec 2, F33)."""
 
 from __future__ import annotations
 
@@ -27,33 +27,41 @@ from capset_cli.diff import KeptFor, resolve_side, show_lines
 @guarded
 def replay_command(
     envelope: Annotated[
-        str, typer.Argument(help="A file with an envelope, - for stdin, or the id of one, or of the link it is of.")
+        str, typer.Argument(help="A file with an envelope, - for stdin, or the id of a stored envelope or of its link.")
     ],
     agent: Annotated[
         str | None,
-        typer.Option(help="Today's agent: a file, an installed one by its name, or the id of a stored one."),
+        typer.Option(help="The current agent: a file, the name of an installed agent, or the id of a stored one."),
     ] = None,
-    principal: Annotated[str | None, typer.Option(help="Who acts, by --grant and --attribute alone.")] = None,
+    principal: Annotated[
+        str | None, typer.Option(help="Who acts, with only the permissions and attributes of --grant and --attribute.")
+    ] = None,
     grant: Annotated[
-        list[str] | None, typer.Option(help="A permission of the principal, in the place of those then; repeatable.")
+        list[str] | None,
+        typer.Option(help="A permission of the principal, replacing the stored ones; may be repeated."),
     ] = None,
     attribute: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An attribute of theirs, in the place of those then; repeatable."),
+        typer.Option(
+            metavar="KEY=VALUE", help="An attribute of the principal, replacing the stored ones; may be repeated."
+        ),
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="What policies read as request.env beside what was kept; repeatable."),
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A value that policies read in request.env besides the stored ones; may be repeated.",
+        ),
     ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if then and now differ.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 if then and now differ.")] = False,
     org: KeptFor = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Evaluate a snapshot that was kept against today's definitions: what the agent could do then, and can do now.
+    """Evaluate a stored snapshot against today's definitions: what the agent could do then, and can do now.
 
-    Principal and env are those of then, unless options say otherwise; the agent is the one that the envelope names. No
-    tool is called. It ends with 1 if a policy fails now.
+    By default, the principal, the env and the agent are those of the envelope. No tool is called. Exits with 1 if a
+    policy fails now.
     """
     today = Today(agent, principal, org, grant, given_attributes(attribute), env)
     done = asyncio.run(_replayed(envelope, today, load_settings(db=db).db))
@@ -69,7 +77,7 @@ def replay_command(
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """The command line's values for today; ``None``, and no attributes, means as it was then."""
+    """The options for today's evaluation. ``None``, or no attributes, stands for the stored value."""
 
     agent: str | None
     principal: str | None
@@ -98,7 +106,7 @@ async def _envelope(named: str, org: str | None, db: str) -> SnapshotEnvelope:
             side = await stored_side(store.lineage, org, str(side))
     if side.envelope is None:
         raise DefinitionError(
-            f"{named} is a link, which has hashes only: what was in play then is in an envelope",
+            f"{named} is a link, which has hashes only: replay needs an envelope",
             hint="capset diff A B compares links",
         )
     return side.envelope

@@ -25,15 +25,16 @@ class Kind(StrEnum):
 
 @guarded
 def schema_command(
-    kind: Annotated[Kind, typer.Argument(help="Of agent files, or of configuration files.")] = Kind.AGENT,
+    kind: Annotated[Kind, typer.Argument(help="The schema of agent files or of configuration files.")] = Kind.AGENT,
     any_: Annotated[
-        bool, typer.Option("--any", help="Take any capability, not just those that are installed here.")
+        bool, typer.Option("--any", help="Allow any capability, not just those that are installed here.")
     ] = False,
     as_json: AsJson = False,
 ) -> Exit:
-    """Print the JSON Schema of agent files, with the capabilities, presets and configs that are installed here.
+    """Print the JSON Schema of agent files or of configuration files.
 
-    Or that of configuration files, which is the same everywhere.
+    That of agent files has the capabilities, presets and configs that are installed here. That of configuration files
+    is the same everywhere.
     """
     if kind is Kind.CONFIG:
         from capset_connect.config_file import configuration_schema

@@ -25,16 +25,16 @@ Org = Annotated[str | None, typer.Option("--org", help="The organisation of the 
 
 @guarded
 def list_command(
-    agent: Annotated[str | None, typer.Option(help="Only sessions of the agent of this id.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many sessions.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only sessions of the agent with this id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="The maximum number of sessions.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="The cursor of the previous page, to continue after it.")] = None,
     principal: Who = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List the sessions of a principal, the newest first."""
+    """List the sessions of a principal, newest first."""
     page = administer(
         url,
         lambda admin: admin.sessions.list(agent_id=agent, limit=limit, cursor=cursor),
@@ -65,7 +65,7 @@ def show_command(
 def state_command(
     id: Id, principal: Who = None, org: Org = None, db: Db = None, url: Url = None, as_json: AsJson = False
 ) -> Exit:
-    """Show what the agent of a session exposes of its state and resources."""
+    """Show the state and resources that a session's agent exposes."""
     state = administer(url, lambda admin: admin.sessions.state(id), db=db, org=org, principal=principal)
     document = state.model_dump(mode="json", exclude_unset=True)
     if as_json:
@@ -78,15 +78,15 @@ def state_command(
 @guarded
 def events_command(
     id: Id,
-    after: Annotated[int, typer.Option(min=0, max=10**15 - 1, help="The number of the last event that is known.")] = 0,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for those that are still to come.")] = False,
+    after: Annotated[int, typer.Option(min=0, max=10**15 - 1, help="Only events after the one with this number.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for further events.")] = False,
     principal: Who = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Print what was told of the turns of a session, an event a line."""
+    """Print the events of a session's turns, one per line."""
 
     async def print_events(admin: Admin) -> None:
         async with admin.sessions.events(id, after=after, follow=follow) as events:
@@ -116,7 +116,7 @@ def _print_event(event: EventShape | GapShape, *, as_json: bool) -> None:
     if as_json:
         print_json(event.model_dump(mode="json"))
     elif isinstance(event, GapShape):
-        out().print(f"[dim]the events from {event.after + 1} to {event.last} are not kept any more[/]")
+        out().print(f"[dim]the events {event.after + 1} to {event.last} are no longer stored[/]")
     else:
         details = " ".join(f"{name}={cell(str(value))}" for name, value in parts(event.data))
         out().print(f"{event.seq:>6} {cell(event.at)} {cell(event.type)} {details}", soft_wrap=True)
@@ -128,10 +128,10 @@ def create_command(
         str, typer.Argument(metavar="AGENT", help="The id of a stored agent, or the name of one in code.")
     ],
     invocation: Annotated[
-        str | None, typer.Option(metavar="JSON", help="For whom it is: its hash alone is kept.")
+        str | None, typer.Option(metavar="JSON", help="Whom the session is for; only a hash of this is stored.")
     ] = None,
     context: Annotated[
-        str | None, typer.Option(metavar="JSON", help="What is kept with it, without secrets; links carry it.")
+        str | None, typer.Option(metavar="JSON", help="Data to store with the session and its links, without secrets.")
     ] = None,
     principal: Who = None,
     org: Org = None,
@@ -139,7 +139,7 @@ def create_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Start a session of an agent, in its present version."""
+    """Start a session with the current version of an agent."""
     options = {"invocation": _object("--invocation", invocation), "context": _object("--context", context)}
     session = administer(
         url,
@@ -156,10 +156,10 @@ def create_command(
 def move_command(
     id: Id,
     to: Annotated[
-        int | None, typer.Option(min=1, help="The version of its agent; the current one, if left out.")
+        int | None, typer.Option(min=1, help="The agent's version to move to; by default the current one.")
     ] = None,
     expected: Annotated[
-        int | None, typer.Option("--if-version", min=1, help="Only if it has this version now.")
+        int | None, typer.Option("--if-version", min=1, help="Only if the session has this version of its agent now.")
     ] = None,
     principal: Who = None,
     org: Org = None,
@@ -188,14 +188,14 @@ def delete_command(
 @guarded
 def fork_command(
     id: Id,
-    turn: Annotated[str | None, typer.Option(help="The turn to end with; the newest, if left out.")] = None,
+    turn: Annotated[str | None, typer.Option(help="The last turn to copy; by default the newest.")] = None,
     principal: Who = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Start a session like this one, with its conversation up to the end of a turn; files and state are not copied."""
+    """Start a session with a copy of this one's conversation up to the end of a turn, without its files and state."""
     forked = administer(url, lambda admin: admin.sessions.fork(id, turn), db=db, org=org, principal=principal)
     return show(forked, as_json=as_json)
 
@@ -203,14 +203,14 @@ def fork_command(
 @guarded
 def rewind_command(
     id: Id,
-    turn: Annotated[str, typer.Argument(metavar="TURN", help="The turn that is taken back, with all after it.")],
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="The turn to remove, with all later ones.")],
     principal: Who = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Take the conversation of a session back to before a turn. What the turns have done stays done."""
+    """Rewind a session's conversation to before a turn. The effects of the removed turns stay."""
     removed = administer(url, lambda admin: admin.sessions.rewind(id, turn), db=db, org=org, principal=principal)
     if as_json:
         print_json({"removed": removed})

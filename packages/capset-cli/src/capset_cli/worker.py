@@ -1,4 +1,4 @@
-"""``capset worker``: runs of agents and tools that were queued, done without a server."""
+"""``capset worker``: does queued runs of agents and tools, and serves nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from capset_server.http.request_rules import RequestLimits
 
 CONCURRENCY: Final = 8
-"""How many runs of each queue a worker does at once, unless told otherwise."""
+"""The default number of concurrent runs per queue in a worker."""
 _QUEUE: Final = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]{0,99})(=(?P<most>[1-9][0-9]{0,5})?(,(?P<rate>[^,]+))?)?")
 _log = logging.getLogger("capset.runs")
 
@@ -51,12 +51,12 @@ def worker_command(
         list[str] | None,
         typer.Option(
             metavar="NAME[=RUNS][,RUNS/TIME]",
-            help="A queue to work on, `default` by default; with how many of its runs all workers do at once, and how "
-            "many begin within a time, as in mail=4,10/1m. May be repeated.",
+            help="A queue to work on, `default` by default, with limits for all workers together: how many of its runs "
+            "are done at once, and how many begin within a time, as in mail=4,10/1m. May be repeated.",
         ),
     ] = None,
     concurrency: Annotated[
-        int, typer.Option(min=1, max=1000, help="How many runs of each queue one worker does at once.")
+        int, typer.Option(min=1, max=1000, help="The maximum number of concurrent runs per queue in this worker.")
     ] = CONCURRENCY,
     limit: LimitOption = None,
     session_budget: SessionBudget = None,
@@ -73,7 +73,7 @@ def worker_command(
     summarise_at: SummariseAt = SUMMARISE_AT,
     config: ConfigFile = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Do the runs of servers without keys, too, as --principal.")
+        bool, typer.Option("--insecure", help="Also do the runs of servers without keys, as --principal.")
     ] = False,
     principal: Who = None,
     grant: Grant = None,
@@ -81,10 +81,10 @@ def worker_command(
     env: Env = None,
     db: Db = None,
 ) -> Exit:
-    """Do the runs that were queued over REST (/v1/runs), beside servers and other workers, until SIGINT or SIGTERM.
+    """Do runs queued over REST (/v1/runs), alongside servers and other workers, until SIGINT or SIGTERM.
 
-    It has the servers' options where they say what an agent may do, and shares their database. A run goes on in another
-    worker when this one ends, however it does.
+    It takes the servers' options for what an agent may do, and shares their database. When this worker ends, for
+    whatever reason, another one continues its runs.
     """
     needs_extra("server", "fastapi", "structlog", "mcp")
     needs_extra("dbos", "dbos")
@@ -116,7 +116,7 @@ def worker_command(
 
 @dataclass(frozen=True, slots=True)
 class _Working:
-    """The queues of a worker, and everything that its kernel and its service are made of."""
+    """The queues of a worker, and the parts of its kernel and its service."""
 
     queues: tuple[Queue, ...]
     installed: Registry
@@ -174,7 +174,7 @@ async def _work(settings: Settings, working: _Working) -> None:
 
 
 def read_queue(text: str, worker_concurrency: int) -> Queue:
-    """Return the queue that an option names, with its limits. Raises ``DefinitionError``."""
+    """Return the queue that an option names, with its limits. Raises ``DefinitionError`` for a malformed one."""
     from capset_agents.dbos import Queue
 
     match = _QUEUE.fullmatch(text)

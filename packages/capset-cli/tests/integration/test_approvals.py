@@ -98,7 +98,7 @@ def test_people_read_what_is_asked_and_what_to_do(shop: Run) -> None:
     listing = shop("approvals", "list", "--db", "my till.db")
     (row,) = [line for line in listing.out.splitlines() if "pending" in line]
     id = row.split()[0]  # noqa: A001
-    assert f"capset approvals approve {id} --principal WHO --db 'my till.db'; then the same call with" in done.said
+    assert f"capset approvals approve {id} --principal WHO --db 'my till.db'; then repeat the call with" in done.said
     assert "--approval" not in done.said, "the same call in the same session uses it"
     assert '{"amount": 5, "to": "bob"}' in row
     details = shop("approvals", "show", id, "--db", "my till.db").out
@@ -144,7 +144,7 @@ def test_a_call_that_is_interrupted_while_it_waits_says_how_it_goes_on(
     assert process.returncode == 130
     session = shop("approvals", "show", asked_for, "--json").json["session"]
     assert " ".join(stderr.split()) == (
-        f"the request {asked_for} stays open unless it was decided; once it is approved, the same call with "
+        f"the request {asked_for} stays open unless decided; once approved, it is used when the same call with "
         f"--session {session} is made"
     )
     assert shop("approvals", "approve", asked_for, *BOSS).code == 0

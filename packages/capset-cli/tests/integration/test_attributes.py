@@ -201,7 +201,7 @@ def test_a_replay_is_of_the_attributes_of_then_unless_they_are_given(shop: Comma
     assert shop("fingerprint", "clerk", *attribute_options, "--envelope", "secret.json").code == 0
     assert "hush" not in (shop.folder / "secret.json").read_text()
     replay = shop("replay", "secret.json", "--json").json
-    assert replay["notes"] == ["what is not kept of the principal is left out: attributes.api_key"]
+    assert replay["notes"] == ["attributes of the principal that were not stored are left out: attributes.api_key"]
     assert shop("fingerprint", "clerk", *PRO, "--principal", "ada", "--envelope", "then.json").code == 0
     same = shop("replay", "then.json", "--exit-code", "--json")
     assert (same.code, same.json["attributes"], same.json["differs"]) == (0, {"tier": "pro"}, False)

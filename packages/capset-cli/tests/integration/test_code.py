@@ -82,12 +82,12 @@ def test_same_definition_other_code(box: Command, upgrade: Install) -> None:
     done = box("diff", "then.json", "now.json", "--exit-code")
     assert done.code == 3
     lines = done.out.splitlines()
-    assert lines[0] == "Same definition, tools in play and prompt; other code."
+    assert lines[0] == "Same definition, tools in play and prompt; different code."
     assert lines[-4:] == [
         "code",
         f"~ {first[:12]} → {second[:12]}",
-        "    same definition, other code: add",
-        "      only the hashes are known here, not what they cover",
+        "    same definition, different code: add",
+        "      only the hashes are known, not the payloads",
     ]
     diff = box("diff", "then.json", "now.json", "--json").json
     assert (diff["differs"], diff["tools"]["changed"], diff["tools"]["stayed"]) == (True, [], 1)
@@ -148,7 +148,7 @@ def test_who_approves_sees_the_code_and_approves_no_other(box: Command, upgrade:
     assert (old["code_hash"], "code" in old) == (first, False), "what is not installed here has no name"
     void = box(*retry, "--approval", call["approval"])
     assert (void.code, json.loads(void.out)["error"]["code"]) == (3, "approval_void")
-    assert "other code of the tool" in json.loads(void.out)["error"]["message"]
+    assert "another version of the tool's code" in json.loads(void.out)["error"]["message"]
 
     upgrade("1.0", HONEST)
     assert json.loads(box(*retry).out)["data"] == 5

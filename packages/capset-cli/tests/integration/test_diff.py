@@ -36,7 +36,7 @@ def test_two_envelopes(capset: Command, files: Path) -> None:
     done = capset("diff", "before.json", "after.json")
     assert done.code == 0
     assert done.out == f"{format_diff_report(diff_envelopes(earlier(), later()), width=160)}\n"
-    assert done.err == "values with … are cut: --json has them whole\n"
+    assert done.err == "values with … are shortened: --json has them in full\n"
     assert capset("diff", "before.json", "before.json").err == ""
 
 
@@ -167,7 +167,7 @@ def test_of_two_links_only_hashes_are_known(run: Run, files: Path) -> None:
     assert set(changed) == {"name", "before", "after", "gates"}
     assert "payload" not in diff["tools"]["came"][0]
     text = run("diff", "before.link.json", "after.link.json").out
-    assert text.count("only the hashes are known here, not what they cover") == 3
+    assert text.count("only the hashes are known, not the payloads") == 3
 
 
 def test_null_is_data_in_a_change(run: Run, files: Path) -> None:
@@ -196,13 +196,13 @@ def test_markup_in_an_envelope_is_no_markup(run: Run, files: Path) -> None:
         ("diff before.json .", ".: cannot be read: Is a directory"),
         (f"diff before.json {'x' * 300}", "cannot be read: File name too long"),
         ("diff before.json text.txt", "text.txt is not JSON"),
-        ("diff before.json list.json", "list.json holds no link and no envelope"),
-        ("diff before.json empty.json", "empty.json holds no link and no envelope"),
+        ("diff before.json list.json", "list.json contains no link or envelope"),
+        ("diff before.json empty.json", "empty.json contains no link or envelope"),
         ("diff before.json deep.json", "deep.json is not JSON"),
         ("diff before.json nan.json", "nan.json is not JSON"),
-        ("diff before.json runtime.json", "runtime.json: this is no snapshot envelope"),
-        ("diff before.json hash.json", "hash.json: this is no link: agent_id: Field required"),
-        ("diff forged.json after.json", "forged.json: the payload of the agent does not give its hash"),
+        ("diff before.json runtime.json", "runtime.json: not a snapshot envelope"),
+        ("diff before.json hash.json", "hash.json is not a valid link: agent_id: Field required"),
+        ("diff forged.json after.json", "forged.json: the payload of the agent does not match its hash"),
         ("diff before.json 01890a5d-ac96-774b-bcce-b302099a8057", "there is no database at capset.db"),
         ("diff before.json after.json --jsno", "No such option: --jsno"),
     ],

@@ -92,7 +92,7 @@ def test_an_envelope_of_another_link_is_not_taken_for_its_own(run: Run, kept: di
     in_store(lambda store: store.lineage.record_envelope(wrong))
     done = run("diff", link, "before.json")
     assert done.code == 1
-    assert "holds another link" in done.said
+    assert "contains another link" in done.said
 
 
 @pytest.mark.parametrize("body", ["forged", "{", "[]", '{"runtime": 1}'])
@@ -104,7 +104,7 @@ def test_an_envelope_that_was_changed_in_the_store_is_not_compared(run: Run, kep
     for named in (link, forged.id):
         done = run("diff", named, "before.json")
         assert done.code == 1
-        assert done.said.startswith(f"error: what is kept for {named} was changed: ")
+        assert done.said.startswith(f"error: the stored data for {named} was changed: ")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"kind": "agent"}', "NaN"])
@@ -115,4 +115,4 @@ def test_a_payload_that_was_changed_in_the_store_is_not_compared(run: Run, text:
     link_id = keep(link)
     done = run("diff", link_id, link_id)
     assert done.code == 1
-    assert done.said.startswith(f"error: what is kept for {link_id} was changed: ")
+    assert done.said.startswith(f"error: the stored data for {link_id} was changed: ")

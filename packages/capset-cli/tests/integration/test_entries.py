@@ -192,7 +192,7 @@ def test_a_list_without_aliases_has_no_column_for_them(capset: Command) -> None:
 def test_a_description_shows_what_can_be_chosen(library: Command) -> None:
     text = library("describe", "shelf").out
     for fragment in (
-        *("version 2", "risk high", "aliases bookcase", "● preset writing on by itself", "○ preset quiet off"),
+        *("version 2", "risk high", "aliases bookcase", "● preset writing on by default", "○ preset quiet off"),
         *("tools put", "adds files", "adds context, resources", '"count": {'),
     ):
         assert fragment in text, fragment

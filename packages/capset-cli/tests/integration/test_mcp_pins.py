@@ -50,7 +50,7 @@ def test_an_approval_is_withdrawn_on_record(run: Run, tmp_path: Path) -> None:
     assert run("mcp", "approve", "--config", file, "shelf").code == 0
     wrong = run("mcp", "withdraw", "shelf", "ad")
     assert (wrong.code, "unknown tool 'ad'; did you mean 'add'?" in wrong.said) == (2, True)
-    assert "'a b' is the name of no MCP server" in run("mcp", "withdraw", "a b").said
+    assert "'a b' is not the name of an MCP server" in run("mcp", "withdraw", "a b").said
     done = run("mcp", "withdraw", "shelf", "add", "--principal", "eve")
     assert (done.code, done.out) == (0, "add is no longer approved\n")
     assert states(run, file) == {"add": "new", "count": "approved", "environment": "approved"}
@@ -88,7 +88,7 @@ def test_a_change_is_shown_and_refused_until_it_is_approved(run: Run, tmp_path: 
     assert "add" not in approval.out, "what a person would not see is approved only by name"
     named = run("mcp", "approve", "--config", file, "shelf", f"add@{'0' * 32}")
     assert named.code == 2
-    assert "'add' is not as 0000" in named.said
+    assert "'add' does not have the hash 0000" in named.said
     short = run("mcp", "approve", "--config", file, "shelf", "add@00000000")
     assert (short.code, "must have at least 32 of its digits" in short.said) == (2, True)
     assert run("mcp", "approve", "--config", file, "shelf", "add").code == 0
@@ -155,7 +155,7 @@ def test_a_lock_file_is_written_held_to_and_taken_elsewhere(run: Run, tmp_path: 
     assert run("mcp", "approve", "--config", file, "shelf", "environment").code == 0
     differs = run("mcp", "lock", "mcp.lock.json", "--check")
     assert differs.code == 3
-    assert "is not what is approved in this database" in differs.said
+    assert "differs from what is approved in this database" in differs.said
     assert run("mcp", "lock", "mcp.lock.json", "--check", "--import").code == 2
 
 
@@ -194,7 +194,7 @@ def test_no_tool_is_approved_or_called_under_rules_with_a_misspelt_name(run: Run
     refused = run(*add)
     assert (refused.code, "'ad' (did you mean 'add'?)" in refused.said) == (3, True)
     (record, *_) = run("audit", "query", "--tool", "shelf_add", "--json").json["items"]
-    assert (record["decision"], "its rules name tools that it has not" in record["reason"]) == ("deny", True)
+    assert (record["decision"], "its rules name tools that it does not have" in record["reason"]) == ("deny", True)
     declare(tmp_path, "shelf", more="    rules: {count: {approval: ask}}\n")
     assert run("mcp", "withdraw", "shelf", "count").code == 0
     assert run(*add).code == 0, "a rule for a tool that is there, and not approved"

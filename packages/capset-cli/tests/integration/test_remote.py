@@ -120,7 +120,7 @@ def test_a_call_ends_as_it_does_here(there: There, tool: str, arguments: str, co
 
 def test_what_is_missing_is_told_with_what_to_do(there: There) -> None:
     done = there.remote("call", "read_file", "--agent", there.agent, "--args", '{"path": "/a"}')
-    assert "hint: where the server is: capset key create NAME --principal WHO --grant" in done.said
+    assert "hint: on the server: capset key create NAME --principal WHO --grant" in done.said
     nobody = there.keyless("call", "echo", "--agent", "foreman")
     assert (nobody.code, nobody.out) == (3, "")
     assert "hint: the key is taken from CAPSET_KEY" in nobody.said
@@ -136,7 +136,7 @@ def test_what_is_missing_is_told_with_what_to_do(there: There) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("call", "test_math.add"), "say in which session of the server: --session, or --agent for a new one"),
+        (("call", "test_math.add"), "name a session on the server with --session"),
         (("call", "add", "--agent", "soup.yaml"), "there is no agent 'soup.yaml'"),
         (("call", "add", "--session", "0" * 36), "there is no session"),
         (("call", "add", "--agent", "a", "--session", "b"), "give --agent or --session, not both"),
@@ -177,7 +177,7 @@ def test_a_server_that_is_not_there_or_is_not_capset_is_1(there: There) -> None:
         done = there.remote("list", "--url", f"http://127.0.0.1:{other.stdout.readline().strip()}")
         other.kill()
     assert done.code == 1
-    assert "answered 404, and not as capset does" in done.said
+    assert "answered 404, but not as capset does" in done.said
 
 
 @pytest.mark.realtime

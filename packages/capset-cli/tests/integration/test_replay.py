@@ -31,7 +31,7 @@ def test_where_nothing_changed(run: Run, then: Path) -> None:
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == "librarian as seen by ada: 12 tools then, 12 now"
-    for line in ("= add", "= takes the envelope", "env that was not kept", "  db_password"):
+    for line in ("= add", "= accepts the envelope", "env that was not stored", "  db_password"):
         assert line in lines
     assert "hunter2" not in done.out
 
@@ -144,8 +144,8 @@ def test_a_policy_that_flips(workshop: Command) -> None:
     ("line", "message"),
     [
         ("nowhere.json", "there is no file 'nowhere.json'"),
-        ("a.json --agent a.json", "a.json holds no link and no envelope"),
-        ("forged.json --agent a.json", "does not give its hash"),
+        ("a.json --agent a.json", "a.json contains no link or envelope"),
+        ("forged.json --agent a.json", "does not match its hash"),
         ("then.json --agent nobody", "nor is a capability of that name installed"),
         ("then.json --agent a.json --env x", "--env must be KEY=VALUE"),
         ("then.json --agent a.json --grant x", "a permission must match"),

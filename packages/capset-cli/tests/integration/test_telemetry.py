@@ -58,7 +58,7 @@ def test_without_the_extra_it_says_so(run: Run, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"OTEL_TRACES_EXPORTER": "jaeger"}, "OTEL_TRACES_EXPORTER is otlp, console or none; got 'jaeger'"),
+        ({"OTEL_TRACES_EXPORTER": "jaeger"}, "OTEL_TRACES_EXPORTER must be otlp, console or none; got 'jaeger'"),
         ({ENDPOINT: "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "traces are sent as http/protobuf; got 'grpc'"),
     ],
 )

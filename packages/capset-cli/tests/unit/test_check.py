@@ -80,7 +80,7 @@ def test_a_warning_changes_nothing_about_how_it_ends(run: Run, tmp_path: Path) -
     folder(tmp_path, {"capset.json": ORIGIN.replace('"auditLog": true', '"auditLog": false')})
     done = run("check", "capset.json")
     assert done.code == 0
-    assert "warning: capset.json: line 14: layers.capabilities.security.auditLog: this silences reads only" in done.said
+    assert "warning: capset.json: line 14: layers.capabilities.security.auditLog: only calls of tools" in done.said
     (warned,) = run("check", "capset.json", "--json").json["warnings"]
     assert warned["line"] == 14
 
@@ -173,9 +173,9 @@ def test_it_shows_the_servers_and_apis_that_a_file_declares(run: Run, tmp_path: 
         (
             "apis:\n  pets:\n    document: pets.yaml\n    url: http://127.0.0.1:8063\n",
             4,
-            'name it: internal: ["127.0.0.1:8063"]',
+            'allow it with internal: ["127.0.0.1:8063"]',
         ),
-        ("mcp_servers:\n  clock:\n    url: http://localhost/mcp\n", 3, 'name it: internal: ["localhost:80"]'),
+        ("mcp_servers:\n  clock:\n    url: http://localhost/mcp\n", 3, 'allow it with internal: ["localhost:80"]'),
         ("mcp_servers:\n  clock:\n    url: http://169.254.169.254/\n", 3, "is never requested"),
         ("apis:\n  pets:\n    url: https://pets.example\n    document: pet.yaml\n", 4, "cannot be read: No such file"),
     ],
@@ -198,5 +198,5 @@ def test_a_rule_that_is_nearly_that_of_a_chosen_operation_is_a_warning(run: Run,
     (tmp_path / "tools.yaml").write_text(f"apis:\n  pets: {{document: 'https://pets.example/a.json', {options}}}\n")
     done = run("check", "tools.yaml")
     assert done.code == 0
-    assert "operations has no 'get_pett': if it means 'get_pet', write that" in done.said
+    assert "operations has no 'get_pett'; did you mean 'get_pet'?" in done.said
     assert "add_pictures" not in done.said

@@ -24,7 +24,7 @@ def test_people_are_entered_listed_and_removed(run: Run) -> None:
     assert created.json["makers"] == [], "a person who is entered on the database has no maker"
     repeated = run(*BEA)
     assert repeated.code == 2
-    assert "entered already" in repeated.said
+    assert "was already added" in repeated.said
     assert "U1" in run("people", "list", "--org", "acme").out
     assert run("people", "list", "--json").json["items"] == [], "of no organisation"
     gone = run("people", "remove", created.json["id"], "--org", "acme")
@@ -48,5 +48,5 @@ def test_what_is_no_person_is_refused(run: Run, words: tuple[str, ...]) -> None:
     assert run("key", "create", "ci", "--principal", "bot").code == 0
     refused = run(*words)
     assert refused.code == 2
-    assert "this is no person" in refused.said or "permission" in refused.said
+    assert "invalid person" in refused.said or "permission" in refused.said
     assert run("people", "list", "--json").json["items"] == []

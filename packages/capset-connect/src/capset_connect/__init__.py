@@ -1,1 +1,1 @@
-"""Adapters between capset and the formats and frameworks of others."""
+"""Adapters between capset and third-party formats, servers and APIs."""

@@ -1,4 +1,4 @@
-"""Actions by their ids: register, get, list, execute (spec 4, G4, G6). An adapter for hosts with such an API."""
+"""An action registry: register, get, list and execute tools by id (spec 4, G4, G6), for hosts with such an API."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from capset.kernel.kernel import Kernel
 from capset.stores.base import SessionRow
 
 MAX_SESSIONS: Final = 1_000
-"""Maximum number of sessions in memory, one per principal; the least recently used go first."""
+"""Maximum number of sessions in memory, one per principal. The least recently used ones are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """The acting user, and the host's own values for this environment."""
+    """The acting user, and the environment: facts of the host for policies."""
 
     user: Principal
     env: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -34,10 +34,10 @@ class ExecutionContext:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """The outcome of an action whose handler was reached: ``data``, plain JSON data, if ``success``, else ``error``.
+    """The outcome of an action whose handler was started: JSON ``data`` if ``success``, otherwise ``error``.
 
-    ``error`` is the verbatim text of a ``ToolError``, or a sanitised text for any other exception; ``failure`` has its
-    code and status. ``record`` is the id of the call's record.
+    ``error`` is the verbatim text of a ``ToolError``, or a sanitised text for any other exception. ``failure`` has the
+    error's code and status. ``record`` is the id of the call's record.
     """
 
     success: bool
@@ -48,14 +48,14 @@ class ActionResult:
 
 
 class ActionRegistry:
-    """Tools by id over one kernel: ``registry.register(tool)``, ``await registry.execute(id, params, context)``.
+    """Tools by id on one kernel: ``registry.register(tool)``, ``await registry.execute(id, params, context)``.
 
-    Each change makes a new agent; running executions continue with the one they started with. A principal has one
-    session per agent, so that files and state persist between executions.
+    Each change creates a new agent; running executions continue with the agent that they started with. A principal has
+    one session per agent, so files and state persist between executions.
     """
 
     def __init__(self, kernel: Kernel, tools: Iterable[AnyTool] = (), *, name: str = "actions") -> None:
-        """``name`` is the name of the agent in its records. Raises as ``register`` does."""
+        """``name`` is the agent's name in records. Raises the errors of ``register``."""
         self._kernel = kernel
         self._agent = Agent(name)
         self._tools: dict[str, AnyTool] = {}
@@ -64,21 +64,21 @@ class ActionRegistry:
         self.register(*listed("an action registry's tools", tools))
 
     def register(self, *tools: AnyTool, replace: bool = False) -> None:
-        """Register tools, all or none: if one is refused, everything stays as it was.
+        """Register tools, all or none: if one is refused, the registry does not change.
 
-        Raises ``DefinitionError`` for an object that is not a tool, ``ToolNameConflict`` if another tool has the name,
-        unless ``replace`` is true, and as ``compose`` does for a tool that cannot be in one agent with the others.
+        Raises ``DefinitionError`` for an object that is not a tool, ``ToolNameConflict`` if another tool has the name
+        and ``replace`` is false, and the errors of ``compose`` for a tool that conflicts with the others.
         """
         registered = dict(self._tools)
         for tool in tools:
             if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
                 raise DefinitionError(
                     f"an action is a Tool; got {tool!r:.80}",
-                    hint="put @tool on the function, or make one of JSON Schema by schema_tool(…)",
+                    hint="decorate the function with @tool, or create a tool from a JSON Schema with schema_tool(…)",
                 )
             if registered.get(tool.name, tool) is not tool and not replace:
                 raise ToolNameConflict(
-                    f"there is another action {tool.name!r} already", hint="register(…, replace=True) takes its place"
+                    f"another action is named {tool.name!r}", hint="replace it with register(…, replace=True)"
                 )
             registered[tool.name] = tool
         agent = Agent(self._agent.name, tools=registered.values())
@@ -90,23 +90,24 @@ class ActionRegistry:
         return self._tools.get(id)
 
     def list(self, permissions: Iterable[str] | None = None) -> list[AnyTool]:
-        """Return the actions that need any of these permissions, by id; all for ``None``, none for an empty iterable.
+        """Return the actions that need any of these permissions, sorted by id. ``None`` means all actions.
 
-        It is a filter, not authorisation: an unlisted action is not forbidden, and a listed one not allowed.
+        This is a filter, not authorisation: an unlisted action is not forbidden, and a listed one is not allowed. An
+        empty iterable matches no action.
         """
         tools = [tool for _, tool in sorted(self._tools.items())]
         granted = None if permissions is None else frozenset(permissions)
         return [tool for tool in tools if granted is None or tool.permissions & granted]
 
     async def execute(self, id: str, params: Mapping[str, Any], context: ExecutionContext) -> ActionResult:
-        """Execute an action, governed and on record; ``params`` are of the tool's own types.
+        """Execute an action as a governed, recorded call. ``params`` have the types that the tool declares.
 
-        Raises the refusal of an action whose handler was not reached: ``NotFound``, ``PermissionDenied``,
+        Raises the error of a call that was refused before its handler started: ``NotFound``, ``PermissionDenied``,
         ``InvalidArguments``, ``LimitExceeded``, ``StoreError``, …. Every outcome of the handler is returned as a
         result.
         """
         if not isinstance(context, ExecutionContext):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
-            raise DefinitionError(f"context is an ExecutionContext(user=Principal(…)); got {context!r:.80}")
+            raise DefinitionError(f"context must be an ExecutionContext(user=Principal(…)); got {context!r:.80}")
         session = await self._session(context)
         call = session.ask(session.message(id, params))
         await execute(call)
@@ -117,7 +118,7 @@ class ActionRegistry:
         return ActionResult(False, error=call.error.message, failure=call.error, record=call.id)
 
     async def _session(self, context: ExecutionContext) -> Session:
-        """Return the principal's session, opened again for another environment, which gets a snapshot of its own."""
+        """Return the principal's session. It is reopened if the environment has changed, with a new snapshot."""
         user, env = context.user, dict(context.env)
         agent, sessions = self._agent, self._sessions
         async with self._opening:

@@ -1,4 +1,4 @@
-"""OAuth client credentials of a host, and the access tokens that they give (spec 7, M101)."""
+"""OAuth client credentials, and access tokens obtained with them (spec 7, M101)."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from capset_connect.declarations import (
 from capset_connect.offers import shown
 
 NO_TOKEN: Final = "no_token"  # noqa: S105  # the code of an error
-"""The code of the error of a token that was not given."""
+"""The error code for a token request that failed."""
 _SECONDS: Final = 30.0
 _MAX_BYTES: Final = 64 * 1024
 _SHARE: Final = 0.9
-"""The share of its time for which a token is used."""
+"""The share of its lifetime for which a token is used."""
 _PARAMETER: Final = re.compile(r"(?!(?:grant_type|client_id|client_secret|scope)$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
 def _token_url(field: str, url: str) -> str:
     if optional_url(field, url) is None:
-        raise DefinitionError(f"{field} must be the URL at which an authorization server gives tokens")
+        raise DefinitionError(f"{field} must be the URL of an authorization server's token endpoint")
     return url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials(FrozenValue):
-    """A client of an authorization server, which gets access tokens by the grant ``client_credentials`` of OAuth 2.
+    """A client of an authorization server that gets access tokens with the OAuth 2 grant ``client_credentials``.
 
-    ``client_id`` and ``client_secret`` may contain ``${NAME}``, which stands for the secret of that name. Raises
-    ``DefinitionError``, naming the field.
+    In ``client_id`` and ``client_secret``, ``${NAME}`` is replaced by the secret of that name. Raises
+    ``DefinitionError``, naming the invalid field.
     """
 
     token_url: str = checked_field(_token_url)
@@ -62,23 +62,23 @@ class ClientCredentials(FrozenValue):
     client_secret: str = checked_field(checked_text)
     scopes: Iterable[str] = checked_field(words, ())
     parameters: Mapping[str, str] = checked_field(texts_by("a parameter", _PARAMETER), ())
-    """More parameters of the request, such as ``resource`` or ``audience``."""
+    """Additional parameters of the token request, such as ``resource`` or ``audience``."""
     method: Literal["basic", "post"] = checked_field(
-        requiring("{} is basic or post", lambda method: method in ("basic", "post")), "basic"
+        requiring("{} must be basic or post", lambda method: method in ("basic", "post")), "basic"
     )
-    """Whether the credentials are sent in the header ``Authorization``, or among the parameters."""
+    """How the credentials are sent: ``basic`` in the header ``Authorization``, ``post`` as parameters."""
 
     def __post_init__(self) -> None:
         store_checked(self)
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The texts that may have places for secrets."""
+        """The texts that may contain placeholders for secrets."""
         return self.client_id, self.client_secret
 
 
 def client_credentials_of(field: str, value: ClientCredentials | Mapping[str, Any]) -> ClientCredentials:
-    """Return client credentials, or those that a file declares. Raises ``DefinitionError``."""
+    """Return client credentials, created from a mapping if necessary. Raises ``DefinitionError``."""
     if isinstance(value, ClientCredentials):
         return value
     try:
@@ -90,13 +90,13 @@ def client_credentials_of(field: str, value: ClientCredentials | Mapping[str, An
 
 
 class AccessTokens:
-    """The access tokens of a client: one is used until nine tenths of its time are over, or until it is refused.
+    """A client's access tokens. A token is used for 90 % of its lifetime, or until it is refused.
 
     Args:
-        owner: for what they are, for messages: ``MCP server 'books'``.
+        owner: the label of their user in messages: ``MCP server 'books'``.
         credentials: the credentials of the client.
-        secret: the source of secrets, asked for each token.
-        http: returns the client for the request, which goes where those to the owner may go.
+        secret: the source of secrets, read for each token request.
+        http: returns the HTTP client for token requests, which may reach the same hosts as requests to the owner.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class AccessTokens:
         self._lock = asyncio.Lock()
 
     async def get(self, refused: str | None = None) -> str:
-        """Return a token, not the ``refused`` one; it is fetched if there is none.
+        """Return a valid token that is not the ``refused`` one. If necessary, a new one is fetched.
 
-        Raises ``ToolError`` or ``TransientError`` (``no_token``) if none is given, and ``DefinitionError`` for a secret
-        that is not set.
+        Raises ``ToolError`` or ``TransientError`` (``no_token``) if the token request fails, and ``DefinitionError``
+        for a secret that is not set.
         """
         async with self._lock:
             if self._token == refused or monotonic() >= self._until:
@@ -136,7 +136,7 @@ class AccessTokens:
         return f"The {self._owner} has no access token: {why}"
 
     async def _fetched(self) -> tuple[str, float]:
-        """Return a new token, and the seconds for which it is valid."""
+        """Fetch a token; return it with its lifetime in seconds."""
         credentials, url = self._credentials, read_url(self._credentials.token_url)
         client = {"client_id": credentials.client_id, "client_secret": credentials.client_secret}
         filled = await fill_secrets(self._owner, "credential", client, self._secret)
@@ -165,14 +165,14 @@ class AccessTokens:
         texts = (members.get(name) for name in ("error", "error_description"))
         hidden = maskable(filled.values())
         reason = ": ".join(shown(mask_text(text, hidden)) for text in texts if isinstance(text, str))
-        message = f"{url.host} answered {status}" + (f", {reason}" if reason else ", and gave none")
+        message = f"{url.host} answered {status}" + (f", {reason}" if reason else " without a token")
         if status == 429 or status >= 500:
             raise TransientError(f"{message}.")
         raise ToolError(f"{message}.")
 
 
 def _members(body: bytes) -> dict[str, Any]:  # JSON
-    """Return the members of an answer; none if it is no object."""
+    """Return the members of a response; none if it is not a JSON object."""
     try:
         answer = parse_json(body)
     except SchemaMismatch:
@@ -181,7 +181,7 @@ def _members(body: bytes) -> dict[str, Any]:  # JSON
 
 
 def _seconds(expires_in: object) -> float:
-    """Return for how long a token is valid: until it is refused, if its server does not say."""
+    """Return the lifetime of a token in seconds; infinity if the server does not state it."""
     try:
         return max(0.0, float(cast("str", expires_in)))
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Checks of the fields that declarations of others' tools share: MCP servers, APIs (spec 7)."""
+"""Checks and helpers shared by the declarations of MCP servers and APIs (spec 7)."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from capset.net.proxies import Proxies, environment_proxy, read_proxy
 from capset.net.urls import read_url
 
 SOURCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-"""The name of a server or an API; it is also the prefix of its tools' names."""
+"""The name of a server or an API. It is also the prefix of the names of its tools."""
 HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 SECRET: Final = re.compile(r"\$\{([A-Za-z][A-Za-z0-9_]{0,99})\}")
-"""The place of a secret in a text: ``Bearer ${GITHUB_TOKEN}``."""
+"""A placeholder for a secret in a text: ``Bearer ${GITHUB_TOKEN}``."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-"""Characters that no value of a header has (RFC 9110, section 5.5)."""
+"""Characters that are invalid in a header value (RFC 9110, section 5.5)."""
 ANSWER_BYTES: Final = 1024 * 1024
-"""The maximum size of what comes back, where a declaration says nothing else, in bytes."""
+"""The default maximum size of a response, in bytes."""
 _MAX_NAME: Final = 64
 """The maximum length of a tool's name, in characters."""
 _LONG_ENOUGH: Final = 8
-"""The minimum length, in characters, of a secret that is masked in answers."""
+"""The minimum length, in characters, of a secret that is masked in responses."""
 Secret = Callable[[str], Awaitable[str | None]]
-"""Returns the secret of a name, or nothing."""
+"""Returns the secret with a name, or ``None``."""
 
 SECONDS: Final = requiring("{} must be a positive number of seconds", within(REAL, POSITIVE))
 BYTES: Final = requiring("{} must be a number of bytes from 1,024 to 64 MiB", within(int, 1024, 64 * 1024 * 1024))
 
 
 def source_name(kind: str) -> Check:
-    """Return the check of a name; ``kind`` says of what: ``an MCP server``."""
+    """Return a check for names of one ``kind``, such as ``an MCP server``."""
 
     def check(_: str, name: object) -> str:
         if not isinstance(name, str) or not SOURCE.fullmatch(name):
@@ -48,27 +48,27 @@ def source_name(kind: str) -> Check:
 
 
 def short_name(name: str, own_name: str) -> str:
-    """Return the name of a tool; one that is too long ends with a part of the hash of its own name, there, instead."""
+    """Return a tool's name; if it is too long, its end is replaced by a part of the hash of ``own_name``."""
     if len(name) <= _MAX_NAME:
         return name
     return f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(own_name.encode()).hexdigest()[:8]}"
 
 
 def texts_by(kind: str, grammar: re.Pattern[str]) -> Check:
-    """Return the check of a mapping from names of this grammar to texts."""
+    """Return a check for mappings from names that match ``grammar`` to texts."""
 
     def check(field: str, texts: Mapping[str, str]) -> Mapping[str, str]:
         checked = {name: checked_text(f"{field} {name!r}", text) for name, text in mapped(field, texts or {}).items()}
         for name in checked:
             if not grammar.fullmatch(name):
-                raise DefinitionError(f"{field}: {name!r} is no name of {kind}")
+                raise DefinitionError(f"{field}: {name!r} is not a valid name of {kind}")
         return MappingProxyType(checked)
 
     return check
 
 
 def words(field: str, texts: Iterable[str]) -> tuple[str, ...]:
-    """Return a list of texts, in order."""
+    """Return texts as a tuple, in order. Raises ``DefinitionError`` for other values."""
     return tuple(checked_text(f"{field}: a word", text) for text in listed(field, texts))
 
 
@@ -78,12 +78,12 @@ def distinct_names(field: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def optional_names(field: str, names: Iterable[str] | None) -> frozenset[str] | None:
-    """Return names as a set, or nothing if none are given."""
+    """Return names as a set, or ``None``."""
     return None if names is None else distinct_names(field, names)
 
 
 def optional_url(field: str, url: str | None) -> str | None:
-    """Return a URL that can be requested, or nothing if none is given."""
+    """Return the URL after checking that it can be requested, or ``None``. Raises ``DefinitionError``."""
     if url is not None:
         try:
             read_url(url)
@@ -93,7 +93,7 @@ def optional_url(field: str, url: str | None) -> str | None:
 
 
 def optional_proxy(field: str, url: str | None) -> str | None:
-    """Return the URL of a proxy, in which secrets have their places, or nothing if there is none."""
+    """Return the URL of a proxy, with placeholders for secrets, or ``None``. Raises ``DefinitionError``."""
     if url is not None:
         try:
             read_proxy(SECRET.sub("x", checked_text(field, url)))
@@ -103,14 +103,14 @@ def optional_proxy(field: str, url: str | None) -> str | None:
 
 
 def secrets_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the secrets that texts have a place for."""
+    """Return the names of the secrets that texts have placeholders for."""
     return tuple(dict.fromkeys(name for text in texts for name in SECRET.findall(text)))
 
 
 async def fill_secrets(owner: str, kind: str, texts: Mapping[str, str], secret: Secret) -> dict[str, str]:
-    """Return texts with the secrets in their places; ``kind`` says of what: ``header``.
+    """Replace the placeholders in texts by secrets. ``kind`` names the texts in messages: ``header``.
 
-    Raises ``DefinitionError``, starting with ``owner``, for one that is missing, and for one that no header can hold.
+    Raises ``DefinitionError``, starting with ``owner``, for a secret that is not set or is invalid in a header.
     """
     filled: dict[str, str] = {}
     for name, text in texts.items():
@@ -122,20 +122,19 @@ async def fill_secrets(owner: str, kind: str, texts: Mapping[str, str], secret: 
                 )
             if kind == "header" and _CONTROL.search(value):
                 raise DefinitionError(
-                    f"{owner}: the {kind} {name!r} cannot hold the secret {secret_name!r}: there is "
-                    "a line break, or another "
-                    "control character, in it"
+                    f"{owner}: the {kind} {name!r} cannot contain the secret {secret_name!r}, because it has a line "
+                    "break or another control character"
                 )
             values[secret_name] = value
-        filled[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
+        filled[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used within this iteration
     return filled
 
 
 async def proxies_of(owner: str, declared: str | None, internal: Iterable[str], secret: Secret) -> Proxies:
-    """Return what names the proxy for a URL: the declared one, with the secrets in it, or those of the environment.
+    """Return a function that returns the proxy for a URL: the declared one, or one from the environment.
 
-    The environment has none for ``internal`` hosts. Raises ``DefinitionError``, starting with ``owner``, for a secret
-    that is missing.
+    Placeholders in the declared proxy are filled with secrets. ``internal`` hosts use no proxy from the environment.
+    Raises ``DefinitionError``, starting with ``owner``, for a secret that is not set.
     """
     if declared is None:
         direct = Allowed.read(internal)
@@ -146,19 +145,19 @@ async def proxies_of(owner: str, declared: str | None, internal: Iterable[str], 
 
 
 def maskable(secrets: Iterable[str]) -> list[str]:
-    """Return the secrets that are masked where they come back, the longest first; short ones are part of many texts."""
+    """Return the secrets to mask in responses, longest first. Short ones are omitted: many texts contain them."""
     return sorted({secret for secret in secrets if len(secret) >= _LONG_ENOUGH}, key=len, reverse=True)
 
 
 def mask_text(text: str, hidden: Iterable[str]) -> str:
-    """Return a text with these secrets masked."""
+    """Mask secrets in a text."""
     for secret in hidden:
         text = text.replace(secret, MASK)
     return text
 
 
 def mask_value(value: Any, hidden: Collection[str]) -> Any:  # JSON
-    """Return a value with these secrets masked in its texts; itself if there are none."""
+    """Mask secrets in the texts of a value. Without secrets, return the value itself."""
     if not hidden:
         return value
     match value:
@@ -174,14 +173,14 @@ def mask_value(value: Any, hidden: Collection[str]) -> Any:  # JSON
 
 
 def add_internal_hint(error: ToolError, host: str, port: int) -> ToolError:
-    """Return an error; for an address that is not public with what allows it, unless nothing does."""
+    """Add advice on how to allow a refused address to its error, if possible. Return other errors unchanged."""
     if error.code != "address_refused" or (is_address(host) and reach_of(host) == "refused"):
         return error
-    message = f"{error.message} If it is meant, {internal_member(host, port)}."
+    message = f"{error.message} If this is intended, {internal_member(host, port)}."
     return ToolError(message, code=error.code, status=error.status)
 
 
 def internal_member(host: str, port: int) -> str:
-    """Return what to write into a declaration so that a host may be internal."""
+    """Return advice for a declaration: how to allow an internal host."""
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return f'name it: internal: ["{authority}"]'
+    return f'allow it with internal: ["{authority}"]'

@@ -1,4 +1,4 @@
-"""The MCP servers and APIs of a served configuration: their state, and approvals of their tools (spec 7, M27)."""
+"""The MCP servers and APIs of a served configuration: state, and approval of their tools (spec 7, M27)."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from capset_connect.pins import (
 from capset_connect.sources import Source, source_named
 
 SourceState = Literal["connected", "unreachable", "not connected"]
-"""One is not connected until something is asked of it, and after its connection broke off."""
+"""A source is ``not connected`` until it is first used, and after its connection was lost."""
 
 
 class SourceConnection(SourceClient, Protocol):
-    """A client of a source that says what is known without asking."""
+    """A client of a source that also exposes its cached state."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether it is connected."""
+        """Whether the client is connected."""
         ...
 
     @property
     def failure(self) -> CapsetError | None:
-        """Why the last attempt to connect failed, if it did."""
+        """The error of the last attempt to connect, if it failed."""
         ...
 
     @property
     def known_offers(self) -> Sequence[Offer] | None:
-        """The tools that the source had when it was asked last, if it was."""
+        """The tools that were last listed, if any were."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSummary:
-    """A source, as far as is known without asking it.
+    """The cached state of a source.
 
-    ``approved`` counts its pins; ``waiting`` the tools that are offered and not as they were approved, as far as its
-    tools are known.
+    ``approved`` is the number of its pins. ``waiting`` is the number of new or changed tools, or ``None`` if its tools
+    have not been listed.
     """
 
     source: Source
@@ -65,10 +65,10 @@ class SourceSummary:
 
 
 class DeclaredSources:
-    """The MCP servers and APIs that the operator of a server declares, beside its kernel.
+    """The MCP servers and APIs that the operator of a server declares.
 
-    ``connection`` returns that through which agents use a source. ``is_shared`` says whether what is approved in the
-    kernel's store is what agents have: where it is not, nothing is approved here.
+    ``connection`` returns the connection through which agents use a source. ``is_shared`` says whether agents use the
+    approvals in the kernel's store; if not, nothing can be approved here.
     """
 
     def __init__(
@@ -86,29 +86,29 @@ class DeclaredSources:
         self.declare(sources)
 
     def declare(self, sources: Iterable[Source]) -> None:
-        """Take other sources in the place of those before: their configuration has been read again."""
+        """Replace the sources after their configuration has been reloaded."""
         self._sources = {source.pin_key: source for source in sources}
 
     async def summaries(self) -> list[SourceSummary]:
-        """Return every source, by the key of its pins, as far as is known without asking one."""
+        """Return the cached state of every source, sorted by the key of its pins."""
         pins: dict[str, list[ToolPin]] = {}
         for pin in await self._kernel.store.pins.list() if self._sources else ():
             pins.setdefault(pin.server, []).append(pin)
         return [self._summary(source, pins.get(key, ())) for key, source in sorted(self._sources.items())]
 
     async def look(self, key: str) -> tuple[SourceSummary, SeenSource[Source]]:
-        """Return one source, with how its tools stand to their pins; it is asked. Raises ``NotFound``."""
+        """List the tools of a source, and compare them with their pins. Raises ``NotFound``."""
         source = self._named(key)
         pins = await self._kernel.store.pins.list(key)
         report = await look_at(source, pins, nullcontext(self._connection(source)))
         return self._summary(source, pins), report
 
     async def approve(self, key: str, tools: Mapping[str, str], by: Principal) -> list[Standing]:
-        """Approve tools of a source as they were seen, by their names and hashes, on record; all of them or none.
+        """Approve tools of a source, given by their names and the hashes of what was reviewed, on record; all or none.
 
-        Raises ``NotFound`` for an unknown source, ``DefinitionError`` for a tool that it has not or that nothing could
-        call, and for names in its declaration that it has not; and ``Conflict`` for a tool that is not as it was seen
-        any more.
+        Raises ``NotFound`` for an unknown source; ``DefinitionError`` for a tool that the source does not have or that
+        cannot be called, and for names in its declaration that it does not have; and ``Conflict`` for a tool that has
+        changed since it was reviewed.
         """
         source = self._named(key)
         self._check_shared()
@@ -119,9 +119,9 @@ class DeclaredSources:
         return await as_declared(client, await approve(self._kernel, source, offers, by, chosen=tools))
 
     async def withdraw(self, key: str, tools: Iterable[str], by: Principal) -> list[str]:
-        """Take approvals back, on record, and return the names of the tools; the source may be declared no more.
+        """Withdraw approvals, on record, and return the names of the tools.
 
-        Raises ``DefinitionError`` for a tool that is not approved.
+        The source need not be declared any more. Raises ``DefinitionError`` for a tool that is not approved.
         """
         self._check_shared()
         return await withdraw(self._kernel, source_named(key), by, chosen=tools)
@@ -134,7 +134,7 @@ class DeclaredSources:
     def _check_shared(self) -> None:
         if not self._is_shared:
             raise Conflict(
-                "this server keeps its data in memory, and agents would not have what is approved there",
+                "this server keeps its data in memory, so agents would not get the approvals",
                 hint="serve it with a database: --db sqlite:///capset.db",
             )
 

@@ -1,4 +1,4 @@
-"""Text of others, for people who decide by it."""
+"""Display of untrusted text to people who make decisions based on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INDENTED: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 def legible(text: str) -> str:
-    """Return text with every character spelled out that is invisible, or changes the order of others."""
+    """Return text in which invisible and bidirectional control characters are escaped."""
     spelled = {
         ord(character): f"\\u{{{ord(character):x}}}"
         for character in set(text)
@@ -21,9 +21,9 @@ def legible(text: str) -> str:
 
 
 def indented(value: object, limit: int) -> tuple[str, bool]:
-    """Return JSON data on several lines, as many characters of it as asked for, and whether that is all.
+    """Return up to ``limit`` characters of JSON data, indented on several lines, and whether that is all of it.
 
-    The rest is not even made: where data are nested deeply, their indentation is a thousand times as long as they are.
+    The rest is never built, because the indentation of deeply nested data can be a thousand times as long as the data.
     """
     parts, size = list[str](), 0
     for part in _INDENTED.iterencode(value):
@@ -35,6 +35,6 @@ def indented(value: object, limit: int) -> tuple[str, bool]:
 
 
 def whole_data(value: object, limit: int) -> str:
-    """Return all of some JSON data: on several lines if that takes no more than so many characters, or else on one."""
+    """Return JSON data in full: indented if that takes at most ``limit`` characters, otherwise on one line."""
     text, is_whole = indented(value, limit)
     return text if is_whole else json.dumps(value, ensure_ascii=False)

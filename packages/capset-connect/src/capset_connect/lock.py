@@ -1,4 +1,4 @@
-"""Lock files: pins as text, for review in git, and pins made of such a text (spec 7, M7)."""
+"""Lock files: pins exported as text, for review in git, and imported again (spec 7, M7)."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from capset_connect.sources import source_named
 
 VERSION: Final = 1
 """The version of the format."""
-_HINT: Final = "capset mcp lock FILE writes one"
+_HINT: Final = "write one with capset mcp lock FILE"
 _OF_REQUESTS: Final[Mapping[str, type]] = {"description": str, "method": str, "path": str, "arguments": dict}
-"""The members that all operations of APIs have, beside those of tools."""
+"""The members that API operations have in addition to those of tools."""
 
 Locked = Mapping[str, Mapping[str, Offer]]
-"""The content of a lock file: by the key of a source's pins, and by the name of a tool, what was approved of it."""
+"""The content of a lock file: the approved tools, by the pin key of their source and by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockImport:
-    """The result of an import: the tools whose pins have changed, and by their source those that have to be named."""
+    """The result of an import: the tools whose pins changed, and the omitted tools with the keys of their sources."""
 
     changed: Sequence[Standing]
     left_out: Sequence[tuple[str, Offer]]
 
 
 def lock_text(pins: Iterable[ToolPin]) -> str:
-    """Return a lock file of pins: JSON, the same for the same pins, no matter who approved them.
+    """Return the JSON text of a lock file. It depends on the pins, but not on who approved them.
 
-    Characters that a reader would not see are written as escapes.
+    Invisible characters are escaped.
     """
     servers: dict[str, dict[str, Any]] = {}
     for pin in sorted(pins, key=lambda entry: (entry.server, entry.tool)):
@@ -51,18 +51,18 @@ def lock_text(pins: Iterable[ToolPin]) -> str:
 
 
 def read_lock(text: str) -> Locked:
-    """Return what a lock file holds, each tool with its problems.
+    """Return the tools of a lock file, each with its problems.
 
-    Raises ``DefinitionError`` for another format, for a tool whose hash is not that of what it says, and for one that
-    nothing could call.
+    Raises ``DefinitionError`` for another format, for a tool whose hash does not match its description, and for a tool
+    that cannot be called.
     """
     try:
         data = from_json(text)
     except ValueError as error:
-        raise DefinitionError(f"this is no lock file: {error}", hint=_HINT) from None
+        raise DefinitionError(f"not a capset lock file: {error}", hint=_HINT) from None
     members: Mapping[str, Any] = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     if members.get("version") != VERSION or not isinstance(members.get("servers"), dict):
-        raise DefinitionError(f"this is no lock file of version {VERSION}", hint=_HINT)
+        raise DefinitionError(f"not a capset lock file of version {VERSION}", hint=_HINT)
     offers: dict[str, dict[str, Offer]] = {}
     for key, tools in members["servers"].items():
         source = _source(key)
@@ -71,15 +71,15 @@ def read_lock(text: str) -> Locked:
 
 
 async def import_lock(kernel: Kernel, locked: Locked, by: Actor, *, named: Collection[str] = ()) -> LockImport:
-    """Approve what a lock file says of its sources, and nothing else of them, as ``approve`` does; it is on record.
+    """Replace the pins of the sources in a lock file by the tools of the file, on record.
 
-    Tools with problems are left out and returned, but for those that are named, ``SOURCE/TOOL``. Pins of other sources
-    stay as they are. Raises ``DefinitionError`` for a name that the file has not.
+    Tools with problems are omitted and returned in ``left_out``, unless ``named`` lists them as ``SOURCE/TOOL``. The
+    pins of other sources do not change. Raises ``DefinitionError`` for a name that is not in the file.
     """
     names = {f"{key}/{tool}" for key, tools in locked.items() for tool in tools}
     for name in named:
         if name not in names:
-            raise DefinitionError(f"this lock file: {unknown('tool', name, names)}")
+            raise DefinitionError(f"lock file: {unknown('tool', name, names)}")
     changed: list[Standing] = []
     left_out: list[tuple[str, Offer]] = []
     for key, tools in locked.items():
@@ -99,11 +99,11 @@ def _source(key: str) -> McpSource | ApiSource:
     try:
         return source_named(key)
     except DefinitionError as error:
-        raise DefinitionError(f"this is no lock file: {error.message}", hint=_HINT) from None
+        raise DefinitionError(f"not a capset lock file: {error.message}", hint=_HINT) from None
 
 
 def _offer(source: McpSource | ApiSource, tool: str, entry: object) -> Offer:
-    """Return what was approved of a tool, examined as what its source says of it would be."""
+    """Return an approved tool, examined like an offer of its source."""
     label = f"{source.pin_key}: {tool}"
     members = _mapping(label, entry)
     shape = _mapping(f"{label}: shape", members.get("shape"))
@@ -113,25 +113,25 @@ def _offer(source: McpSource | ApiSource, tool: str, entry: object) -> Offer:
         is_whole = False
     if not is_whole:
         raise DefinitionError(
-            f"{label}: its hash is not that of what it says: the file was changed by hand",
-            hint="write it again: capset mcp lock FILE",
+            f"{label}: its hash does not match its description: the file was edited by hand",
+            hint="write it again with capset mcp lock FILE",
         )
     offer = examined(tool, source.tool_name(tool), shape)
     faults = offer.problems if offer.is_unusable else ()
     if isinstance(source, ApiSource) and not _is_request(shape):
-        faults = (*faults, "it does not say what is sent")
+        faults = (*faults, "it does not describe the HTTP request")
     if faults:
         raise DefinitionError(f"{label}: it cannot be used: {'; '.join(faults)}")
     return offer
 
 
 def _is_request(shape: Mapping[str, Any]) -> bool:
-    """Whether a request can be made of what was approved of an operation."""
+    """Return whether the shape of an operation describes an HTTP request."""
     is_formed = all(isinstance(shape.get(name), kind) for name, kind in _OF_REQUESTS.items())
     return is_formed and shape["method"] in EFFECTS
 
 
 def _mapping(label: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise DefinitionError(f"this is no lock file: {label} must be an object", hint=_HINT)
+        raise DefinitionError(f"not a capset lock file: {label} must be an object", hint=_HINT)
     return cast("dict[str, Any]", value)

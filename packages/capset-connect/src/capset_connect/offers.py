@@ -1,4 +1,4 @@
-"""Tools as others describe them, and their problems (spec 7, M4)."""
+"""Tools as servers and API documents describe them, and their problems (spec 7, M4)."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from capset.schemas.json_schema import compile_json_schema
 MAX_TOOLS: Final = 1_000
 """The maximum number of tools of one server or API."""
 MAX_SHAPE: Final = 256 * 1024
-"""The maximum size of all that is said of a tool, as JSON in bytes."""
+"""The maximum size of a tool's shape, as JSON in bytes."""
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
-"""The categories of characters that are invisible, or that change the order of others."""
+"""The Unicode categories of characters that are invisible or change the order of others."""
 _IGNORABLE: Final = (
     *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164)),
     *((0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF)),
 )
-"""Ranges of characters that have no form of their own though their category says so (Default_Ignorable_Code_Point)."""
+"""Ranges of invisible characters whose category does not show it (Default_Ignorable_Code_Point)."""
 _PLAIN: Final = frozenset("\n\t\r")
 _TEXTS: Final = ("name", "title", "description")
-"""The keys of a tool that are read first."""
+"""The keys of a tool that are shown first."""
 _WORD: Final = re.compile(r"\w+|[^\w\s]")
 _DATA: Final = frozenset({"const", "default", "enum", "examples", "_meta"})
-"""The members of tools and schemas whose values are data: a description in them is none of the tool."""
+"""The members of tools and schemas whose values are data: a ``description`` in them does not describe the tool."""
 _UNREAD: Final = frozenset({"_meta", "execution"})
-"""The keys of a tool that no model reads: clients get them."""
+"""The keys of a tool that are for clients, and that no model reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool as its server, or the document of its API, describes it now.
+    """A tool as its server, or the document of its API, currently describes it.
 
-    ``shape`` is the JSON that the hash covers, as ``hash_of`` does. Its members ``name``, ``title``, ``description``,
-    ``inputSchema`` and ``outputSchema`` are those of MCP, as far as they are given; others depend on where the tool
-    comes from. ``problems`` say why it would not be used as it is, ``notes`` what of it is not held to, though it
+    ``shape`` is the JSON that the hash covers (``hash_of``). Its members ``name``, ``title``, ``description``,
+    ``inputSchema`` and ``outputSchema`` are those of MCP, if given; others depend on where the tool comes from.
+    ``problems`` are reasons not to use the tool as it is. ``notes`` say which parts of it are not enforced although it
     is used.
     """
 
@@ -51,23 +51,23 @@ class Offer:
     hash: str
     problems: tuple[str, ...] = ()
     is_unusable: bool = False
-    """Whether nothing could call it: its name or its schemas cannot be taken."""
+    """Whether nothing can call it: its name or its schemas are not supported."""
     notes: tuple[str, ...] = ()
 
     def with_problems(self, *problems: str) -> Offer:
-        """Return the same offer with reasons why nothing can call it, if there are any."""
+        """Return the offer with reasons why nothing can call it; unchanged without reasons."""
         return replace(self, problems=(*self.problems, *problems), is_unusable=True) if problems else self
 
 
 def unusable(name: str, problem: str) -> Offer:
-    """Return a tool that nothing can call, of which only its name is taken."""
+    """Return the offer of a tool that nothing can call, with its name only."""
     return Offer(name, {"name": name}, "", (problem,), is_unusable=True)
 
 
 def examined(name: str, local_name: str, shape: Mapping[str, Any], *, ignores_word_order: bool = False) -> Offer:
-    """Return what is said of a tool, with its problems; ``local_name`` is the name that the tool would have."""
+    """Return the offer of a tool, with its problems; ``local_name`` is the name that the tool would have here."""
     size = len(json.dumps(shape, ensure_ascii=False).encode(errors="replace"))
-    if size > MAX_SHAPE:  # nothing else is looked at: that would take long
+    if size > MAX_SHAPE:  # nothing else is checked: that would take long
         return unusable(name, f"its description and schemas have {size:,} bytes, more than {MAX_SHAPE:,}")
     try:
         shape_hash = hash_of(shape, ignores_word_order=ignores_word_order)
@@ -80,16 +80,16 @@ def examined(name: str, local_name: str, shape: Mapping[str, Any], *, ignores_wo
 
 
 def hash_of(shape: Mapping[str, Any], *, ignores_word_order: bool = False) -> str:
-    """Return the hash of what is said of a tool. Raises ``NotCanonical``.
+    """Return the hash of a tool's shape. Raises ``NotCanonical``.
 
-    With ``ignores_word_order``, descriptions with the same words in another order have the same hash, which is the
-    hash of no shape without it. The order of everything else counts.
+    With ``ignores_word_order``, descriptions with the same words in another order have the same hash, which never
+    equals a hash without this option. The order of everything else counts.
     """
     return digest(["words in any order", _with_sorted_words(shape)]) if ignores_word_order else digest(shape)
 
 
 def _with_sorted_words(value: Any) -> Any:  # JSON
-    """Return a tool, or a part of it, with the words of each description sorted."""
+    """Return a tool's shape, or a part of it, with the words of each description sorted."""
     if isinstance(value, list):
         return [_with_sorted_words(item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
@@ -104,7 +104,7 @@ def _sorted_member(name: str, member: Any) -> Any:  # JSON
 
 
 def distinct(offers: Sequence[Offer], local_name_of: Callable[[str], str]) -> Sequence[Offer]:
-    """Return offers in order; of those that would have one name here, all but the first are unusable."""
+    """Return the offers in order. Of several with the same local name, all but the first become unusable."""
     first: dict[str, str] = {}
     distinct_offers: list[Offer] = []
     for offer in offers:
@@ -116,11 +116,11 @@ def distinct(offers: Sequence[Offer], local_name_of: Callable[[str], str]) -> Se
 
 
 def _faults(local_name: str, name: str, shape: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
-    """Yield why a tool cannot be used; add to ``notes`` what of its schemas is not checked."""
+    """Yield the reasons why a tool cannot be used; add to ``notes`` which parts of its schemas are not checked."""
     if not TOOL.fullmatch(local_name):
-        yield f"its name {shown(name)} has other characters than letters, digits, _, -, . and /, or too many"
+        yield f"its name {shown(name)} is too long, or has characters other than letters, digits, _, -, . and /"
     if cast("dict[str, Any]", shape.get("inputSchema", {})).get("type") != "object":
-        yield "the schema of its arguments is not that of an object"
+        yield "the schema of its arguments is not of type object"
     for member in ("inputSchema", "outputSchema"):
         if member in shape:
             try:
@@ -135,7 +135,7 @@ def _faults(local_name: str, name: str, shape: Mapping[str, Any], notes: list[st
 
 
 def _suspicions(shape: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a model may read in a description and a person does not."""
+    """Yield warnings about text that a model reads and a person may not see."""
     read = {name: member for name, member in shape.items() if name not in _UNREAD}
     texts = [text for text in _texts(read) if not (text.isascii() and text.isprintable())]
     for text in texts:
@@ -169,7 +169,7 @@ def is_hidden(letter: str) -> bool:
 
 
 def _hidden_in(text: str) -> str | None:
-    """Return the first invisible character of a text; one that chooses the colour of a symbol before it is none."""
+    """Return the first invisible character of a text, apart from selectors of the style of a preceding symbol."""
     before = ""
     for letter in text:
         is_choice = letter in "\ufe0e\ufe0f" and (unicodedata.category(before)[0] == "S" if before else False)
@@ -180,13 +180,13 @@ def _hidden_in(text: str) -> str | None:
 
 
 def _is_mixed(word: str) -> bool:
-    """Return whether letters of several alphabets that look alike stand in one word."""
+    """Return whether a word mixes letters of several alphabets that look alike."""
     return not word.isascii() and len({script for letter in word if (script := _script(letter))}) > 1
 
 
 @lru_cache(4_096)
 def _script(letter: str) -> str:
-    """Return the alphabet of a letter that has doubles in others, or nothing."""
+    """Return the alphabet of a letter if it has look-alikes in other alphabets, else ``""``."""
     if not letter.isalpha():
         return ""
     script = unicodedata.name(letter, "").partition(" ")[0]
@@ -198,7 +198,7 @@ def _named(letter: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text, cut, with everything visible that is not."""
+    """Return a text, cut to 200 characters, with all but printable ASCII escaped."""
     cut = text if len(text) <= 200 else f"{text[:200]}…"
     return "".join(
         character if character.isascii() and character.isprintable() else f"\\u{{{ord(character):x}}}"
@@ -207,7 +207,7 @@ def shown(text: str) -> str:
 
 
 def described(shape: Mapping[str, Any]) -> list[str]:
-    """Return what is said of a tool, line by line: its texts as they are read, its schemas as JSON."""
+    """Return a tool's shape as lines: texts verbatim, schemas as JSON, and hidden characters escaped."""
     lines: list[str] = []
     for name, value in sorted(shape.items(), key=lambda member: (member[0] not in _TEXTS, member[0])):
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
@@ -216,7 +216,7 @@ def described(shape: Mapping[str, Any]) -> list[str]:
 
 
 def look_alikes(text: str) -> dict[str, str]:
-    """Return the letters of a text that are of alphabets with doubles of Latin letters, each spelled out."""
+    """Return the letters of a text from alphabets with look-alikes of Latin letters, each with its escape."""
     return {letter: f"\\u{{{ord(letter):x}}}" for letter in set(text) if _script(letter) not in ("", "LATIN")}
 
 

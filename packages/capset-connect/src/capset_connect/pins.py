@@ -1,4 +1,4 @@
-"""Pins: what was approved of each tool of others, held against what is said of it now (spec 7, M5)."""
+"""Pins: the approved form of each third-party tool, compared with its current description (spec 7, M5)."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from capset_connect.offers import Offer, hash_of
 from capset_connect.tool_rules import RuleNames
 
 State = Literal["approved", "changed", "new", "gone", "left out"]
-"""How a tool stands to its pin. One is left out by its declaration, which selects others."""
+"""How a tool compares with its pin. A tool is ``left out`` if the declaration of its source does not select it."""
 Ask = Callable[[], Awaitable[Sequence[Offer]]]
-"""Returns what a source says of its tools."""
+"""Returns the tools of a source, as it describes them."""
 Approved = Callable[[], Awaitable[Mapping[str, str] | None]]
-"""Returns the hashes of the tools of a source that are approved now, by their names there.
+"""Returns the hashes of the currently approved tools of a source, by their original names.
 
-``None`` if the source is not declared any more, and nothing of it may be used.
+``None`` if the source is no longer declared, so that none of its tools may be used.
 """
 Source = TypeVar("Source", bound="DeclaredSource")
 R = TypeVar("R")
 AT_ONCE: Final = max(4, os.cpu_count() or 1)
-"""How many sources are asked at once: most of them start a process first."""
+"""The maximum number of sources that are asked at once: most of them start a process first."""
 _ACTS: Final = 200
-"""How many approvals on record are read at once."""
+"""The page size for reading recorded approvals."""
 FIRST_USE: Final = Actor("first-use", "agent", None)
-"""Who approves the tools of a source that is trusted at its first use."""
+"""The actor that approves the tools of a source that is trusted at its first use."""
 
 
 class ToolSource(Protocol):
-    """Where tools of others come from: an MCP server, or an API."""
+    """A source of third-party tools: an MCP server or an API."""
 
     @property
     def name(self) -> str:
@@ -75,32 +75,32 @@ class ToolSource(Protocol):
 
     @property
     def pin_key(self) -> str:
-        """The key of its pins in a store, which no other source has."""
+        """The key of its pins in a store, unique to the source."""
         ...
 
     @property
     def approval_act(self) -> ActName:
-        """The act by which its tools are approved."""
+        """The act that approves its tools."""
         ...
 
 
 class DeclaredSource(ToolSource, Protocol):
-    """A source as its host declares it."""
+    """A source as declared by its host."""
 
     @property
     def limits(self) -> Limits:
-        """How often all of its tools together may be called."""
+        """Call limits for all of its tools together."""
         ...
 
     @property
     def trust_first_use(self) -> bool:
-        """Whether its tools are approved as they are when it is first used."""
+        """Whether the tools that it offers at its first use are approved automatically."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A tool of others: its pin, its offer now, and how they stand to each other."""
+    """A third-party tool: its pin, its current offer, and how they compare."""
 
     name: str
     state: State
@@ -114,17 +114,17 @@ class Standing:
 
     @property
     def is_unusable(self) -> bool:
-        """Whether it is offered, and nothing could call it."""
+        """Whether it is offered but cannot be called."""
         return self.offer is not None and self.offer.is_unusable
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes of its offer, which keep it from nothing."""
+        """The notes of its offer, which do not prevent its use."""
         return () if self.offer is None else self.offer.notes
 
 
 def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing]:
-    """Return every tool that is pinned or offered, by name."""
+    """Return every tool that is pinned or offered, sorted by name."""
     pinned, offered = {entry.tool: entry for entry in pins}, {entry.name: entry for entry in offers}
     tools: list[Standing] = []
     for name in sorted({*pinned, *offered}):
@@ -142,7 +142,7 @@ def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing
 def is_as_approved(pin: ToolPin, offer: Offer) -> bool:
     """Return whether a tool is offered as it was approved.
 
-    Where the order of words does not count, the hash of an offer is that of its words in any order.
+    If the source ignores word order, the hash of an offer is that of its words in any order.
     """
     if offer.hash == pin.hash:
         return True
@@ -151,7 +151,7 @@ def is_as_approved(pin: ToolPin, offer: Offer) -> bool:
 
 @lru_cache(1_024)
 def _hash_in_any_order(pin: ToolPin) -> str | None:
-    """Return the hash of an approved shape that is the same for any order of its words; ``None`` for a damaged pin."""
+    """Return the hash of an approved shape regardless of word order, or ``None`` for a damaged pin."""
     try:
         return hash_of(shape_of(pin), ignores_word_order=True)
     except DefinitionError:
@@ -159,7 +159,7 @@ def _hash_in_any_order(pin: ToolPin) -> str | None:
 
 
 async def side_by_side(asks: Iterable[Callable[[], Awaitable[R]]]) -> list[R]:
-    """Return what each of these functions returns, in order; ``AT_ONCE`` of them run at once.
+    """Return the results of these functions, in order. At most ``AT_ONCE`` of them run at once.
 
     If one raises, the others are cancelled.
     """
@@ -179,24 +179,24 @@ async def side_by_side(asks: Iterable[Callable[[], Awaitable[R]]]) -> list[R]:
 
 
 class SourceClient(Protocol):
-    """A client of a source, which says what tools it has."""
+    """A client that lists the tools of a source."""
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
-        """Return its tools, as they are now if ``at_once``. Raises ``CapsetError``."""
+        """Return its tools; the current ones if ``at_once``. Raises ``CapsetError``."""
         ...
 
     async def unmatched(self) -> list[str]:
-        """Return a sentence for each name in its declaration that it has not."""
+        """Return a sentence for each declared name that it does not have."""
         ...
 
     async def leaves_out(self, shape: Mapping[str, Any]) -> bool:
-        """Return whether its declaration leaves out a tool that was approved so."""
+        """Return whether its declaration leaves out an approved tool of this shape."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SeenSource(Generic[Source]):
-    """A source, how its tools stand to their pins, the names in its declaration that it has not, and what failed."""
+    """A source, its tools compared with their pins, the declared names that it does not have, and any failure."""
 
     source: Source
     tools: Sequence[Standing]
@@ -204,14 +204,14 @@ class SeenSource(Generic[Source]):
     problem: str | None = None
 
     def state(self, tool: Standing) -> State | Literal["not asked"]:
-        """Return how one of the tools stands to its pin, as far as the source could be asked."""
+        """Return the state of one of the tools, or ``not asked`` if the source could not be asked."""
         return tool.state if self.problem is None else "not asked"
 
 
 async def look_at(
     source: Source, pins: Sequence[ToolPin], connection: AbstractAsyncContextManager[SourceClient]
 ) -> SeenSource[Source]:
-    """Return how the tools of a source stand to their pins now; if it cannot be asked, the pins alone, and why."""
+    """Compare the tools of a source with their pins. If it cannot be asked, return the pins and the reason."""
     try:
         async with connection as client:
             tools = standings(pins, await client.offers(at_once=True))
@@ -222,7 +222,7 @@ async def look_at(
 
 
 async def as_declared(client: SourceClient, tools: Iterable[Standing]) -> list[Standing]:
-    """Return tools as they stand; those that a declaration leaves out, and that are offered no more, as left out."""
+    """Return the tools; those that are not offered because the declaration leaves them out get that state."""
     declared_tools: list[Standing] = []
     for standing in tools:
         is_left_out = (
@@ -238,7 +238,7 @@ def capability_with(
     offers: Iterable[McpOffer] = (),
     context: ContextFunction | None = None,
 ) -> Capability:
-    """Return the capability of a source with these tools; without them, it stands for what is not looked at."""
+    """Return the capability of a source with these tools; without tools, it is a placeholder."""
     return Capability(
         source.capability,
         title=source.name,
@@ -252,40 +252,40 @@ def capability_with(
 
 
 def pin_of(source: ToolSource, offer: Offer, approver: str, now: str) -> ToolPin:
-    """Return the pin of a tool as it is offered, with the members of its shape in their order."""
+    """Return the pin of a tool as currently offered. Its shape keeps the order of members."""
     shape = json.dumps(offer.shape, ensure_ascii=False, separators=(",", ":"))
     return ToolPin(source.pin_key, offer.name, hash_of(offer.shape), shape, approver, now)
 
 
 def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
-    """Return what was approved of a tool. Raises ``DefinitionError`` if it is not what the pin's hash says."""
+    """Return the approved shape of a tool. Raises ``DefinitionError`` if it does not match the pin's hash."""
     shape: Mapping[str, Any] = json.loads(pin.shape)
     if hash_of(shape) != pin.hash:
         raise DefinitionError(
-            f"the pin of {pin.tool!r} of {pin.server!r} is damaged: its hash is of another description"
+            f"the pin of {pin.tool!r} of {pin.server!r} is damaged: its hash does not match its description"
         )
     return shape
 
 
 async def check_names(source: ToolSource, client: SourceClient) -> None:
-    """Raise ``DefinitionError`` for names in a declaration that its source has not."""
+    """Raise ``DefinitionError`` for declared names that the source does not have."""
     if odd := await client.unmatched():
         raise DefinitionError(
             f"{source.label}: {'; '.join(odd)}",
-            hint="correct the name, or drop it: what it says of a tool would hold for none",
+            hint="correct the name, or remove it: it applies to no tool",
         )
 
 
 def check_seen(source: ToolSource, offers: Mapping[str, Offer], chosen: Mapping[str, str]) -> None:
-    """Raise ``DefinitionError`` for a tool that a source has not, and ``Conflict`` for one that is not as it was seen.
+    """Raise ``DefinitionError`` for a tool that a source does not have, ``Conflict`` for one that changed since seen.
 
-    ``offers`` are its tools by name, ``chosen`` the names and hashes of those to be approved.
+    ``offers`` are its tools by name, ``chosen`` the names and hashes of the tools to approve.
     """
     for name, expected in chosen.items():
         if name not in offers:
             raise DefinitionError(f"{source.label}: {unknown('tool', name, offers)}")
         if offers[name].hash != expected:
-            raise Conflict(f"{source.label}: {name!r} is not as {expected} any more: look at it again")
+            raise Conflict(f"{source.label}: {name!r} no longer has the hash {expected}: look at it again")
 
 
 async def approve(
@@ -297,11 +297,11 @@ async def approve(
     chosen: Iterable[str] | None = None,
     **columns: Unpack[ActColumns],
 ) -> list[Standing]:
-    """Pin the tools of a source as they are now, all of them or the chosen; those that are gone lose their pin.
+    """Pin the current tools of a source, all of them or the chosen ones. Tools that are gone lose their pin.
 
-    Returns those whose pin has changed, which is on record. Tools with problems are pinned only if they are chosen by
-    name, and never those that nothing could call. Raises ``DefinitionError`` for a name that is neither offered nor
-    pinned, and for a tool that cannot be called.
+    Records the act, and returns the tools whose pins changed. Tools with problems are pinned only if chosen by name;
+    tools that nothing can call are never pinned. Raises ``DefinitionError`` for a name that is neither offered nor
+    pinned, and for a chosen tool that cannot be called.
     """
     pins = await kernel.store.pins.list(source.pin_key)
     by_name = {standing.name: standing for standing in standings(pins, offers)}
@@ -336,7 +336,7 @@ async def withdraw(
     chosen: Iterable[str] | None = None,
     **columns: Unpack[ActColumns],
 ) -> list[str]:
-    """Drop the pins of tools of a source, all of them or the chosen, on record; return the names of the tools.
+    """Remove the pins of a source's tools, all or the chosen ones, record the act, and return the tools' names.
 
     Raises ``DefinitionError`` for a name that is not pinned.
     """
@@ -352,9 +352,9 @@ async def withdraw(
 
 
 async def pins_of(kernel: Kernel, source: DeclaredSource, offers: Ask) -> list[ToolPin]:
-    """Return the pins of a source; if it has none and is trusted at its first use, those of its tools as they are.
+    """Return the pins of a source. If it has none and is trusted at its first use, approve its current tools first.
 
-    One whose approvals were taken back has been used before.
+    A source whose approvals were withdrawn has been used before.
     """
     pins = await kernel.store.pins.list(source.pin_key)
     if not pins and source.trust_first_use and not await _was_approved(kernel, source):
@@ -364,7 +364,7 @@ async def pins_of(kernel: Kernel, source: DeclaredSource, offers: Ask) -> list[T
 
 
 async def _was_approved(kernel: Kernel, source: ToolSource) -> bool:
-    """Return whether it is on record that tools of a source were approved, or that an approval was taken back."""
+    """Return whether any approval of a source's tools, or its withdrawal, is on record."""
     query = AuditQuery(act=source.approval_act, limit=_ACTS)
     while True:
         page = await kernel.audit.query(query)
@@ -381,10 +381,10 @@ def approved_in(kernel: Kernel, source: ToolSource) -> Approved:
 
 
 class Guard:
-    """Refuses calls of tools that are described in another way than was approved, or are not described any more.
+    """Refuses calls of tools that differ from their approved form, or that are no longer offered.
 
-    It refuses those whose approval was taken back, all of a source that is declared no more, and all of them while the
-    host's rules name tools that the source has not.
+    It also refuses tools whose approval was withdrawn, all tools of a source that is no longer declared, and all of
+    them while the host's rules name tools that the source does not have.
     """
 
     def __init__(
@@ -396,10 +396,10 @@ class Guard:
         latest: Ask | None = None,
         rules: RuleNames | None = None,
     ) -> None:
-        """``offers`` returns what is said of the tools; ``pins`` are those of the tools by their names here.
+        """``offers`` returns the tools as described; ``pins`` are the pins by the tools' local names.
 
-        ``approved`` looks up what is approved at each call; it is ``None`` where nothing can be taken back.
-        ``latest`` asks again, before a tool is refused: it may have been approved since ``offers`` asked.
+        ``approved`` looks up the approvals at each call; ``None`` if they cannot be withdrawn. ``latest`` asks the
+        source again before a tool is refused: it may have been approved since ``offers`` asked.
         """
         self._source = source
         self._offers = offers
@@ -410,9 +410,9 @@ class Guard:
         self.policy = Policy(f"{source.capability}:pinned", self._decide, phase="call")
 
     async def verify(self, name: str) -> str | None:
-        """Return why a tool, by its name here, is not to be called; nothing if it is described as was approved.
+        """Return why a tool, by its local name, must not be called, or ``None`` if it is as approved.
 
-        Raises ``CapsetError`` if nothing says what tools there are.
+        Raises ``CapsetError`` if the tools cannot be listed.
         """
         pin = self._pins[name]
         if (withdrawn := await self.withdrawal(pin)) is not None:
@@ -420,30 +420,30 @@ class Guard:
         return await self._looked(lambda offers: self._misnamed(offers) or self._difference(pin, offers))
 
     async def verify_rules(self) -> str | None:
-        """Return why no tool of the source is to be called; nothing if it has all tools that the rules name.
+        """Return why no tool of the source may be called, or ``None`` if it has all tools that the rules name.
 
-        The source is asked only if they name any. Raises as ``verify`` does.
+        The source is asked only if the rules name any. Raises as ``verify`` does.
         """
         if (withdrawn := await self.withdrawal()) is not None:
             return withdrawn
         return await self._looked(self._misnamed) if self._rules else None
 
     def until_withdrawn(self, name: str | None = None) -> RevocationWatch:
-        """Return a context manager that cancels a call under way once its tool is withdrawn, by its name here.
+        """Return a context manager that cancels a running call once its tool, by its local name, is withdrawn.
 
-        Without a name it is one that needs no approval. Raises ``ToolError``.
+        Without a name, the tool needs no approval. Raises ``ToolError``.
         """
         pin = None if name is None else self._pins[name]
 
         async def check() -> None:
             if (withdrawn := await self.withdrawal(pin)) is not None:
-                message = f"{withdrawn}: the call was cancelled, and what came of it is not known"
+                message = f"{withdrawn}: the call was cancelled, and its outcome is unknown"
                 raise ToolError(message, code="withdrawn", status=409)
 
         return RevocationWatch(check)
 
     async def withdrawal(self, pin: ToolPin | None = None) -> str | None:
-        """Return what was withdrawn since the tools were read, if anything was: the source, or the approval of one."""
+        """Return what was withdrawn since the tools were read, if anything: the source, or the approval of ``pin``."""
         if self._approved is None:
             return None
         approved = await self._approved()
@@ -452,8 +452,8 @@ class Guard:
         if pin is None or approved.get(pin.tool) == pin.hash:
             return None
         if pin.tool in approved:
-            return f"The tool {pin.tool!r} of the {self._source.label} was approved in another form since"
-        return f"The approval of the tool {pin.tool!r} of the {self._source.label} was taken back"
+            return f"The tool {pin.tool!r} of the {self._source.label} has since been approved in another form"
+        return f"The approval of the tool {pin.tool!r} of the {self._source.label} was withdrawn"
 
     async def _looked(self, problem: Callable[[Sequence[Offer]], str | None]) -> str | None:
         message = problem(await self._offers())
@@ -471,9 +471,9 @@ class Guard:
         if is_as_approved(pin, offer):
             why = "; ".join(offer.problems) if offer.is_unusable else None
             return why and f"The {self._source.label} has a tool {pin.tool!r} that nothing can call: {why}"
-        restart = "" if self._latest is None else "; or its server started again, if that runs since before it was"
+        restart = "" if self._latest is None else "; or restart its server, if that was started before the approval"
         return (
-            f"The {self._source.label} says something else of its tool {pin.tool!r} than {pin.approved_by} approved: "
+            f"The {self._source.label} describes its tool {pin.tool!r} differently than {pin.approved_by} approved: "
             f"it has to be approved again{restart}"
         )
 
@@ -482,11 +482,11 @@ class Guard:
 
 
 async def decided(refusal: Awaitable[str | None]) -> Decision:
-    """Return the decision of a policy about a call, by the reason to refuse it, if there is one."""
+    """Return a policy's decision about a call: deny if there is a reason to refuse it, else allow."""
     try:
         reason = await refusal
     except TransientError:
-        return allow()  # the handler asks again, and fails as what it is, with nothing called
+        return allow()  # the handler asks again and raises the error itself, with nothing called
     except CapsetError as error:
         reason = error.public if isinstance(error, StoreError) else error.message
     return allow() if reason is None else deny(reason)

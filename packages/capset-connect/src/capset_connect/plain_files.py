@@ -1,4 +1,4 @@
-"""Files that hold plain data, as YAML, JSON or TOML."""
+"""Files of plain data: YAML, JSON or TOML."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from capset.errors import DefinitionError
 
 MAX_BYTES: Final = 1_048_576
 MAX_BITS: Final = 13_287
-"""4,000 decimal digits: Python writes no longer integers, which YAML and TOML may have in hexadecimal."""
+"""4,000 decimal digits. Python does not print longer integers, which YAML and TOML may have in hexadecimal."""
 _TOO_LONG: Final = "an integer has at most 4,000 digits"
 _TOML_LINE: Final = re.compile(r"\(at line (\d+),")
 
 
 class Unparsable(DefinitionError):
-    """A file that cannot be parsed; ``line`` is the place, if known, and ``reason`` the problem, without the path."""
+    """Raised for a file that cannot be parsed. ``line`` is set if known; ``told`` is the reason without the path."""
 
     def __init__(self, where: str, reason: str, line: int | None = None, column: int | None = None) -> None:
         place = f", line {line}, column {column}" if line is not None and column is not None else ""
@@ -32,8 +32,8 @@ class Unparsable(DefinitionError):
 def read_text(path: Path, kind: str) -> str:
     """Return the text of a file to be parsed; ``kind`` describes it in errors: ``an agent file``.
 
-    Raises ``DefinitionError`` for a file with another suffix, and one that cannot be read, is too large or is not
-    UTF-8.
+    Raises ``DefinitionError`` for a file with an unsupported suffix, and for one that cannot be read, is too large or
+    is not UTF-8.
     """
     if path.suffix.lower() not in _PARSERS:
         raise DefinitionError(f"{path}: {kind} ends in {', '.join(_PARSERS)}")
@@ -58,18 +58,18 @@ def parse(path: Path, text: str) -> Any:  # any value from a file
 
 
 def yaml_text(data: Any) -> str:  # plain data
-    """Return plain data as YAML that reads back as the same: texts of several lines as blocks, where they can be."""
+    """Return plain data as YAML that reads back as the same data, with multi-line texts as blocks if possible."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """A dumper of blocks."""
+        """A dumper that writes multi-line texts as blocks."""
 
     def represent(_: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
         return yaml.ScalarNode("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
     Dumper.add_representer(str, represent)
     text = yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True)
-    # With allow_unicode, characters such as NEL are written as if they ended lines.
+    # With allow_unicode, characters such as NEL are written as line breaks.
     return text if _is_same(data, text) else yaml.safe_dump(data, sort_keys=False)
 
 
@@ -91,7 +91,7 @@ def _parse_yaml(text: str, where: str) -> Any:
             keys: set[str] = set()
             for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
                 if key.value in keys:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands there twice", problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} is repeated", problem_mark=key.start_mark)
                 keys.add(key.value)
             return super().construct_mapping(node, deep)
 
@@ -109,14 +109,14 @@ def _parse_yaml(text: str, where: str) -> Any:
         at = (mark.line + 1, mark.column + 1) if mark else (None, None)
         raise Unparsable(where, f"not YAML: {problem}", *at) from None
     except (ValueError, LookupError, AttributeError):
-        # The parser passes on any error that a value such as the date 2024-13-45 raises in Python.
+        # The parser lets through errors that Python raises for values such as the date 2024-13-45.
         raise Unparsable(where, "not YAML: a number, a date or a tagged value cannot be read") from None
 
 
 def _parse_json(text: str, where: str) -> Any:
     def distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:
         if twice := [name for name, count in Counter(name for name, _ in members).items() if count > 1]:
-            raise Unparsable(where, f"not JSON: {twice[0]!r} stands there twice")
+            raise Unparsable(where, f"not JSON: {twice[0]!r} is repeated")
         return dict(members)
 
     try:
@@ -133,7 +133,7 @@ def _parse_toml(text: str, where: str) -> Any:
         if any(map(_is_too_long, _values_in(data))):
             raise ValueError(_TOO_LONG)
         return data
-    except ValueError as error:  # TOMLDecodeError, or that of an overlong integer
+    except ValueError as error:  # a TOMLDecodeError, or the error for an integer that is too long
         match = _TOML_LINE.search(str(error))
         raise Unparsable(where, f"not TOML: {error}", int(match[1]) if match else None) from None
 

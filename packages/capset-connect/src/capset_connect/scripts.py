@@ -1,4 +1,4 @@
-"""Scripts of models in files: YAML, JSON or TOML."""
+"""Model scripts in files: YAML, JSON or TOML."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from capset_connect.plain_files import parse, read_text
 
 
 def read_script(path: Path) -> Script:
-    """Return the script in a file. Raises ``DefinitionError`` for one that cannot be read, or does not fit."""
+    """Return the script in a file. Raises ``DefinitionError`` if it cannot be read or is invalid."""
     return build_script(parse(path, read_text(path, "a script")), str(path))

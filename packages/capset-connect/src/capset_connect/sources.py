@@ -1,4 +1,4 @@
-"""MCP servers and APIs as files declare them, in one way for both (spec 7, M6, M23)."""
+"""MCP servers and APIs that files declare, handled alike (spec 7, M6, M23)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from capset_connect.openapi.api import ApiSource, OpenApi, api_of
 
 Source = McpServer | OpenApi
 Upstream = Callable[[Sequence[Source]], Callable[[Source], AnyCapability]]
-"""Reads what is pinned of sources somewhere, of all at once, and returns what makes the capability of each."""
+"""Reads the pins of all sources at once, and returns a function that creates the capability of each."""
 KEYS = ("mcp_servers", "apis")
 """The members of a file that declare sources."""
 _KEY: Final = re.compile(rf"(api:)?({SOURCE.pattern})")
 
 
 def source_named(key: str) -> McpSource | ApiSource:
-    """Return the source that a key of pins stands for, by its name alone. Raises ``DefinitionError`` if it is none."""
+    """Return the source that a pin key names, by its name alone. Raises ``DefinitionError`` for an invalid key."""
     match = _KEY.fullmatch(key)
     if match is None:
-        raise DefinitionError(f"{key!r:.80} is the name of no MCP server and no API")
+        raise DefinitionError(f"{key!r:.80} is not the name of an MCP server or API")
     return McpSource(name=match[2]) if match[1] is None else ApiSource(name=match[2])
 
 

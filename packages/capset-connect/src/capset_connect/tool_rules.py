@@ -1,4 +1,4 @@
-"""Rules of a host for tools that others wrote: effect, limits, approval, allowed arguments (spec 7, M6)."""
+"""A host's rules for third-party tools: effect, limits, approval, allowed arguments (spec 7, M6)."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from capset.schemas.validation_errors import SchemaMismatch
 from capset_connect.offers import Offer
 
 EVERY: Final = "*"
-"""The name under which rules hold for every tool, as far as its own say nothing else."""
+"""The name of the rules for every tool, which apply where its own rules say nothing."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "external", "destructive")
 """From the weakest to the strongest."""
 _SHOWN: Final = 3
-"""How many arguments that are not allowed, or tools that there are not, a refusal names."""
+"""The maximum number of disallowed arguments, or missing tools, that a refusal names."""
 
 
 class ToolRules(TypedDict, total=False):
-    """The rules of a tool of others. Each is that of ``@tool``, apart from ``arguments``."""
+    """The rules of a third-party tool: options of ``@tool``, and ``arguments`` and ``unchecked_patterns``."""
 
     effect: Effect
     """``destructive``, if left out."""
     permissions: Iterable[str]
-    """What a principal must hold, beside what all tools of its server need."""
+    """Permissions that a principal needs in addition to those for all tools of the server."""
     limits: Limits
-    """How often it may be called, such as ``10/1h`` by one principal."""
+    """Call limits, such as ``10/1h`` for one principal."""
     approval: Literal["auto", "ask"]
-    """``ask`` if somebody has to approve every call."""
+    """``ask`` if every call needs an approval."""
     timeout: float
     """Seconds that a call may take."""
     idempotent: bool
-    """Whether calling it again with the same arguments changes nothing more."""
+    """Whether repeating a call with the same arguments has no further effect."""
     arguments: Mapping[str, Mapping[str, Any]]  # JSON Schema
-    """What arguments are allowed beyond the tool's own schema: the JSON Schema of each by its name.
+    """Restrictions on arguments beyond the tool's own schema: a JSON Schema for each, by name.
 
-    It needs a ``type``, a ``const`` or an ``enum``; with ``required: true`` in it, calls without it are refused, too.
-    Arguments that are named neither here nor in the tool's schema are refused, also where that schema is open.
+    Each needs a ``type``, a ``const`` or an ``enum``. With ``required: true``, calls without the argument are refused.
+    Arguments that are named neither here nor in the tool's schema are refused, even if that schema is open.
     """
     unchecked_patterns: Literal["allow", "refuse"]
-    """``refuse`` if no call is made of a tool whose schema has a pattern that cannot be checked; or else ``allow``."""
+    """``refuse`` to refuse calls of a tool whose schema has a pattern that cannot be checked; otherwise ``allow``."""
 
 
 Rules = Mapping[str, ToolRules]
-"""Rules by the names of tools, as those who wrote them call them, or ``*``."""
+"""Rules by the original names of tools, or ``*``."""
 
 
-def checked_rules(owner: str, declared: Mapping[str, Mapping[str, Any]]) -> Rules:  # as they may come from a file
-    """Return rules, frozen. Raises ``DefinitionError``, naming the tool and the rule."""
+def checked_rules(owner: str, declared: Mapping[str, Mapping[str, Any]]) -> Rules:  # possibly from a file
+    """Return the rules, validated and frozen. Raises ``DefinitionError``, naming the tool and the rule."""
     checked: dict[str, ToolRules] = {}
     for name, members in mapped(owner, declared or {}).items():
         label = f"{owner} of {name!r}"
@@ -77,7 +77,7 @@ def checked_rules(owner: str, declared: Mapping[str, Mapping[str, Any]]) -> Rule
 
 
 def rules_of(rules: Rules, name: str) -> ToolRules:
-    """Return the rules of a tool: its own, and where they say nothing, those of every tool."""
+    """Return the rules of a tool: its own, and those of every tool where its own say nothing."""
     return cast("ToolRules", {**rules.get(EVERY, {}), **rules.get(name, {})})
 
 
@@ -91,11 +91,11 @@ def options_of(
     names: Collection[str],
     unknown: Collection[str] = (),
 ) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
-    """Return the options of a tool under these rules; the other values are those of all tools of its server.
+    """Return the options of a tool under these rules. The other values apply to all tools of its server.
 
-    ``owner`` is the start of the names of its policies, such as ``mcp:github``; ``names`` are the arguments that the
-    schema of the tool names. ``unknown`` are those that the rules name and the tool has not (``unknown_arguments``):
-    its calls are refused, since the rule would hold for none.
+    ``owner`` is the prefix of the names of its policies, such as ``mcp:github``; ``names`` are the arguments in the
+    tool's schema. ``unknown`` are arguments that the rules name and the tool does not have (``unknown_arguments``): its
+    calls are refused, since the rule would have no effect.
     """
     options: dict[str, Any] = {"effect": "destructive", "timeout": timeout, **rules}
     options["permissions"] = frozenset(permissions) | frozenset(rules.get("permissions", ()))
@@ -110,7 +110,7 @@ def options_of(
 
 
 def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
-    """Return the effect of a tool: what the host says; hints of MCP only strengthen it."""
+    """Return the effect of a tool: the one that the host sets, which MCP hints can only strengthen."""
     hinted: Effect = "read"
     if annotations.get("readOnlyHint") is False:
         hinted = "destructive" if annotations.get("destructiveHint") is True else "write"
@@ -120,21 +120,21 @@ def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
 
 
 def unknown_arguments(rules: Rules, name: str, schema_names: Collection[str]) -> list[str]:
-    """Return the arguments that a tool's own rules name, and that are not among those that its schema names, if any.
+    """Return the arguments that a tool's own rules name and its schema does not; none if the schema names none.
 
-    Rules of every tool (``*``) may name arguments that some of them have not.
+    Rules for every tool (``*``) may name arguments that some tools do not have.
     """
     return sorted(set(rules.get(name, {}).get("arguments", {})) - set(schema_names)) if schema_names else []
 
 
 class RuleNames:
-    """The names in the rules of a source.
+    """The tool names in the rules of a source.
 
-    A rule whose name no tool has may be meant for any tool, which would then be called without it.
+    A rule whose name matches no tool may be meant for any tool, which would then be called without the rule.
 
     Args:
         rules: the names.
-        names_of: returns the names that rules may have, given what the source offers.
+        names_of: returns the names that rules may have, given the offers of the source.
     """
 
     def __init__(self, rules: Iterable[str], names_of: Callable[[Sequence[Offer]], Collection[str]]) -> None:
@@ -147,10 +147,10 @@ class RuleNames:
         return bool(self._given)
 
     def problem(self, label: str, offers: Sequence[Offer]) -> str | None:
-        """Return why no tool of a source may be called, as long as its rules name what it has not."""
+        """Return why no tool of a source may be called, or ``None`` if it has all tools that its rules name."""
         if not self._given:
             return None
-        if self._last is None or self._last[0] is not offers:  # one list serves many calls
+        if self._last is None or self._last[0] is not offers:  # the same list serves many calls
             self._last = (offers, self._compared(label, offers))
         return self._last[1]
 
@@ -159,17 +159,17 @@ class RuleNames:
         strays = sorted(self._given.difference(names))
         if not strays:
             return None
-        # Other names are not shown: they are texts of others, and a model may read this.
+        # Other names are not shown: others wrote them, and a model may read this.
         meant = ((stray, closest(stray, names)) for stray in strays[:_SHOWN])
         summary = ", ".join(repr(stray) + (f" (did you mean {near!r}?)" if near else "") for stray, near in meant)
         more = ", …" if len(strays) > _SHOWN else ""
-        return f"No tool of the {label} may be called while its rules name tools that it has not: {summary}{more}"
+        return f"No tool of the {label} may be called while its rules name tools that it does not have: {summary}{more}"
 
 
 class _ArgumentPolicy:
-    """Denies calls whose arguments the host does not allow, and those with arguments that nothing lists.
+    """Denies calls with arguments that the host does not allow, or that neither the rules nor the schema list.
 
-    A schema may be open, and its server read what a rule is about under a second name.
+    If the schema is open, the server might read a restricted value under a second name.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class _ArgumentPolicy:
 
     def __call__(self, request: Request) -> Decision:
         if self._unknown:
-            return deny(f"The rules for this tool name arguments that it has not: {self._unknown}")
+            return deny(f"The rules for this tool name arguments that it does not have: {self._unknown}")
         arguments = dict(request.arguments or {})
         if strays := sorted(arguments.keys() - self._listed):
             details = ", ".join(f"{name!r:.80}" for name in strays[:_SHOWN])
@@ -202,7 +202,7 @@ def _refuse_unchecked_patterns(request: Request) -> Decision:
 
 
 def _allowed(owner: str, declared: object) -> JsonSchema:
-    """Return the schema of the arguments that are allowed, which is open for all others."""
+    """Return the schema of the restricted arguments, which is open for all others."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, definition in mapped(f"{owner}: arguments", declared).items():

@@ -1,4 +1,4 @@
-"""Wire shapes of how tools of others stand to what was approved of them (spec 7, M26, M27)."""
+"""Wire shapes that compare third-party tools with their approvals (spec 7, M26, M27)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ AnySource = TypeVar("AnySource", bound=Source)
 
 
 def server_states(reports: Iterable[SeenSource[McpServer]]) -> AgentServerStates:
-    """Return the wire shape of MCP servers, without what is said of each tool."""
+    """Return the wire shape of MCP servers, without the description of each tool."""
     return AgentServerStates(
         items=[_server_state(report, [tool_state(report, tool) for tool in report.tools]) for report in reports]
     )
 
 
 def server_page(report: SeenSource[McpServer], *, limit: int, cursor: str | None) -> AgentServerState:
-    """Return one page of the tools of an MCP server, with what was approved of each, and what is said of it now."""
+    """Return one page of the tools of an MCP server, with the approved and the current description of each."""
     return _server_state(report, *_page(report, limit, cursor))
 
 
 def source_shape(summary: SourceSummary, *, is_operator: bool) -> ToolSourceShape:
-    """Return the wire shape of a source of the configuration; only operators read where it is."""
+    """Return the wire shape of a source in the configuration. Only operators see its address."""
     source = summary.source
     return ToolSourceShape(
         id=source.pin_key,
@@ -55,7 +55,7 @@ def source_shape(summary: SourceSummary, *, is_operator: bool) -> ToolSourceShap
 def source_page(
     summary: SourceSummary, report: SeenSource[Source], *, is_operator: bool, limit: int, cursor: str | None
 ) -> ToolSourceState:
-    """Return the wire shape of a source of the configuration, with one page of its tools."""
+    """Return the wire shape of a source in the configuration, with one page of its tools."""
     tools, following = _page(report, limit, cursor)
     members: dict[str, Any] = {**dict(source_shape(summary, is_operator=is_operator))}
     members["problem"] = report.problem or summary.problem
@@ -63,7 +63,7 @@ def source_page(
 
 
 def tool_state(report: SeenSource[AnySource], tool: Standing, *, is_whole: bool = False) -> ServerToolShape:
-    """Return the wire shape of a tool; if it ``is_whole``, with what was approved and what is said now."""
+    """Return the wire shape of a tool; if ``is_whole``, with its approved and current descriptions if they differ."""
     pin, offer = tool.pin, tool.offer
     before = None if pin is None else dict(shape_of(pin))
     now = None if offer is None else dict(offer.shape)
@@ -83,7 +83,7 @@ def tool_state(report: SeenSource[AnySource], tool: Standing, *, is_whole: bool 
 
 
 def effect_in_source(source: Source, shape: Mapping[str, Any]) -> Effect | None:
-    """Return the effect of a tool of a source that is described so; ``None`` for an operation without a method."""
+    """Return the effect of a tool of this shape, or ``None`` for an operation without a method."""
     if isinstance(source, OpenApi):
         from capset_connect.openapi.operations import rules_for
 
@@ -94,7 +94,7 @@ def effect_in_source(source: Source, shape: Mapping[str, Any]) -> Effect | None:
 
 
 def _address(source: Source) -> str:
-    """Return where a source is: its URL, its document, or the program that is started, without arguments."""
+    """Return the address of a source: its URL, its document, or the program to start, without arguments."""
     if isinstance(source, OpenApi):
         return source.url or (source.document if isinstance(source.document, str) else "a document in code")
     return source.url or next(iter(source.command))

@@ -1,1 +1,1 @@
-"""Adapters to agent frameworks: a session's tools for their agents. Each module needs its framework installed."""
+"""Adapters that give a session's tools to agents of other frameworks. Each module needs its framework installed."""

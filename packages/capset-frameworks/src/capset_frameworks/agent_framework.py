@@ -50,16 +50,16 @@ _ANSWER: Final = "capset_answer"
 class CapsetProvider(ContextProvider):
     """A context provider that gives an agent the tools and the system text of a session, besides its own.
 
-    Both are asked for before every request to the model. Calls go through the session: the kernel alone validates,
-    decides and records them. Their records have the id of the current trace as their correlation, or else an id of the
-    run, which is ``agent_session.state[source_id]["run"]``; their causation is the model's id of the call. A refused or
-    failed call is a result that the model reads; its content has ``code`` and ``record`` in ``additional_properties``.
+    Both are resolved before every request to the model. Calls go through the session: the kernel alone validates,
+    decides and records them. The correlation of their records is the id of the current trace, or else the id of the
+    run, ``agent_session.state[source_id]["run"]``; their causation is the model's call id. A refused or failed call is
+    a result that the model reads; its content has ``code`` and ``record`` in ``additional_properties``.
 
-    A call that needs an approval fails, and its text has the request's id. With ``defers``, it is a request for an
-    approval of the framework's instead, with the id of capset's request as ``additional_properties["approval"]``: the
-    run ends with it among ``response.user_input_requests``. Once that is answered, in a run with the same
-    ``AgentSession``, the call is made again: it goes through if capset's own request was approved, and waits on if that
-    has no answer yet.
+    A call that needs an approval fails, and its text has the request's id. With ``defers``, it becomes an approval
+    request of the framework instead, with the id of capset's request as ``additional_properties["approval"]``: the run
+    ends with it among ``response.user_input_requests``. Once that is answered, in a run with the same ``AgentSession``,
+    the call is made again: it goes through if capset's own request was approved, and waits again while that is
+    undecided.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class CapsetProvider(ContextProvider):
         context: SessionContext,
         state: dict[str, Any],  # as the framework declares it
     ) -> None:
-        """Give a run the tools that are in play, and have them brought up to date before each request to the model."""
+        """Give a run the tools in play, and update them before each request to the model."""
         goes_on = any(
             content.type == "function_approval_response"
             for message in context.input_messages
@@ -93,7 +93,7 @@ class CapsetProvider(ContextProvider):
         context.extend_middleware(self.source_id, [_Requests(self), _Calls(self, state["run"])])
 
     async def tools(self) -> Sequence[FunctionTool]:
-        """Return the tools that are in play now, as the framework's own."""
+        """Return the tools in play now, as tools of the framework."""
         offered = await self._offers.offered()
         previous = {offer.name: self._made.get(offer.name) for offer in offered}
         self._made = {
@@ -105,11 +105,11 @@ class CapsetProvider(ContextProvider):
         return list(self._made.values())
 
     async def instructions(self) -> str:
-        """Return the session's system text as it is now, or nothing if it is left out."""
+        """Return the session's current system text, or an empty text if it is left out."""
         return await self._offers.system_text() if self.include_instructions else ""
 
     def has_made(self, tool: object) -> bool:
-        """Return whether a tool is one of this session's."""
+        """Return whether a tool belongs to this session."""
         return isinstance(tool, _SessionTool) and tool.offers is self._offers
 
 
@@ -118,7 +118,7 @@ class _AsGiven(RootModel[dict[str, Any]]):
 
 
 class _SessionTool(FunctionTool):
-    """A tool of a session. It shows its JSON Schema as it is offered, and checks nothing."""
+    """A tool of a session. It shows the offered JSON Schema unchanged, and validates nothing."""
 
     def __init__(self, offered: OfferedTool, offers: SessionTools) -> None:
         self.offers = offers
@@ -138,12 +138,12 @@ class _SessionTool(FunctionTool):
         return self._schema
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # the framework's signature
-        """Call the tool, also with an argument that is called ``self``."""
+        """Call the tool, even with an argument named ``self``."""
         self.invocation_count += 1
         return self._call(*args, **kwargs)
 
     async def _call(self, /, *, capset_context: FunctionInvocationContext, **_: Any) -> CallAnswer:
-        """Call the tool with the arguments in its context: the framework's call takes one away that has its name."""
+        """Call the tool with the arguments in its context: the framework drops an argument with the context's name."""
         metadata = capset_context.metadata
         span = get_current_span().get_span_context()
         answer = await self.offers.call(
@@ -158,7 +158,7 @@ class _SessionTool(FunctionTool):
 
 
 class _Requests(ChatMiddleware):
-    """Brings tools and system text up to date before each request to the model."""
+    """Updates tools and system text before each request to the model."""
 
     def __init__(self, provider: CapsetProvider) -> None:
         self._provider = provider
@@ -167,7 +167,7 @@ class _Requests(ChatMiddleware):
         options = cast("dict[str, Any]", context.options)
         tools = await self._provider.tools()
         if tools or "tools" in options:
-            # The loop around this finds the tools of calls in the same list, so it is changed and not replaced.
+            # The surrounding loop looks up the tools of calls in this list, so it is changed in place.
             live: list[object] = options.setdefault("tools", [])
             live[:] = [*(tool for tool in live if not self._provider.has_made(tool)), *tools]
         if text := await self._provider.instructions():
@@ -177,7 +177,7 @@ class _Requests(ChatMiddleware):
 
 
 class _Calls(FunctionMiddleware):
-    """Ties calls to their run, and makes requests of those that need an approval, if they are deferred."""
+    """Links calls to their run, and turns those that need an approval into requests if they are deferred."""
 
     def __init__(self, provider: CapsetProvider, run: str) -> None:
         self._provider = provider
@@ -199,7 +199,7 @@ class _Calls(FunctionMiddleware):
 
 
 def _contents(answer: CallAnswer) -> list[Content]:
-    """Return the result of a call as the model reads it, with what it does not read."""
+    """Return the result of a call for the model, with metadata that it does not read."""
     return [
         Content.from_text(part, additional_properties={**answer.metadata})
         if isinstance(part, str)
@@ -209,7 +209,7 @@ def _contents(answer: CallAnswer) -> list[Content]:
 
 
 def _as_made(arguments: dict[str, Any], schema: Mapping[str, Any]) -> str | dict[str, Any]:
-    """Return arguments as the model made them: the framework puts what is not a JSON object under ``raw``."""
+    """Return arguments as the model wrote them: the framework puts all but JSON objects under ``raw``."""
     if arguments.keys() != {"raw"} or "raw" in schema.get("properties", {}):
         return arguments
     raw = arguments["raw"]
@@ -218,7 +218,7 @@ def _as_made(arguments: dict[str, Any], schema: Mapping[str, Any]) -> str | dict
             json.loads(raw)
         except ValueError:
             return raw
-        return arguments  # the model's own: a text that is JSON would have been read
+        return arguments  # a real argument: JSON text would have been parsed
     return arguments if isinstance(raw, dict) else json.dumps(raw)
 
 
@@ -229,11 +229,11 @@ def import_agent_framework_tools(
     effect: Effect,
     **options: Unpack[ImportOptions],
 ) -> ImportedTools:
-    """Make a capability of the framework's function tools, or of functions as ``Agent(tools=…)`` takes them.
+    """Make a capability from the framework's function tools, or from functions that ``Agent(tools=…)`` accepts.
 
-    They keep their names, descriptions and schemas; the other arguments are those of ``import_tools``. A tool whose
-    ``approval_mode`` is ``always_require`` needs capset's approval, unless its own rule says otherwise. The text of a
-    ``ToolException`` is read by the model; of other exceptions it learns only that the tool failed.
+    Names, descriptions and schemas are kept; ``options`` are those of ``import_tools``. A tool whose ``approval_mode``
+    is ``always_require`` needs capset's approval, unless its own rule says otherwise. The model reads the text of a
+    ``ToolException``; for other exceptions, it learns only that the tool failed.
 
     Raises ``DefinitionError`` for tools that cannot be run here: those without a function, those of MCP servers, and
     those that take the context of a run.
@@ -243,12 +243,12 @@ def import_agent_framework_tools(
         if not isinstance(tool, FunctionTool) or tool.func is None:
             raise DefinitionError(
                 f"capability {name!r:.80}: function tools of Agent Framework were expected; got {tool!s:.80}",
-                hint="tools of an MCP server are those of capset_connect.mcp.McpServer",
+                hint="use capset_connect.mcp.McpServer for tools of MCP servers",
             )
         if any("FunctionInvocationContext" in str(hint) for hint in _hints(tool.func)):
             raise DefinitionError(
-                f"capability {name!r:.80}: {tool.name!r} takes a FunctionInvocationContext, which only a run has",
-                hint="leave it out, or make it a tool of capset's, with capset.Context",
+                f"capability {name!r:.80}: {tool.name!r} takes a FunctionInvocationContext, which exists only in a run",
+                hint="leave it out, or make it a tool of capset with capset.Context",
             )
         checked.append(tool)
     by_name = {function_tool.name: function_tool for function_tool in checked}
@@ -262,7 +262,7 @@ def import_agent_framework_tools(
     async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
         function_tool = by_name[key]
         try:
-            if function_tool.input_model is not None:  # it may ask for more than its schema
+            if function_tool.input_model is not None:  # it may be stricter than its schema
                 function_tool.input_model.model_validate(arguments)
         except ValidationError as error:
             fields = validation_fields(error, list(arguments), arguments)
@@ -278,7 +278,7 @@ def import_agent_framework_tools(
     return import_tools(
         [
             function_tool.to_json_schema_spec() for function_tool in checked
-        ],  # a list, so that two of one name are refused
+        ],  # a list, so that duplicate names are refused
         name=name,
         handler=call,
         effect=effect,
@@ -291,12 +291,12 @@ def _hints(function: Callable[..., Any]) -> Iterable[object]:
     called = function if isroutine(function) else type(function).__call__
     try:
         return get_type_hints(getattr(function, "func", called)).values()
-    except NameError:  # of a type that is imported for type checkers alone
+    except NameError:  # a type that is imported for type checkers only
         return [parameter.annotation for parameter in signature(function).parameters.values()]
 
 
 def _data(result: object) -> object:
-    """Return a tool's result as JSON data; of the framework's texts, the text."""
+    """Return a tool's result as JSON data, or as text if it consists of the framework's texts."""
     contents = cast("list[object]", result) if isinstance(result, list) else [result]
     if not any(isinstance(content, Content) for content in contents):
         return to_jsonable_python(result, fallback=str)

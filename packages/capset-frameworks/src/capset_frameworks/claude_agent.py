@@ -50,27 +50,27 @@ with CLAUDE_AGENT_SDK.importing():
     )
 
 _NAME: Final = re.compile(r"[A-Za-z0-9-]{1,32}(?:_[A-Za-z0-9-]{1,32})?")
-"""Names of servers: two underscores would end one where Claude Code reads it in the name of a tool."""
+"""Names of servers. Claude Code would end a server's name at two underscores in the name of a tool."""
 _NO_CUT: Final = 500_000
-"""The most characters that Claude Code lets a tool ask for: capset has cut the result already."""
+"""The largest result, in characters, that Claude Code lets a tool request: capset already cuts results."""
 
 _MOST_REFUSED: Final = 1000
-"""The most refusals that are kept for calls that Claude Code may never make."""
+"""The maximum number of stored refusals, since Claude Code may never make the refused calls."""
 
 
 class CapsetClient(ClaudeSDKClient):
     """A client of the SDK whose agent has the tools and the system text of a session, besides its own.
 
-    The tools are those of an MCP server in this process, ``mcp__capset__NAME`` for the model. They are asked for again
-    before each prompt and after each step with calls, and so is the system text: one that has changed is told as
-    additional context. Calls go through the session: the kernel alone validates, decides and records them. Their
-    records have the SDK's session id as their correlation, and the model's id of the call as their causation. A
-    refused or failed call is a tool result that is marked as an error.
+    The tools belong to an MCP server in this process; the model sees them as ``mcp__capset__NAME``. Tools and system
+    text are resolved again before each prompt and after each step with calls; a changed system text is added as
+    additional context. Calls go through the session: the kernel alone validates, decides and records them. The
+    correlation of their records is the SDK's session id, and their causation the model's call id. A refused or failed
+    call is a tool result that is marked as an error.
 
     A call that needs an approval fails, and its text has the request's id. With ``defers``, it ends the run instead:
-    ``deferred_tool_use`` of the ``ResultMessage`` has it, and ``approval_of`` the id of the request. A client with
-    ``resume`` among its options, also in another process, has the call made again when it connects; it is let through
-    if capset's own request was approved.
+    ``deferred_tool_use`` of the ``ResultMessage`` has the call, and ``approval_of`` returns the id of the request. When
+    a client with the option ``resume`` connects, even in another process, the call is made again; it goes through if
+    capset's own request was approved.
     """
 
     def __init__(
@@ -86,18 +86,19 @@ class CapsetClient(ClaudeSDKClient):
         """Give the agent of a client the tools of a session.
 
         Args:
-            session: the session whose tools these are.
-            options: those of the SDK, to which capset's server, hooks and system text are added. Without them, the
-                agent has no tools of Claude Code's own, and reads no settings from files.
+            session: the session that provides the tools.
+            options: the SDK's options, to which capset's server, hooks and system text are added. Without them, the
+                agent has none of Claude Code's own tools, and reads no settings from files.
             name: the name of the server, which is part of the tools' names for the model.
             include_instructions: whether the session's system text follows the agent's own.
             defers: whether a call that needs an approval suspends the run.
-            transport: as ``ClaudeSDKClient`` takes it.
+            transport: as for ``ClaudeSDKClient``.
         """
         CLAUDE_AGENT_SDK.warn_if_untested()
         if _NAME.fullmatch(name) is None:
             raise DefinitionError(
-                f"a server's name is up to 32 letters, digits and hyphens, with at most one _ between; got {name!r:.80}"
+                "a server's name is one or two parts of up to 32 letters, digits and hyphens, joined by _; "
+                f"got {name!r:.80}"
             )
         self._given = ClaudeAgentOptions(tools=[], setting_sources=[]) if options is None else options
         super().__init__(_checked(self._given, name, tells=include_instructions), transport)
@@ -115,13 +116,13 @@ class CapsetClient(ClaudeSDKClient):
         self._refused: dict[str, CallAnswer] = {}
 
     def approval_of(self, tool_use_id: str) -> str | None:
-        """Return the id of the request that a deferred call waits for, by the model's id of the call."""
+        """Return the id of the request that a deferred call waits for, by the model's call id."""
         answer = self._refused.get(tool_use_id)
         return None if answer is None else answer.approval
 
     @property
     def server(self) -> McpSdkServerConfig:
-        """The MCP server of the session's tools, as the SDK takes it."""
+        """The MCP server of the session's tools, for the SDK."""
         return McpSdkServerConfig(type="sdk", name=self._name, instance=self._server)
 
     async def connect(self, prompt: str | AsyncIterable[dict[str, Any]] | None = None) -> None:
@@ -141,7 +142,7 @@ class CapsetClient(ClaudeSDKClient):
         return self
 
     async def query(self, prompt: str | AsyncIterable[dict[str, Any]], session_id: str = "default") -> None:
-        """Send a prompt; between two runs, the tools are asked for again before."""
+        """Send a prompt. Between two runs, the tools are updated first."""
         if not self._unanswered:
             await self._refresh()
         self._unanswered += 1
@@ -149,14 +150,14 @@ class CapsetClient(ClaudeSDKClient):
         await super().query(prompt, session_id)
 
     async def receive_messages(self) -> AsyncIterator[Message]:
-        """Yield the SDK's messages, as they are."""
+        """Yield the SDK's messages unchanged."""
         async for message in super().receive_messages():
             if isinstance(message, ResultMessage):
                 self._unanswered = max(0, self._unanswered - 1)
             yield message
 
     def _with_session(self, options: ClaudeAgentOptions) -> ClaudeAgentOptions:
-        servers = cast("dict[str, Any]", options.mcp_servers)  # checked when this was made
+        servers = cast("dict[str, Any]", options.mcp_servers)  # checked by the constructor
         hooks = {event: [*matchers] for event, matchers in (options.hooks or {}).items()}
         hooks.setdefault("PreToolUse", []).append(
             HookMatcher(matcher=f"mcp__{self._name}__.*", hooks=[self._before_call])
@@ -175,9 +176,9 @@ class CapsetClient(ClaudeSDKClient):
     async def _before_call(
         self, hook_input: HookInput, tool_use_id: str | None, context: HookContext
     ) -> HookJSONOutput:
-        """Note the SDK's session, which MCP's requests do not name, and suspend a call that needs an approval."""
+        """Store the SDK's session id, which MCP requests lack, and suspend a call that needs an approval."""
         self._run = hook_input["session_id"]
-        # Claude Code suspends one call of the main agent; any other reads that it needs an approval.
+        # Claude Code suspends one call of the main agent; for any other, the model reads that it needs an approval.
         if hook_input["hook_event_name"] != "PreToolUse" or not self._defers or "agent_id" in hook_input:
             return {}
         use, name = hook_input["tool_use_id"], hook_input["tool_name"].removeprefix(f"mcp__{self._name}__")
@@ -211,7 +212,7 @@ class CapsetClient(ClaudeSDKClient):
         return await self._changes("PostToolBatch")
 
     async def _changes(self, event: str) -> HookJSONOutput:
-        """Return the system text for the model if it has changed; a run whose context fails ends."""
+        """Return the system text for the model if it has changed. If its context fails, the run ends."""
         try:
             text = await self._tools.system_text(self._prompt) if self._tells else ""
         except CapsetError as error:
@@ -223,7 +224,7 @@ class CapsetClient(ClaudeSDKClient):
         return cast("HookJSONOutput", {"hookSpecificOutput": {"hookEventName": event, "additionalContext": notice}})
 
     async def _refresh(self) -> None:
-        """Have Claude Code ask for the tools again if others are in play; it does not hear news of this server."""
+        """Make Claude Code list the tools again if they have changed; it ignores notifications of this server."""
         if [(tool.name, tool.hash) for tool in await self._tools.offered()] != self._listed:
             await self.toggle_mcp_server(self._name, enabled=False)
             await self.toggle_mcp_server(self._name, enabled=True)
@@ -253,11 +254,11 @@ async def import_claude_tools(
     effect: Effect,
     **options: Unpack[ImportOptions],
 ) -> ImportedTools:
-    """Make a capability of tools that were written for the SDK, with the schemas that it gives them.
+    """Make a capability from tools that were written for the SDK, with the SDK's schemas.
 
-    ``effect`` is that of each tool for which no rule says another; annotations only strengthen it. See
-    ``capset_connect.interop.import_tools`` for the rest. A result that says ``is_error`` is a failure whose text the
-    model reads; of an exception it reads nothing.
+    ``effect`` applies to each tool unless a rule sets another; annotations only strengthen it. See
+    ``capset_connect.interop.import_tools`` for the rest. A result with ``is_error`` is a failure whose text the model
+    reads; it reads nothing of an exception.
     """
     sdk_tools = list(tools)
     by_name = {sdk_tool.name: sdk_tool for sdk_tool in sdk_tools}
@@ -265,7 +266,7 @@ async def import_claude_tools(
     async def run(tool: str, arguments: dict[str, Any]) -> JsonValue:
         return _result(await by_name[tool].handler(arguments))
 
-    config = create_sdk_mcp_server(name, tools=sdk_tools)  # of two with one name, it lists both
+    config = create_sdk_mcp_server(name, tools=sdk_tools)  # it lists both of two tools with the same name
     async with Client(config["instance"]) as client:
         mcp_tools = (await client.list_tools()).tools
     definitions = [mcp_tool.model_dump(mode="json", by_alias=True, exclude_none=True) for mcp_tool in mcp_tools]
@@ -300,14 +301,14 @@ def _mcp_tool(offered: OfferedTool) -> Tool:
         name=offered.name,
         description=offered.description,
         input_schema=offered.parameters,
-        # Claude Code runs calls of such tools at the same time.
+        # Claude Code runs calls of such tools concurrently.
         annotations=ToolAnnotations(read_only_hint=True) if offered.effect == "read" else None,
         _meta={"anthropic/maxResultSizeChars": _NO_CUT, "anthropic/alwaysLoad": True},
     )
 
 
 def _checked(options: ClaudeAgentOptions, name: str, *, tells: bool) -> ClaudeAgentOptions:
-    """Return options that capset can add to. Raises ``DefinitionError`` for others."""
+    """Return the options if capset can add to them. Raises ``DefinitionError`` if not."""
     if not isinstance(options.mcp_servers, dict):
         raise DefinitionError(
             "mcp_servers is the text or the path of a configuration, to which no server can be added",
@@ -325,7 +326,7 @@ def _checked(options: ClaudeAgentOptions, name: str, *, tells: bool) -> ClaudeAg
     return options
 
 
-def _joined(system_prompt: Any, text: str) -> Any:  # every form that the SDK takes
+def _joined(system_prompt: Any, text: str) -> Any:  # any form that the SDK accepts
     """Return the agent's own system prompt with the session's system text at its end."""
     if not text:
         return system_prompt
@@ -333,5 +334,5 @@ def _joined(system_prompt: Any, text: str) -> Any:  # every form that the SDK ta
         system_prompt = {"type": "custom", "prompt": system_prompt or ""}
     member = "append" if system_prompt["type"] == "preset" else "prompt"
     joined = "\n\n".join(part for part in (system_prompt.get(member), text) if part)
-    # A session that is resumed would go on with the text of its first run.
+    # With a snapshot, a resumed session would keep the text of its first run.
     return {"snapshot": False, **system_prompt, member: joined}

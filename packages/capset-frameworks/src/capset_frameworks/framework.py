@@ -1,4 +1,4 @@
-"""A framework that an adapter is for: which version was tested, and what to say where that is not installed."""
+"""The framework of an adapter: the tested version, and errors and warnings if that is not installed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from capset.extras import install_command
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A framework, by its distribution, its module, and the version that the adapter's tests run on.
+    """A framework: its distribution, its module, and the version that the adapter's tests run on.
 
-    ``extra`` is the extra of capset that installs it, if there is one. A version counts as tested if it is in the same
-    major series, or in the same minor series below 1.0.
+    ``extra`` is capset's extra that installs it, if any. A version counts as tested if it is in the same major series,
+    or below 1.0 in the same minor series.
     """
 
     distribution: str
@@ -27,10 +27,10 @@ class Framework:
 
     @contextmanager
     def importing(self) -> Generator[None]:
-        """Import from the framework; an import that fails says what to install.
+        """Wrap imports from the framework, so that a failed import says what to install.
 
-        Raises ``ModuleNotFoundError`` if it is not installed, and ``ImportError`` if the installed version has not what
-        the adapter uses.
+        Raises ``ModuleNotFoundError`` if it is not installed, and ``ImportError`` if the installed version lacks
+        something that the adapter uses.
         """
         try:
             yield
@@ -42,7 +42,7 @@ class Framework:
                     name=error.name,
                 ) from None
             if is_missing and not f"{error.name}.".startswith(f"{self.module}."):
-                raise  # a package that the framework itself needs, which the message names
+                raise  # a dependency of the framework, which the message names
             raise ImportError(
                 f"This adapter is for {self.distribution} {self.tested}; {self.installed()} is installed, and lacks "
                 f"something that it uses ({error}): {self._command()}",
@@ -70,7 +70,7 @@ class Framework:
         return f"pip install '{self.distribution}=={self.tested}'"
 
 
-@cache  # it takes a millisecond, and adapters ask for every run
+@cache  # it takes a millisecond, and adapters call it for every run
 def _installed(distribution: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version  # a slow import
 

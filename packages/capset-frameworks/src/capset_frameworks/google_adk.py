@@ -38,7 +38,7 @@ with GOOGLE_ADK.importing():
     from google.genai.types import FunctionDeclaration
 
 PROGRESS: Final = "capset.progress"
-"""The metadata of an event that says how far a call has come: its tool, its id, a fraction and a message."""
+"""The metadata key of an event with the progress of a call: its tool, its id, a fraction and a message."""
 _log = logging.getLogger("capset.adapters")
 _APP: Final = "capset"
 """The app and the user of the ADK's sessions in which imported tools run."""
@@ -47,27 +47,27 @@ _APP: Final = "capset"
 class SessionToolset(BaseToolset):
     """The tools of a session, and its system text, for an agent of the ADK.
 
-    Both are asked for before every step of the model. Calls go through the session: the kernel alone validates, decides
-    and records them. Their records have the id of the invocation as their correlation, and the model's id of the call
-    as their causation; the ADK's span of the call has the record's id as ``capset.record``. The model reads a result as
-    ``result``, and a refused or failed call as ``error``, which ends no run.
+    Both are resolved before every model step. Calls go through the session: the kernel alone validates, decides and
+    records them. The correlation of their records is the id of the invocation, and their causation the model's call id;
+    the ADK's span of the call has the record's id as ``capset.record``. The model reads a result as ``result``, and a
+    refused or failed call as ``error``, which does not end the run.
 
-    A call that needs an approval fails, and its text has the request's id. With ``defers``, it asks for a confirmation
-    of the ADK's, whose payload has the request's id as ``approval``. Once that is confirmed the call is made again, and
-    let through if capset's own request was approved.
+    A call that needs an approval fails, and its text has the request's id. With ``defers``, it requests a confirmation
+    from the ADK, whose payload has the request's id as ``approval``. Once confirmed, the call is made again; it goes
+    through if capset's own request was approved.
     """
 
     def __init__(self, session: Session, *, include_instructions: bool = True, defers: bool = False) -> None:
         """``include_instructions`` is whether the session's system text follows the agent's own instruction."""
         super().__init__()
         GOOGLE_ADK.warn_if_untested()
-        self._use_invocation_cache = False  # what is in play may change with every call
+        self._use_invocation_cache = False  # the tools in play may change with every call
         self._offers = SessionTools(session)
         self._include_instructions = include_instructions
         self._defers = defers
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the tools that are in play in the session."""
+        """Return the tools in play in the session."""
         return [_AdkTool(self._offers, tool, defers=self._defers) for tool in await self._offers.offered()]
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
@@ -77,7 +77,7 @@ class SessionToolset(BaseToolset):
 
 
 class _AdkTool(BaseTool):
-    """A tool of a session, as the ADK calls it."""
+    """A tool of a session, for the ADK."""
 
     def __init__(self, offers: SessionTools, offered: OfferedTool, *, defers: bool) -> None:
         metadata: dict[str, Any] = {**offered.metadata}
@@ -94,7 +94,7 @@ class _AdkTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, JsonValue]:
-        """Call the tool, and return what the model reads."""
+        """Call the tool, and return the result that the model reads."""
         confirmation = tool_context.tool_confirmation
         if confirmation is not None and not confirmation.confirmed:
             return {"error": "This call was rejected, and not made."}
@@ -102,11 +102,11 @@ class _AdkTool(BaseTool):
         get_current_span().set_attribute("capset.record", answer.record)
         if self._defers and confirmation is None and answer.approval is not None:
             tool_context.request_confirmation(hint=answer.text, payload={"approval": answer.approval})
-            tool_context.actions.skip_summarization = True  # the step ends here, as with the ADK's own
+            tool_context.actions.skip_summarization = True  # the step ends here, as with the ADK's own tools
         return _response(answer)
 
     async def _call(self, args: dict[str, Any], context: ToolContext) -> CallAnswer:
-        """Make a call. Once it reports progress, a node of the ADK's passes that on until the call has ended."""
+        """Make a call. Once it reports progress, a node of the ADK forwards the reports until the call has ended."""
         reports: asyncio.Queue[Event | None] = asyncio.Queue()
 
         def on_event(message: Message) -> None:
@@ -135,11 +135,11 @@ class _AdkTool(BaseTool):
                 try:
                     await context.run_node(progress)
                 except Exception:
-                    _log.warning("progress of %r cannot be passed on here; the call goes on", self.name, exc_info=True)
+                    _log.warning("progress of %r cannot be forwarded here; the call goes on", self.name, exc_info=True)
         return call.result()
 
     def _detect_error_in_response(self, response: object) -> str | None:
-        """Return the kind of error for the ADK's telemetry."""
+        """Return the type of an error for the ADK's telemetry."""
         return "TOOL_ERROR" if isinstance(response, dict) and "error" in response else None
 
 
@@ -150,12 +150,12 @@ def import_adk_tools(
     effect: Effect,
     **options: Unpack[ImportOptions],
 ) -> ImportedTools:
-    """Make a capability of the ADK's tools, with their names, descriptions and schemas.
+    """Make a capability from the ADK's tools, with their names, descriptions and schemas.
 
-    ``effect`` is what the host says of each of them, unless ``rules`` say another; the other options are those of
-    ``import_tools``. Each call runs in an invocation of its own, with an empty session; functions that are not async
-    run in a thread. A result with ``error`` is an error that the model reads, and so is a call that asks for a
-    confirmation or a credential of the ADK's; an exception is an error whose details are in the log alone.
+    ``effect`` applies to each tool unless ``rules`` set another; the other options are those of ``import_tools``. Each
+    call runs in its own invocation, with an empty session; sync functions run in a thread. A result with ``error`` is
+    an error that the model reads, and so is a call that requests a confirmation or a credential from the ADK. The
+    details of an exception are only logged.
 
     Raises ``DefinitionError`` for a tool without a declaration, or one that answers later.
     """
@@ -210,7 +210,7 @@ def _schema(declared: FunctionDeclaration) -> object:
 
 
 def _data(result: object, context: ToolContext) -> JsonValue:
-    """Return a result as JSON data. Raises ``ToolError`` for what the ADK takes for an error."""
+    """Return a result as JSON data. Raises ``ToolError`` if the ADK treats it as an error."""
     if context.actions.requested_tool_confirmations or context.actions.requested_auth_configs:
         raise ToolError("The tool asks for a confirmation or a credential that it cannot have here.")
     data: JsonValue = to_jsonable_python(result)

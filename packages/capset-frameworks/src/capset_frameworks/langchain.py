@@ -50,7 +50,7 @@ _REFUSED = "A reviewer refused this call, and it was not made"
 
 
 class CapsetTool(BaseTool):
-    """A tool of a session, for ``bind_tools``, ``ToolNode`` and graphs of one's own.
+    """A tool of a session, for ``bind_tools``, ``ToolNode`` and custom graphs.
 
     Called with a model's tool call, it returns a ``ToolMessage``: ``status`` is ``error`` for a refusal or a failure,
     and ``artifact`` has the ``record``, and the ``code`` and ``approval`` of a refusal. Called with bare arguments, it
@@ -69,13 +69,13 @@ class CapsetTool(BaseTool):
         parameters: Mapping[str, Any] | None = None,  # a JSON Schema
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Stand for a tool of a session by its name; ``load_tools`` makes those that are in play."""
+        """Create a tool for the session's tool of this name. ``load_tools`` creates those in play."""
         schema = dict(parameters or {"type": "object", "properties": {}})
         super().__init__(name=name, description=description, args_schema=schema, metadata={**(metadata or {})})
         self._tools = tools
 
     def of_run(self, run: str | None) -> CapsetTool:
-        """Return this tool for a run, whose id is the correlation of its records."""
+        """Return a copy of this tool for a run, whose id is the correlation of its records."""
         tool = self.model_copy()
         tool._correlation = run
         return tool
@@ -86,7 +86,7 @@ class CapsetTool(BaseTool):
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (), {"arguments": tool_input, "call_id": tool_call_id}  # so that no name of an argument is taken
+        return (), {"arguments": tool_input, "call_id": tool_call_id}  # nested, so that argument names cannot clash
 
     async def _arun(
         self,
@@ -111,49 +111,49 @@ class CapsetTool(BaseTool):
         finally:
             for error in await asyncio.gather(*sent, return_exceptions=True):
                 if isinstance(error, Exception):
-                    _log.warning("progress of %r cannot be passed on here", self.name, exc_info=error)
+                    _log.warning("progress of %r cannot be forwarded here", self.name, exc_info=error)
         if call_id is not None:
             return _message(self.name, call_id, answer)
         return answer.data if answer.is_whole else answer.text
 
 
 async def load_tools(session: Session) -> list[CapsetTool]:
-    """Return the tools that are in play in a session now, for ``bind_tools`` and ``ToolNode``."""
+    """Return the tools in play in a session now, for ``bind_tools`` and ``ToolNode``."""
     return await _load(SessionTools(session))
 
 
 class _RunState(AgentState[Any]):
-    """The state of an agent with the middleware's own part, which is kept with the checkpoints."""
+    """The state of an agent, with the middleware's own fields, which are stored with the checkpoints."""
 
     capset_run: NotRequired[Annotated[str, PrivateStateAttr]]
     capset_own: NotRequired[Annotated[list[str], PrivateStateAttr]]
-    """The names of the agent's own tools in this step, whose calls are none of capset's."""
+    """The names of the agent's own tools in this step, whose calls capset does not handle."""
     capset_held: NotRequired[Annotated[dict[str, dict[str, Any]], PrivateStateAttr]]
-    """The calls of this step that have to wait for an approval: the metadata of their refusals, by the calls' ids."""
+    """The calls of this step that have to wait for an approval: the metadata of their refusals, by call id."""
 
 
 class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """The tools and the system text of a session, for an agent of ``create_agent``, besides its own.
 
-    Both are asked for before every step of the model. Calls go through the session: the kernel alone validates, decides
-    and records them. Their records have the run's id as their correlation (``run_id`` of the run's config, or the id of
-    LangSmith's trace, or one that all calls of the run share), and the model's id of the call as their causation. A
-    refused or failed call is a ``ToolMessage`` with the status ``error``. Calls of tools that the agent has not go to
-    the session, too, which refuses them on record; so do calls whose arguments are not a JSON object.
+    Both are resolved before every model step. Calls go through the session: the kernel alone validates, decides and
+    records them. The correlation of their records is the run's id (``run_id`` of the run's config, or the id of
+    LangSmith's trace, or a new id that all calls of the run share), and their causation the model's call id. A refused
+    or failed call is a ``ToolMessage`` with the status ``error``. Calls of tools that the agent does not have, and
+    calls whose arguments are not a JSON object, also go to the session, which refuses them on record.
 
     A call that needs an approval fails, and its text has the request's id. With ``defers``, it interrupts the run
-    instead: the interrupt's value is a ``ToolApprovalRequest``, as that of ``HumanInTheLoopMiddleware`` with
+    instead: the interrupt's value is a ``ToolApprovalRequest``, like that of ``HumanInTheLoopMiddleware`` with
     ``per_call``, and has the request's id as ``approval``. Resumed with ``{"type": "approve"}``, the call is made
-    again, and let through if capset's own request was approved. Agents with this middleware are called by ``ainvoke``
-    and ``astream``.
+    again; it goes through if capset's own request was approved. Call agents with this middleware by ``ainvoke`` and
+    ``astream``.
     """
 
-    state_schema = cast("type[AgentState[Any]]", _RunState)  # as LangChain's own, so that they go together in a list
+    state_schema = cast("type[AgentState[Any]]", _RunState)  # typed as LangChain's own, so that both fit in one list
 
     def __init__(self, session: Session, *, include_instructions: bool = True, defers: bool = False) -> None:
         """Give an agent the tools of a session.
 
-        ``include_instructions`` lets the session's system text follow the agent's own. ``defers`` is for agents with a
+        ``include_instructions`` appends the session's system text to the agent's own. ``defers`` is for agents with a
         checkpointer.
         """
         super().__init__()
@@ -166,16 +166,16 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Refuse a run that is not async."""
         raise NotImplementedError(
-            "capset's tools are async: call await agent.ainvoke(…) in the place of agent.invoke(…), "
-            "and agent.astream(…) in the place of agent.stream(…)"
+            "capset's tools are async: call await agent.ainvoke(…) instead of agent.invoke(…), "
+            "and agent.astream(…) instead of agent.stream(…)"
         )
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Begin a run: its calls share an id, also where it is interrupted."""
+        """Begin a run, whose calls share an id even if it is interrupted."""
         info = runtime.execution_info
         if self._defers and (info is None or info.thread_id is None):
             raise DefinitionError(
-                "with defers=True, a run is interrupted, and nothing keeps this one",
+                "with defers=True, runs can be interrupted, but nothing stores this one",
                 hint='give create_agent a checkpointer, and the run {"configurable": {"thread_id": "…"}}',
             )
         return {"capset_run": str(uuid4())}
@@ -183,7 +183,7 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
-        """Show the model the tools in play and the system text, after the agent's own."""
+        """Add the tools in play and the system text to a request, after the agent's own."""
         await self._load()
         for tool in request.tools:
             if isinstance(tool, BaseTool) and tool.name in self._shown:
@@ -215,7 +215,7 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             key, name, arguments = call["id"], call["name"], call["args"]
             if key is None or key in answered or name is None or name in own_names:
                 continue
-            if not isinstance(arguments, dict):  # not a JSON object, as LangChain has found
+            if not isinstance(arguments, dict):  # LangChain found that it is not a JSON object
                 answer = await self._tools.call(name, arguments or "", id=key, run=run)
                 messages.append(_message(name, key, answer))
             elif name in names and (answer := await self._tools.check(name, arguments, id=key, run=run)) is not None:
@@ -231,7 +231,7 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """Call a tool of the session, once a call that has to wait for its approval is resumed."""
+        """Call a tool of the session. A call that waits for an approval is made once it is resumed."""
         call, state = request.tool_call, cast("_RunState", request.state)
         if not self._shown:  # resumed, in another process
             await self._load()
@@ -268,14 +268,15 @@ def import_langchain_tools(
     effect: Effect,
     **options: Unpack[ImportOptions],
 ) -> ImportedTools:
-    """Make a capability of tools of LangChain, with their names, descriptions and schemas as its models see them.
+    """Make a capability from LangChain tools, with their names, descriptions and schemas as its models see them.
 
-    ``effect`` is that of each tool for which no rule says another; the other options are those of
+    ``effect`` applies to each tool unless a rule sets another; the other options are those of
     ``capset_connect.interop.import_tools``. A result becomes JSON data. A ``ToolException`` is an error that the model
-    reads, as the tool's ``handle_tool_error`` has it; other exceptions are internal errors. Tools that are not async
-    run in a thread.
+    reads, as formatted by the tool's ``handle_tool_error``; other exceptions are internal errors. Sync tools run in a
+    thread.
 
-    Raises ``DefinitionError`` for what is not a tool, and for one that needs what only a graph of LangGraph gives.
+    Raises ``DefinitionError`` for anything but a tool, and for a tool that needs values that only a LangGraph graph
+    provides.
     """
     checked = [_checked(tool) for tool in tools]
     by_name = {tool.name: tool for tool in checked}
@@ -286,8 +287,8 @@ def import_langchain_tools(
     async def call(tool: str, arguments: dict[str, Any]) -> Any:  # JSON data
         schema, keys = by_name[tool].args_schema, {*arguments}
         if isinstance(schema, type) and issubclass(schema, BaseModel):
-            try:  # before the tool runs: an error like it in there is internal
-                keys |= schema.model_validate(arguments).model_fields_set  # also where they are given by an alias
+            try:  # before the tool runs: such an error within it is internal
+                keys |= schema.model_validate(arguments).model_fields_set  # also those given by alias
             except ValidationError as error:
                 fields = validation_fields(error, [*schema.model_fields], arguments)
                 problems = "; ".join(map(str, fields))
@@ -323,7 +324,7 @@ def _checked(tool: object) -> BaseTool:
         for key, field in schema.model_fields.items():
             if field.is_required() and key not in properties and field.alias not in properties:
                 raise DefinitionError(
-                    f"the tool {tool.name!r} needs {key!r} from a graph of LangGraph, which capset has not",
+                    f"the tool {tool.name!r} needs {key!r} from a graph of LangGraph, which capset does not have",
                     hint="leave the tool out, or give the parameter a default",
                 )
     return tool
@@ -332,13 +333,13 @@ def _checked(tool: object) -> BaseTool:
 def _hidden(tool: BaseTool) -> set[str]:
     """Return the arguments that LangChain does not show to models, so that no model may set them."""
     properties = convert_to_openai_tool(tool)["function"]["parameters"].get("properties", {})
-    injected: Iterable[str] = getattr(tool, "_injected_args_keys", ())  # of its function, beside those of its schema
+    injected: Iterable[str] = getattr(tool, "_injected_args_keys", ())  # of its function, not of its schema
     fields = {} if isinstance(tool.args_schema, dict) else getattr(tool.get_input_schema(), "model_fields", {})
     return {*injected, *(key for key, field in fields.items() if field.alias not in properties)} - {*properties}
 
 
 def _told(tool: BaseTool, error: ToolException) -> str:
-    """Return the text of an error, as the tool's author wants it told."""
+    """Return the text of an error, as formatted by the tool's ``handle_tool_error``."""
     handle = tool.handle_tool_error
     if callable(handle):
         return str(handle(error))
@@ -364,7 +365,7 @@ def _block(part: str | Medium) -> dict[str, Any]:  # a block of LangChain's
 
 
 def _followed(message: SystemMessage | None, text: str) -> SystemMessage:
-    """Return an agent's own system message with a text after it, or one of the text alone."""
+    """Return an agent's own system message with a text appended, or a message with the text alone."""
     if message is None or not message.content:
         return SystemMessage(text)
     original = message.content
@@ -373,19 +374,19 @@ def _followed(message: SystemMessage | None, text: str) -> SystemMessage:
 
 
 def _own_names(request: ModelRequest[Any]) -> list[str]:
-    """Return the names of an agent's own tools, with those that stand for its structured output."""
+    """Return the names of an agent's own tools, including those for its structured output."""
     form = request.response_format
     specs = ToolStrategy(form.schema).schema_specs if isinstance(form, ToolStrategy | AutoStrategy) else ()
     return [*(tool.name for tool in request.tools if isinstance(tool, BaseTool)), *(spec.name for spec in specs)]
 
 
 def _last_words(messages: Iterable[AnyMessage]) -> str | None:
-    """Return the text that a person said last."""
+    """Return the text of the last human message."""
     return next((message.text for message in reversed([*messages]) if isinstance(message, HumanMessage)), None)
 
 
 def _graph_runtime() -> Runtime[Any] | None:
-    """Return the runtime of the graph that runs a tool, or ``None`` where there is no graph."""
+    """Return the runtime of the graph that runs a tool, or ``None`` outside of a graph."""
     try:
         return get_runtime()
     except (KeyError, RuntimeError):
@@ -393,7 +394,7 @@ def _graph_runtime() -> Runtime[Any] | None:
 
 
 def _run_id() -> str | None:
-    """Return the id of the current run from its config, or of its trace, where it is traced."""
+    """Return the id of the current run from its config, or else the id of its trace, if any."""
     runtime = _graph_runtime()
     info = None if runtime is None else runtime.execution_info
     if info is not None and info.run_id is not None:

@@ -39,11 +39,11 @@ with LLAMA_INDEX.importing():
     from workflows.runtime.types.results import StepWorkerContext, StepWorkerStateContextVar, StepWorkerWaiter
 
 _WAITS: Final = "capset approval "
-"""Prefix of the ids of this adapter's waiters, before the request's id and the id of the step's work."""
+"""The prefix of the ids of this adapter's waiters, before the request's id and the work item's id."""
 
 
 class ToolCallProgress(Event):
-    """How far a call has come, in the stream of its run."""
+    """The progress of a call, in the stream of its run."""
 
     tool_name: str
     tool_id: str
@@ -52,13 +52,13 @@ class ToolCallProgress(Event):
 
 
 class ToolCallSuspended(InputRequiredEvent):
-    """A call that waits for an approval; its ``answered()``, sent to the run, has it made again."""
+    """A call that waits for an approval. Send its ``answered()`` to the run to make the call again."""
 
     tool_name: str
     tool_id: str
     tool_kwargs: dict[str, Any]  # as the model gave them
     approval: str
-    """The id of capset's request, which decides."""
+    """The id of capset's request, whose decision counts."""
 
     def answered(self) -> ToolCallAnswered:
         """Return the event that says that the request was decided."""
@@ -66,7 +66,7 @@ class ToolCallSuspended(InputRequiredEvent):
 
 
 class ToolCallAnswered(HumanResponseEvent):
-    """The news that the request of a waiting call was decided; send it once."""
+    """Tells a run that the request of a waiting call was decided. Send it once."""
 
     approval: str
     tool_id: str
@@ -75,14 +75,14 @@ class ToolCallAnswered(HumanResponseEvent):
 class CapsetFunctionAgent(FunctionAgent):
     """A ``FunctionAgent`` that has the tools and the system text of a session, besides its own; alone or in a workflow.
 
-    Both are asked for before every step of the model. Calls go through the session: the kernel alone validates, decides
-    and records them. Their records have the id of the run as their correlation, and the model's id of the call as their
-    causation. A refused or failed call is a result that the model reads, with ``is_error``; ``raw_output`` of a result
-    has the record's id beside the data. Progress of a call is a ``ToolCallProgress`` in the stream of the run.
+    Both are resolved before every model step. Calls go through the session: the kernel alone validates, decides and
+    records them. The correlation of their records is the id of the run, and their causation the model's call id. A
+    refused or failed call is a result that the model reads, with ``is_error``; ``raw_output`` of a result has the
+    record's id and the data. Progress of a call is a ``ToolCallProgress`` in the stream of the run.
 
-    A call that needs an approval fails, and its text has the request's id. With ``defers``, it waits instead, by
-    LlamaIndex's own means: the stream has a ``ToolCallSuspended``. After a ``ToolCallAnswered`` the call is made again,
-    and let through if capset's own request was approved.
+    A call that needs an approval fails, and its text has the request's id. With ``defers``, it waits instead, with
+    LlamaIndex's own mechanism: the stream has a ``ToolCallSuspended``. After a ``ToolCallAnswered`` the call is made
+    again; it goes through if capset's own request was approved.
     """
 
     session: Session = Field(exclude=True, repr=False)
@@ -92,7 +92,7 @@ class CapsetFunctionAgent(FunctionAgent):
     _offers: SessionTools = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:  # as pydantic has it
-        """Have the tools of the session retrieved, after those that the agent's own retriever finds."""
+        """Retrieve the session's tools after those of the agent's own retriever."""
         super().model_post_init(context)
         LLAMA_INDEX.warn_if_untested()
         self._offers = SessionTools(self.session)
@@ -102,7 +102,7 @@ class CapsetFunctionAgent(FunctionAgent):
     async def take_step(
         self, ctx: AgentContext, llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool], memory: BaseMemory
     ) -> AgentOutput:
-        """Ask the model, with the session's system text, and take its calls as it wrote them."""
+        """Call the model with the session's system text, and keep the arguments of its calls as it wrote them."""
         text = await self._offers.system_text() if self.include_instructions else ""
         output = await super().take_step(ctx, _with_system_text(llm_input, text) if text else llm_input, tools, memory)
         _restore_arguments(output, {tool.metadata.name for tool in tools if isinstance(tool, SessionTool)})
@@ -110,7 +110,7 @@ class CapsetFunctionAgent(FunctionAgent):
 
 
 class SessionTool(AsyncBaseTool):
-    """A tool of a session, as LlamaIndex calls it."""
+    """A tool of a session, for LlamaIndex."""
 
     def __init__(self, offers: SessionTools, offered: OfferedTool, *, defers: bool = False) -> None:
         self._offers = offers
@@ -119,21 +119,21 @@ class SessionTool(AsyncBaseTool):
 
     @property
     def metadata(self) -> ToolMetadata:
-        """Its name, its description and its own schema."""
+        """The tool's name, description and schema."""
         return self._metadata
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:  # as the base class has it
-        """Refuse: the calls of a session are async."""
+        """Raise ``TypeError``: the calls of a session are async."""
         raise TypeError(f"The tool {self._metadata.name!r} of a session is async: await tool.acall(…)")
 
     async def acall(self, /, *args: Any, **arguments: Any) -> ToolOutput:  # as the model gave them
-        """Call the tool by its arguments, in a step of a workflow or outside of one."""
+        """Call the tool with keyword arguments, inside or outside of a workflow's step."""
         if args:
-            raise TypeError(f"The tool {self._metadata.name!r} takes its arguments by their names")
+            raise TypeError(f"The tool {self._metadata.name!r} takes keyword arguments only")
         step = StepWorkerStateContextVar.get(None)
         waits = _waiter_of(step) if step is not None and self._defers else None
         if waits is not None:
-            await self._wait(waits, arguments)  # it is answered, or the step ends here
+            await self._wait(waits, arguments)  # returns if it was answered; otherwise the step ends here
         answer = await self._offers.call(
             self._metadata.get_name(),
             arguments,
@@ -146,7 +146,7 @@ class SessionTool(AsyncBaseTool):
         return self._output(answer, arguments)
 
     async def _wait(self, waiter: str, arguments: dict[str, Any]) -> None:
-        """End this step until the waiter is answered: LlamaIndex takes it again from its beginning then."""
+        """End this step until the waiter is answered; LlamaIndex then runs it again from the beginning."""
         approval = waiter.removeprefix(_WAITS).split(" ")[0]
         call = _call_id(StepWorkerStateContextVar.get()) or ""
         event = ToolCallSuspended(
@@ -193,11 +193,11 @@ def import_llama_index_tools(
     effect: Effect,
     **options: Unpack[ImportOptions],
 ) -> ImportedTools:
-    """Make a capability of LlamaIndex's tools, with their names, descriptions and schemas.
+    """Make a capability from LlamaIndex's tools, with their names, descriptions and schemas.
 
-    ``effect`` is what the host says of each of them, unless ``rules`` say another; the other options are those of
-    ``import_tools``. A result is the JSON data that a function returned, or else the text that LlamaIndex has of it. A
-    result with ``is_error`` is an error that the model reads; an exception is one whose details are in the log alone.
+    ``effect`` applies to each tool unless ``rules`` set another; the other options are those of ``import_tools``. A
+    result is the JSON data that a function returned, or else LlamaIndex's text of it. A result with ``is_error`` is an
+    error that the model reads; the details of an exception are only logged.
 
     Raises ``DefinitionError`` for a tool that takes the context of a workflow, or that cannot be a tool here.
     """
@@ -252,16 +252,16 @@ def _data(output: ToolOutput, *, is_function: bool) -> JsonValue:
     if others := sorted({block.block_type for block in output.blocks if not isinstance(block, TextBlock)}):
         raise ToolError(f"The result has content that is neither text nor JSON data: {', '.join(others)}.")
     raw: object = output.raw_output
-    if is_function and output.content == str(raw):  # else it says itself which text stands for the result
+    if is_function and output.content == str(raw):  # otherwise the tool chose the text of the result itself
         try:
             return to_jsonable_python(raw)
         except PydanticSerializationError:
-            pass  # the text is all that there is
+            pass  # only the text is left
     return output.content
 
 
 class _Metadata(ToolMetadata):
-    """The description of a tool of a session, whose schema is the one that is offered."""
+    """The metadata of a session's tool, with its offered schema."""
 
     def __init__(self, offered: OfferedTool) -> None:
         class Arguments(BaseModel):
@@ -275,12 +275,12 @@ class _Metadata(ToolMetadata):
         self.offered = offered
 
     def get_parameters_dict(self) -> dict[str, Any]:  # a JSON Schema
-        """Return the whole schema; the base class leaves members out."""
+        """Return the complete schema; the base class omits members."""
         return deepcopy(self.offered.parameters)
 
 
 class _SessionRetriever(ObjectRetriever[BaseTool]):
-    """Finds the tools that are in play in a session, after those that an agent's own retriever finds."""
+    """Retrieves the tools in play in a session, after those of an agent's own retriever."""
 
     def __init__(self, offers: SessionTools, retriever: ObjectRetriever[BaseTool] | None, *, defers: bool) -> None:
         # The base class searches an index by the query; here there is none, and both of its methods are replaced.
@@ -290,13 +290,13 @@ class _SessionRetriever(ObjectRetriever[BaseTool]):
         self._made: dict[tuple[str, str], SessionTool] = {}  # by their names and hashes
 
     def retrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
-        """Refuse: the tools of a session are asked for by async calls."""
+        """Raise ``TypeError``: the tools of a session are retrieved by async calls."""
         raise TypeError("The tools of a session are retrieved by await retriever.aretrieve(…)")
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
-        """Return the tools; the query does not matter."""
+        """Return the tools; the query is ignored."""
         retrieved: list[BaseTool] = [] if self._own is None else await self._own.aretrieve(str_or_query_bundle)
-        # A tool that is as it was stays: to make the class of its schema takes longer than all the rest.
+        # Unchanged tools are reused: creating the class of a schema takes longer than all the rest.
         self._made = {
             (tool.name, tool.hash): self._made.get((tool.name, tool.hash))
             or SessionTool(self._offers, tool, defers=self._defers)
@@ -306,7 +306,7 @@ class _SessionRetriever(ObjectRetriever[BaseTool]):
 
 
 def _with_system_text(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    """Return messages whose first is the agent's own system prompt, if it has one, and then this text."""
+    """Return the messages with ``text`` appended to the agent's own system prompt, if it has one."""
     if messages and messages[0].role == "system":
         prompt = messages[0].content or ""
         return [ChatMessage(role="system", content=f"{prompt}\n\n{text}"), *messages[1:]]
@@ -314,10 +314,10 @@ def _with_system_text(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 
 
 def _restore_arguments(output: AgentOutput, names: set[str | None]) -> None:
-    """Take the arguments of a session's tools from the text that the model wrote.
+    """Parse the arguments of calls of a session's tools from the model's text.
 
-    LlamaIndex completes a text that breaks off, and takes one that is not a JSON object for no arguments at all. An
-    empty text is how some models write that there are none.
+    LlamaIndex completes truncated text, and treats text that is not a JSON object as no arguments. Empty text stays
+    no arguments, since some models write them that way.
     """
     raw_arguments = {
         block.tool_call_id or "": block.tool_kwargs
@@ -330,12 +330,12 @@ def _restore_arguments(output: AgentOutput, names: set[str | None]) -> None:
 
 
 def _call_id(step: StepWorkerContext | None) -> str | None:
-    """Return the model's id of the call that a step makes, if it makes one."""
+    """Return the model's id of the call that a step makes, if any."""
     return step.event.tool_id if step is not None and isinstance(step.event, ToolCall) else None
 
 
 def _waiter_of(step: StepWorkerContext) -> str | None:
-    """Return the id of the waiter for which this step has ended before, if it has."""
+    """Return the id of the waiter for which this step ended before, if any."""
     waiters = cast("list[StepWorkerWaiter[Event]]", step.state.collected_waiters)  # pyright: ignore[reportUnknownMemberType]
     for waiter in waiters:
         if waiter.work_item_id == step.state.work_item_id and waiter.waiter_id.startswith(_WAITS):

@@ -45,21 +45,22 @@ with OPENAI_AGENTS.importing():
 
 T = TypeVar("T", default=Any)
 _KEPT: Final = 1_000
-"""How many refusals of checked calls are kept."""
+"""The maximum number of stored refusals of checked calls."""
 
 
 @dataclass
 class CapsetAgent(Agent[T], Generic[T]):
     """An agent of the SDK that has the tools and the system text of a session, besides its own.
 
-    Both are asked for before every step of the model. Calls go through the session: the kernel alone validates, decides
-    and records them. Their records have the id of the SDK's trace as their correlation, and the model's id of the call
-    as their causation; a span of the trace has the record's id. A refused or failed call is a result that the model
-    reads, and stands among the run's ``tool_output_guardrail_results`` as rejected content, with its code and record.
+    Both are resolved before every model step. Calls go through the session: the kernel alone validates, decides and
+    records them. The correlation of their records is the id of the SDK's trace, and their causation the model's call
+    id; a span of the trace has the record's id. A refused or failed call is a result that the model reads, and appears
+    in the run's ``tool_output_guardrail_results`` as rejected content, with its code and record.
 
     A call that needs an approval fails, and its text has the request's id. With ``defers``, it interrupts the run
-    instead, as ``needs_approval`` does: ``result.interruptions`` has it, and ``approval_of`` the id of the request.
-    After ``state.approve(item)`` the call is made again, and let through if capset's own request was approved.
+    instead, as ``needs_approval`` does: ``result.interruptions`` has the call, and ``approval_of`` returns the id of
+    the request. After ``state.approve(item)`` the call is made again; it goes through if capset's own request was
+    approved.
     """
 
     session: Session | None = None
@@ -74,7 +75,7 @@ class CapsetAgent(Agent[T], Generic[T]):
         OPENAI_AGENTS.warn_if_untested()
         self._offers = SessionTools(self.session)
         self._refused: dict[str, tuple[str, dict[str, Any], CallAnswer]] = {}
-        """The refusals of calls that were checked, with what was called, by the model's ids: the newest."""
+        """The newest refusals of checked calls, with their tools and arguments, by the model's call id."""
 
     async def get_system_prompt(self, run_context: RunContextWrapper[T]) -> str | None:
         """Return the agent's own instructions, then the session's system text."""
@@ -83,14 +84,14 @@ class CapsetAgent(Agent[T], Generic[T]):
         return "\n\n".join(part for part in (instructions, text) if part) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[T]) -> list[Tool]:
-        """Return the agent's own tools, then those that are in play in the session."""
+        """Return the agent's own tools, then the tools in play in the session."""
         return [*await super().get_all_tools(run_context), *map(self._function_tool, await self._offers.offered())]
 
     def approval_of(self, call_id: str) -> str | None:
-        """Return the id of the request that an interrupted call waits for, by the model's id of the call.
+        """Return the id of the request that an interrupted call waits for, by the model's call id.
 
-        It is ``None`` where there is nothing to decide: the SDK also interrupts for arguments that are not a JSON
-        object. Approve such a call, and the kernel refuses it.
+        It is ``None`` if there is nothing to decide: the SDK also interrupts for arguments that are not a JSON object.
+        If such a call is approved, the kernel refuses it.
         """
         _, _, answer = self._refused.get(call_id, (None, None, None))
         return None if answer is None else answer.approval
@@ -109,7 +110,7 @@ class CapsetAgent(Agent[T], Generic[T]):
     async def _must_wait(
         self, name: str, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
     ) -> bool:
-        """Return whether a call has to wait for its approval, which is asked for."""
+        """Return whether a call has to wait for an approval, and request the approval."""
         answer = await self._offers.check(name, arguments, id=call_id, run=_trace_id())
         self._refused.pop(call_id, None)
         if answer is None:
@@ -131,7 +132,7 @@ class CapsetAgent(Agent[T], Generic[T]):
 
 
 class _ImageAnswer(list[ToolOutputText | ToolOutputImage]):
-    """An answer with images, as the SDK takes it."""
+    """An answer with images, in the SDK's form."""
 
     def __init__(self, answer: CallAnswer) -> None:
         super().__init__(
@@ -166,15 +167,15 @@ def import_agents_tools(
     context: object = None,
     **options: Unpack[ImportOptions],
 ) -> ImportedTools:
-    """Make a capability of the SDK's function tools.
+    """Make a capability from the SDK's function tools.
 
-    They keep their names, descriptions and schemas. ``context`` is that of the ``RunContextWrapper`` that some take;
-    the other arguments are those of ``import_tools``. A tool with ``needs_approval`` needs capset's approval, and
-    ``timeout_seconds`` holds, unless the tool's own rule says otherwise. Of what a tool raises, a model learns only
-    that it failed. What its own ``failure_error_function`` makes of that is a result as any other.
+    Names, descriptions and schemas are kept. ``context`` is the context of the ``RunContextWrapper`` that some tools
+    take; the other arguments are those of ``import_tools``. A tool with ``needs_approval`` needs capset's approval, and
+    ``timeout_seconds`` applies, unless the tool's own rule says otherwise. If a tool raises, the model learns only that
+    it failed. A text from the tool's own ``failure_error_function`` is a result like any other.
 
-    Raises ``DefinitionError`` for tools that the SDK does not run here, and for those with guardrails or a condition in
-    ``is_enabled``, which only a run of the SDK's asks.
+    Raises ``DefinitionError`` for tools that the SDK does not run itself, and for tools with guardrails or a condition
+    in ``is_enabled``, which only a run of the SDK evaluates.
     """
     checked = [_importable(name, tool) for tool in tools]
     by_name = {tool.name: tool for tool in checked}
@@ -191,7 +192,7 @@ def import_agents_tools(
         tool_context = ToolContext(context, tool_name=key, tool_call_id=str(uuid4()), tool_arguments=text)
         try:
             result = await by_name[key].on_invoke_tool(tool_context, text)
-        except ModelBehaviorError as error:  # its checks of the arguments, which may ask for more than its schema
+        except ModelBehaviorError as error:  # its checks of the arguments, which may be stricter than its schema
             raise ToolError(str(error), code="invalid_arguments") from error
         if result == default_tool_error_function(tool_context, ToolError("")):
             raise ToolError("The tool failed", code="internal_error", status=500)
@@ -201,7 +202,7 @@ def import_agents_tools(
     return import_tools(
         [
             {"name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}
-            for tool in checked  # a list, so that two of one name are refused
+            for tool in checked  # a list, so that duplicate names are refused
         ],
         name=name,
         handler=call,
@@ -211,21 +212,21 @@ def import_agents_tools(
 
 
 def _importable(owner: str, tool: Tool) -> FunctionTool:
-    """Return a tool that can be called outside of a run. Raises ``DefinitionError`` for others."""
+    """Return the tool if it can be called outside of a run. Raises ``DefinitionError`` if not."""
     if not isinstance(tool, FunctionTool):
         raise DefinitionError(
             f"capability {owner!r:.80}: function tools were expected; {tool.name!r} is a {type(tool).__name__}",
-            hint="leave it out: such tools are run by the provider, or by a run of the SDK's",
+            hint="leave it out: such tools are run by the provider, or in a run of the SDK",
         )
     for field in ("tool_input_guardrails", "tool_output_guardrails"):
         if getattr(tool, field):
             raise DefinitionError(
-                f"capability {owner!r:.80}: {tool.name!r} has {field}, which only a run of the SDK's asks",
-                hint="take them off, and say the same by policies and rules",
+                f"capability {owner!r:.80}: {tool.name!r} has {field}, which only a run of the SDK evaluates",
+                hint="remove them, and use policies and rules instead",
             )
     if tool.is_enabled is not True:
         raise DefinitionError(
-            f"capability {owner!r:.80}: {tool.name!r} is not always enabled, which only a run of the SDK's asks",
-            hint="leave it out, or take is_enabled off and say the same by a policy or permissions",
+            f"capability {owner!r:.80}: {tool.name!r} is not always enabled, which only a run of the SDK evaluates",
+            hint="leave it out, or replace is_enabled with a policy or permissions",
         )
     return tool

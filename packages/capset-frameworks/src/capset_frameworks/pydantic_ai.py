@@ -52,7 +52,7 @@ with PYDANTIC_AI.importing():
 
 @dataclass(kw_only=True)
 class SessionCallEvent(CustomEvent, name="capset_call", ui=False):
-    """An event of a call while it runs, such as its progress, of a ``CapsetToolset`` among an agent's own toolsets."""
+    """An event of a running call, such as its progress, from a ``CapsetToolset`` in an agent's own toolsets."""
 
     type: str
     content: JsonValue
@@ -60,7 +60,7 @@ class SessionCallEvent(CustomEvent, name="capset_call", ui=False):
 
 @dataclass(kw_only=True)
 class CapabilityCallEvent(CapabilityEvent, namespace="capset"):
-    """The same event of a toolset that a capability brings, such as ``CapsetCapability``."""
+    """The same event from a toolset that a capability provides, such as ``CapsetCapability``."""
 
     type: str
     content: JsonValue
@@ -69,15 +69,15 @@ class CapabilityCallEvent(CapabilityEvent, namespace="capset"):
 class CapsetToolset(AbstractToolset[object]):
     """The tools in play in a session, for any pydantic-ai agent, with any dependencies.
 
-    Calls go through ``session.invoke()`` as JSON; the kernel alone validates, decides and records them. Their records
-    have the run's id as their correlation and the tool call's as their causation. A refused or failed call becomes a
-    failed tool result that the model reads, and costs no retries; ``UsageLimits`` stop a model that keeps asking.
-    Events of a call, such as its progress, are events of the run.
+    Calls go through ``session.invoke()`` as JSON; the kernel alone validates, decides and records them. The
+    correlation of their records is the run's id, and their causation the tool call's id. A refused or failed call
+    becomes a failed tool result that the model reads, and uses no retries; ``UsageLimits`` stop a model that keeps
+    trying. Events of a call, such as its progress, are events of the run.
 
     A call that needs an approval fails, and the model reads the request's id: once it is approved, the same call goes
     through, in this run or another of the session. With ``defers``, such a call ends the run with pydantic-ai's
-    ``DeferredToolRequests`` instead. A session's run budget is that of one run of the agent. An approval on
-    pydantic-ai's side only lets a call reach capset, and never counts as one of capset's.
+    ``DeferredToolRequests`` instead. A session's run budget applies to one run of the agent. An approval in
+    pydantic-ai only lets a call reach capset; it never counts as capset's approval.
     """
 
     def __init__(
@@ -86,11 +86,12 @@ class CapsetToolset(AbstractToolset[object]):
         """Expose a session to an agent at each model step.
 
         ``include_instructions`` gives the model the session's system text, including context, whose ``prompt_hash`` is
-        in every record. ``id`` names the toolset among the agent's others. ``session.options(timeout=…)`` applies here.
+        in every record. ``id`` distinguishes the toolset from the agent's others. ``session.options(timeout=…)``
+        applies here.
 
         ``defers`` is for agents with ``DeferredToolRequests`` among their output types: the metadata of a deferred call
-        have the request's id as ``approval``. A run that goes on with an approval of pydantic-ai's for it makes the
-        call again, which is let through if capset's request was approved, and deferred again while it is undecided.
+        has the request's id as ``approval``. A run that continues with pydantic-ai's approval makes the call again; it
+        goes through if capset's request was approved, and is deferred again while that is undecided.
         """
         PYDANTIC_AI.warn_if_untested()
         self._defers = defers
@@ -106,7 +107,7 @@ class CapsetToolset(AbstractToolset[object]):
         return self._id
 
     async def get_instructions(self, ctx: RunContext[object]) -> InstructionPart | None:
-        """Return the session's current system text: pydantic-ai asks before every model step.
+        """Return the session's current system text, which pydantic-ai requests before every model step.
 
         Raises ``ContextError``, naming the context that failed.
         """
@@ -125,17 +126,17 @@ class CapsetToolset(AbstractToolset[object]):
     ) -> ToolReturn[JsonValue]:
         """Return the reply's data, or ``None`` if the tool ended without a reply. Raises ``ToolFailed`` if it failed.
 
-        A result too long for a model becomes a text: its beginning, and the place of the whole. A result with images or
-        recordings becomes a list of its texts and of these. The metadata, which are not sent to the model, mark it as
-        ``untrusted`` and name the ``record`` and, if it was cut, the ``file``. Cancelling this cancels the call, and
-        the record says so.
+        A result that is too long for a model becomes text: its beginning, and where the complete result is. A result
+        with images or recordings becomes a list of its texts and media. The metadata, which is not sent to the model,
+        marks the result as ``untrusted`` and names the ``record`` and, if it was cut, the ``file``. Cancelling this
+        cancels the call, on record.
         """
 
         async def tell(event: Message) -> None:
             fields: dict[str, Any] = {"type": event.type, "content": to_jsonable_python(event.data)}
             try:
                 await ctx.emit(SessionCallEvent(**fields))
-            except UserError:  # pydantic-ai takes the one kind from agents' toolsets, the other from capabilities'
+            except UserError:  # pydantic-ai accepts one type from agents' toolsets, the other from capabilities'
                 await ctx.emit(CapabilityCallEvent(**fields))
 
         answer = await self._tools.call(
@@ -164,50 +165,50 @@ class CapsetToolset(AbstractToolset[object]):
 
 
 class CapsetCapability(AbsentCalls[object]):
-    """All that a session gives a model, for any pydantic-ai agent: ``Agent(model, capabilities=[…])``, or for one run.
+    """A session for any pydantic-ai agent or run, with all that it gives a model: ``Agent(model, capabilities=[…])``.
 
-    It has the tools as ``CapsetToolset`` has them, and before each step of the model the system text with its context,
-    the ready-made messages of the context, which stand before the conversation and are not kept in it, and the model
-    settings; those of a run's own ``model_settings`` take precedence. All of a step is resolved together, once. A call
-    of a tool that is not in play is refused on record.
+    It provides the tools of ``CapsetToolset`` and, before each model step, the system text with its context, the
+    context messages, and the model settings. Context messages come before the conversation and are not stored in it; a
+    run's own ``model_settings`` take precedence. All parts of a step are resolved together, once. A call of a tool that
+    is not in play is refused on record.
     """
 
     def __init__(self, session: Session, *, defers: bool = False, id: str | None = None) -> None:
-        """Give an agent a session; ``defers`` is that of ``CapsetToolset``, and ``id`` names the capability."""
+        """Give an agent a session. ``defers`` is as for ``CapsetToolset``; ``id`` names the capability."""
         self.id = id
         self.description = None
         self.defer_loading = False
         self._toolset = _StepToolset(session, defers=defers, id=id)
 
     async def for_run(self, ctx: RunContext[object]) -> Self:
-        """Return the capability of one run, which has steps of its own."""
+        """Return a copy of the capability for one run, with its own steps."""
         other = copy(self)
         other._toolset = copy(self._toolset)
         return other
 
     def get_toolset(self) -> AbstractToolset[object]:
-        """Return the toolset, which has the instructions, too."""
+        """Return the toolset, which also provides the instructions."""
         return self._toolset
 
     def get_model_settings(self) -> Callable[[RunContext[object]], ModelSettings]:
-        """Return how the settings of a step are found."""
+        """Return a function that returns the model settings of a step."""
         return lambda ctx: cast("ModelSettings", dict(self._toolset.prompt.model_settings))
 
     async def prepare_model_request(
         self, ctx: RunContext[object], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Put the ready-made messages before the conversation of one request."""
+        """Insert the context messages before the conversation of one request."""
         if messages := context_messages(self._toolset.prompt.messages):
             request_context.messages = [*messages, *request_context.messages]
         return request_context
 
     async def refuse_absent(self, ctx: RunContext[object], part: ToolCallPart) -> None:
-        """Have the kernel refuse a call of a tool that is not in play; others hide those that are."""
+        """Have the kernel refuse a call of a tool that is not in play, unlike one that is only hidden."""
         await self._toolset.refuse_absent(ctx, part)
 
 
 class _StepToolset(CapsetToolset):
-    """The toolset of one run: what a step is given comes from one prompt."""
+    """The toolset of one run. All parts of a step come from one prompt."""
 
     prompt: Prompt
 
@@ -224,7 +225,7 @@ class _StepToolset(CapsetToolset):
 
     async def refuse_absent(self, ctx: RunContext[object], part: ToolCallPart) -> None:
         if part.tool_name not in self.prompt.snapshot.tools:
-            # A check, since the tool may have come into play in the meantime: it was not offered, and is not run.
+            # Only a check: the tool may have come into play since, but it was not offered, so it must not run.
             await self._tools.check(part.tool_name, part.args_as_json_str(), id=part.tool_call_id, run=ctx.run_id)
 
 
@@ -236,14 +237,14 @@ def import_pydantic_ai_tools(
     deps: object = None,
     **options: Unpack[ImportOptions],
 ) -> ImportedTools:
-    """Make a capability of tools of pydantic-ai: with their names, descriptions and schemas, and an effect said here.
+    """Make a capability from pydantic-ai tools, with their names, descriptions and schemas, and the given effect.
 
     ``tools`` are a ``FunctionToolset``, or functions and ``Tool`` objects. Options are those of ``import_tools``; a
-    tool with ``requires_approval`` needs one of capset's unless its rules say otherwise. Functions that take a
+    tool with ``requires_approval`` needs capset's approval unless its rules say otherwise. Functions that take a
     ``RunContext`` get one with ``deps``, no messages, and pydantic-ai's ``TestModel``. Sync functions run in a thread.
     ``ModelRetry`` and ``ToolFailed`` are errors that the model reads.
 
-    Raises ``DefinitionError`` for a tool with ``prepare``, which asks for the step of a run, and as ``import_tools``.
+    Raises ``DefinitionError`` for a tool with ``prepare``, which needs the step of a run, and like ``import_tools``.
     """
     toolset = tools if isinstance(tools, FunctionToolset) else FunctionToolset[Any](list(tools))
     rules: dict[str, ToolRules] = dict(options.get("rules") or {})

@@ -1,4 +1,4 @@
-"""The tools of a session for another framework's agents: described for a model, called as a model calls."""
+"""The tools of a session for agents of other frameworks: their definitions, and calls as models make them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from capset.kernel.results import Result
 from capset_agents.model_calls import arguments_json, arguments_of, error_suffix, error_text
 
 OnEvent = Callable[[Message], Awaitable[object] | None]
-"""Takes the events of a call while it runs: ``progress``, ``approval.requested`` and those of the tool's own."""
+"""Receives the events of a call while it runs: ``progress``, ``approval.requested`` and the tool's own events."""
 _log = logging.getLogger("capset.adapters")
 _MAX_ID: Final = 200
-"""The longest id of a framework's that stands in a record; a longer one is replaced by a new id."""
+"""The maximum length of a framework's id in a record. A longer one is replaced by a new id."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool in play, as a model is told of it.
+    """A tool in play, as it is described to a model.
 
-    ``parameters`` is the JSON Schema of its arguments as model providers take it, and the caller's to change.
+    ``parameters`` is the JSON Schema of its arguments in a form that model providers accept. The caller may change it.
     """
 
     name: str
@@ -45,17 +45,18 @@ class OfferedTool:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Data for frameworks to keep beside a tool; models do not read it."""
+        """Metadata for frameworks to keep with the tool; models do not read it."""
         return {"capability": self.capability, "effect": self.effect, "tool_hash": self.hash}
 
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """The answer to a call: ``text`` for the model, and what it does not read.
+    """The answer to a call: ``text`` for the model, and data that it does not read.
 
-    ``data`` is the reply's JSON data, unless the call failed or the result was cut: then ``file`` has the whole, among
-    the session's files. A result that is content has no other data than its ``text``, where a line stands for each
-    image and the like; with images or recordings that models take, ``parts`` has its texts and these, in order.
+    ``data`` is the reply's JSON data, unless the call failed or the result was cut. If ``text`` was cut, ``file``
+    is the path of the session's file with all of it. A content result has no ``data``; its ``text`` has one line for
+    each image or other medium. If it has images or recordings that models accept, ``parts`` has these and its texts, in
+    order.
     """
 
     text: str
@@ -76,12 +77,12 @@ class CallAnswer:
 
     @property
     def approval(self) -> str | None:
-        """The id of the request for an approval that the call needs first, if that is why it was refused."""
+        """The id of the approval request, if the call was refused because it needs an approval first."""
         return self.error.approval if isinstance(self.error, ApprovalRequired) else None
 
     @property
     def metadata(self) -> dict[str, JsonValue]:
-        """Data for frameworks to keep beside a result, which is untrusted; models do not read it."""
+        """Metadata for frameworks to keep with the result, which is untrusted; models do not read it."""
         fields: dict[str, JsonValue] = {"untrusted": True, "record": self.record}
         if self.file is not None:
             fields["file"] = self.file
@@ -95,9 +96,9 @@ class CallAnswer:
 class SessionTools:
     """The tools of one session, for the agents of a framework.
 
-    Calls take the pipeline as any other: the kernel alone validates, decides and records them. A refused or failed
-    call is an answer that the model reads, and raises nothing. One that needs an approval is refused with the
-    request's id; once that is approved, the same call goes through.
+    Calls go through the pipeline like any other: the kernel alone validates, decides and records them. A refused or
+    failed call raises no error: it is an answer that the model reads. A call that needs an approval is refused with
+    the request's id; once that is approved, the same call goes through.
     """
 
     def __init__(self, session: Session) -> None:
@@ -105,11 +106,11 @@ class SessionTools:
 
     @property
     def session(self) -> Session:
-        """The session whose tools these are."""
+        """The session that provides the tools."""
         return self._session
 
     async def offered(self) -> list[OfferedTool]:
-        """Return the tools in play now, sorted by name; dynamic ``uses`` are asked again."""
+        """Return the tools in play now, sorted by name; dynamic ``uses`` are evaluated again."""
         snapshot = await self._session.current()
         tools: list[OfferedTool] = []
         for ref in snapshot.tool_refs:
@@ -126,7 +127,7 @@ class SessionTools:
     async def call(
         self,
         name: str,
-        arguments: str | bytes | Mapping[str, Any],  # a model's text, or what a framework has made of it
+        arguments: str | bytes | Mapping[str, Any],  # a model's text, or as a framework has parsed it
         *,
         id: str | None = None,
         run: str | None = None,
@@ -136,10 +137,10 @@ class SessionTools:
     ) -> CallAnswer:
         """Call a tool as a model does, and return the answer. Cancelling this cancels the call, on record.
 
-        The arguments are those of ``OfferedTool.parameters``, or of the tool's own schema. ``id``, of the model's call,
-        becomes the record's causation, ``run`` its correlation, and the run's budget is counted by it; without them
-        there are new ones. ``trace`` is a W3C ``traceparent``. ``deadline`` is Unix time in seconds. Text that is not a
-        JSON object is refused as invalid arguments, on record.
+        The arguments follow ``OfferedTool.parameters`` or the tool's own schema. ``id``, the model's call id, becomes
+        the record's causation. ``run`` becomes its correlation, under which the run's budget is counted. Both default
+        to new ids. ``trace`` is a W3C ``traceparent``. ``deadline`` is Unix time in seconds. Text that is not a JSON
+        object is refused as invalid arguments, on record.
         """
         session, message = await self._message(name, arguments, id, run, trace, deadline)
         reply: JsonValue = None
@@ -154,16 +155,16 @@ class SessionTools:
     async def check(
         self,
         name: str,
-        arguments: str | bytes | Mapping[str, Any],  # as ``call`` takes them
+        arguments: str | bytes | Mapping[str, Any],  # as for ``call``
         *,
         id: str | None = None,
         run: str | None = None,
         trace: str | None = None,
         deadline: float | None = None,
     ) -> CallAnswer | None:
-        """Return the refusal of a call, which is on record, or ``None`` if it may be made; the call is not made.
+        """Check a call without making it, and return its refusal, which is on record, or ``None`` if it may be made.
 
-        It is for frameworks that ask whether a call needs an approval before they make it (``Session.check``).
+        This is for frameworks that ask whether a call needs an approval before they make it (``Session.check``).
         """
         session, message = await self._message(name, arguments, id, run, trace, deadline)
         refusal = await session.check(message)
@@ -191,11 +192,11 @@ class SessionTools:
         return session, replace(session.message(name, Json(arguments_json(restored))), meta=meta)
 
     async def _restored(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a model gave as arguments of the tool's own schema."""
+        """Convert a model's arguments to the tool's own schema."""
         snapshot = self._session.snapshot
         installed = snapshot.tools.get(name)
         if installed is None and snapshot.composition.dynamic:
-            with suppress(CapsetError):  # the call itself says it
+            with suppress(CapsetError):  # the call itself reports it
                 installed = (await self._session.current()).tools.get(name)
         return arguments if installed is None else installed.tool.arguments.for_models.restored(arguments)
 
@@ -217,7 +218,7 @@ class SessionTools:
 
 
 async def _tell(on_event: OnEvent, event: Message) -> None:
-    """Pass an event on. A listener that fails does not fail the call, which may have had its effects."""
+    """Forward an event. A failing listener does not fail the call, which may already have had its effects."""
     try:
         if (awaitable := on_event(event)) is not None:
             await awaitable
@@ -226,5 +227,5 @@ async def _tell(on_event: OnEvent, event: Message) -> None:
 
 
 def _is_short(id: str, limit: int) -> bool:
-    """Return whether an id of a framework's can stand in a record."""
+    """Return whether a framework's id can be stored in a record."""
     return 0 < len(id) <= limit and id.isprintable()

@@ -1,4 +1,4 @@
-"""A session for loops of one's own, on the tool-call JSON of OpenAI's and Anthropic's SDKs; it needs none of them."""
+"""A session for custom agent loops, with the tool-call JSON of OpenAI's and Anthropic's SDKs. It needs neither SDK."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from capset_connect.interop.exports import ToolFormat, checked_format, tool_json
 from capset_frameworks.session_tools import CallAnswer, SessionTools
 
 JsonObject = dict[str, Any]
-"""A JSON object, as the SDKs take it in the place of their own types."""
+"""A JSON object, which the SDKs accept in place of their own types."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedCall:
-    """A call that a model asks for: its id there, the tool's name, and the arguments as the model wrote them."""
+    """A call that a model requests: its id, the tool's name, and the arguments as the model wrote them."""
 
     id: str
     name: str
@@ -32,30 +32,30 @@ class AskedCall:
 
 
 OnCallEvent = Callable[[AskedCall, Message], None]
-"""Takes the events of a call while it runs, such as its progress."""
+"""Receives the events of a call while it runs, such as its progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswers:
     """The answers to the calls of one response.
 
-    ``results`` is for the history, behind the response itself: JSON that can be stored. While calls wait it has the
-    results of the others only, and providers refuse it: pass it as ``made`` once the requests are decided.
+    ``results`` is for the history, after the response itself: JSON that can be stored. While calls wait, it has only
+    the results of the others, and providers refuse it: pass it as ``made`` once the requests are decided.
     """
 
     results: list[JsonObject]
     waiting: Mapping[str, str]
-    """The ids of the requests for approvals that calls wait for, by the model's ids of the calls."""
+    """The ids of the approval requests that calls wait for, by the model's call id."""
     answers: Mapping[str, CallAnswer]
-    """The answers to the calls that were made now, by the model's ids: data, records and errors."""
+    """The answers to the calls that were made now, by the model's call id: data, records and errors."""
 
 
 class ToolJson:
     """The tools of a session as tool definitions, and answers to the calls in a model's responses.
 
-    Calls go through the session: the kernel alone validates, decides and records them. Their records have ``run`` as
-    their correlation, and the model's id of the call as their causation. A tool that is not in play is refused, on
-    record, as are arguments that are not a JSON object. A refused or failed call is a result that the model reads; for
+    Calls go through the session: the kernel alone validates, decides and records them. The correlation of their records
+    is ``run``, and their causation the model's call id. A tool that is not in play is refused, on record, as are
+    arguments that are not a JSON object. A refused or failed call is a result that the model reads; for
     Anthropic it has ``is_error``.
 
     A call that needs an approval fails, and its text has the request's id. With ``defers`` it waits instead: see
@@ -65,7 +65,7 @@ class ToolJson:
     def __init__(self, session: Session, format: ToolFormat, *, defers: bool = False, run: str | None = None) -> None:
         """Answer in ``format``: ``openai`` (Responses), ``openai-chat`` (Chat Completions) or ``anthropic`` (Messages).
 
-        ``run`` is the id of one run of the loop, by which its budget is counted, too; by default it is a new one.
+        ``run`` is the id of one run of the loop, under which its budget is counted; by default, a new id.
         """
         self._name: Final[ToolFormat] = checked_format(format)
         self._tools = SessionTools(session)
@@ -75,7 +75,7 @@ class ToolJson:
 
     @property
     def run(self) -> str:
-        """The id of the run, which records have as their correlation."""
+        """The id of the run: the correlation of its records."""
         return self._run
 
     async def definitions(self) -> list[JsonObject]:
@@ -86,14 +86,14 @@ class ToolJson:
     async def system_text(self, input: object = None) -> str:
         """Return the system text of the next request, with its context.
 
-        ``input`` is passed to functions of context. Raises ``ContextError``, naming the context that failed.
+        ``input`` is passed to context functions. Raises ``ContextError``, naming the context that failed.
         """
         return await self._tools.system_text(input)
 
     def calls(self, response: object) -> list[AskedCall]:
-        """Return the calls of functions in a response, in order; other items are the loop's own.
+        """Return the function calls in a response, in order. Other items are left to the loop.
 
-        ``response`` is an object of the SDK, its JSON, or a list of calls. Raises ``InvalidArguments`` for others.
+        ``response`` is an object of the SDK, its JSON, or a list of calls. Raises ``InvalidArguments`` otherwise.
         """
         is_list = isinstance(response, list | tuple)
         items = cast("object", response) if is_list else self._format.items(response)
@@ -114,9 +114,9 @@ class ToolJson:
         deadline: float | None = None,
         on_event: OnCallEvent | None = None,
     ) -> ToolAnswers:
-        """Make the calls of a response side by side, and return their results in the same order.
+        """Make the calls of a response concurrently, and return their results in the same order.
 
-        ``response`` is taken as ``calls`` takes it. ``trace`` is a W3C ``traceparent``, ``deadline`` Unix time in
+        ``response`` is as for ``calls``. ``trace`` is a W3C ``traceparent``, ``deadline`` Unix time in
         seconds. Cancelling this cancels the calls, on record.
 
         With ``defers``, the calls that need an approval are ``waiting``, and the others are made. Once the requests are
@@ -126,7 +126,7 @@ class ToolJson:
         calls = self.calls(response)
         if self._defers and len({call.id for call in calls}) < len(calls):
             raise InvalidArguments(
-                "two calls of this response have one id, by which those that wait are told apart",
+                "two calls of this response have the same id, but waiting calls are identified by their ids",
                 hint="leave defers out for this provider",
             )
         results_by_id = dict(pair for part in made for pair in self._format.given(part))
@@ -154,12 +154,12 @@ class ToolJson:
 
 
 class _ResponsesFormat:
-    """One API: the calls in its responses, and the results that it takes."""
+    """The format of one API: the calls in its responses, and the results that it accepts."""
 
     expected = "a response of OpenAI's Responses API, with its output,"
 
     def items(self, response: object) -> object:
-        """Return the items of a response, among which the calls are; no list, if it is something else."""
+        """Return the items of a response, including its calls; not a list if it is not a response."""
         return _member(response, "output")
 
     def asked(self, item: object) -> tuple[object, object, object] | None:
@@ -172,7 +172,7 @@ class _ResponsesFormat:
         return {"type": "function_call_output", "call_id": id, "output": self.content(answer)}
 
     def content(self, answer: CallAnswer) -> str | list[JsonObject]:
-        """Return what a model reads of an answer: a text, or where the API takes images, a list with them."""
+        """Return an answer for the model: text, or a list with images if it has any."""
         if not any(isinstance(part, Medium) and part.is_image for part in answer.parts):
             return answer.text
         return [
@@ -181,19 +181,19 @@ class _ResponsesFormat:
         ]
 
     def text(self, text: str) -> JsonObject:
-        """Return a text of such a list."""
+        """Return a text element of such a list."""
         return {"type": "input_text", "text": text}
 
     def image(self, image: Medium) -> JsonObject:
-        """Return an image of such a list."""
+        """Return an image element of such a list."""
         return {"type": "input_image", "image_url": f"data:{image.media_type};base64,{image.base64}"}
 
     def joined(self, results: list[JsonObject]) -> list[JsonObject]:
-        """Return results as a history has them."""
+        """Return results in the form of a history."""
         return results
 
     def given(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-        """Yield the results in a part of a history, by the ids of their calls."""
+        """Yield the results in a part of a history, with the ids of their calls."""
         yield _id_of(part, "call_id"), part
 
 
@@ -246,9 +246,9 @@ class _MessagesFormat(_ResponsesFormat):
         return [{"role": "user", "content": results}] if results else []
 
     def given(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-        content = part.get("content") if part.get("type") != "tool_result" else None  # which may be a list as well
+        content = part.get("content") if part.get("type") != "tool_result" else None  # its content may be a list, too
         for block in cast("list[JsonObject]", content) if isinstance(content, list) else [part]:
-            if block.get("type") != "text":  # words may stand beside results
+            if block.get("type") != "text":  # text may accompany results
                 yield _id_of(block, "tool_use_id"), block
 
 
@@ -258,7 +258,7 @@ _FORMATS: Final[Mapping[ToolFormat, _ResponsesFormat]] = MappingProxyType(
 
 
 def _asked(format: _ResponsesFormat, item: object) -> AskedCall | None:
-    """Return the call that an item is, or ``None``. Raises ``InvalidArguments`` for one without an id or a name."""
+    """Return an item as a call, or ``None``. Raises ``InvalidArguments`` for a call without an id or a name."""
     if isinstance(item, AskedCall):
         return item
     if _member(item, "type") is None:
@@ -275,7 +275,7 @@ def _asked(format: _ResponsesFormat, item: object) -> AskedCall | None:
 
 
 def _member(of: object, name: str) -> object:
-    """Return a member of JSON data, or an attribute of an SDK's object; ``None`` if it has none."""
+    """Return a member of JSON data, or an attribute of an SDK's object, or ``None`` if it is missing."""
     return cast("Mapping[str, object]", of).get(name) if isinstance(of, Mapping) else getattr(of, name, None)
 
 

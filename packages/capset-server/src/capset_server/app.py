@@ -1,4 +1,4 @@
-"""The server as one ASGI application, over a kernel that its host keeps open."""
+"""The server as one ASGI application, on a kernel that the host keeps open."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ from capset_server.service import Service
 from capset_server.shield.guard import Shield
 
 _PROTOCOLS: Final = (openai, front_ends)
-"""Not found by listing: the modules that they use load what only an extra brings. Their paths are not in the OpenAPI
-document: others have written what goes over them."""
+"""Listed by hand, not discovered: other modules of their package import what only an extra installs. Their paths are
+not in the OpenAPI document, because others specify these protocols."""
 
-# FastAPI would add its own spans for every request, with query and Host, where a host has set up an SDK.
+# If the host has set up an OpenTelemetry SDK, FastAPI would add its own spans to every request, with query and Host.
 _NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 
 
@@ -63,10 +63,10 @@ _NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "lo
 async def open_app(
     service: Service, names: AllowedHosts, *, log: BinaryIO | LogWriter | None = None
 ) -> AsyncGenerator[ASGIApp]:
-    """Yield the application. Its host keeps the service's kernel open while it runs.
+    """Yield the application. The caller must keep the service's kernel open while it runs.
 
-    ``log`` receives one line of JSON per request; it defaults to stderr. Raises ``DefinitionError`` for a root path
-    that begins as a path of the server does.
+    ``log`` receives one line of JSON per request; it defaults to stderr. Raises ``DefinitionError`` if the root path
+    begins like one of the server's own paths.
     """
     app = make_api()
     writer = log if isinstance(log, LogWriter) else LogWriter(log or sys.stderr.buffer)
@@ -109,7 +109,7 @@ async def open_app(
 
 
 def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
-    """Return an application whose requests have this state besides their own: several servers may share it."""
+    """Wrap an application so that its requests also carry ``state``. Several servers may share the application."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"] = {**scope.get("state", {}), **state}
@@ -119,13 +119,13 @@ def _with_state(app: ASGIApp, state: Mapping[str, object]) -> ASGIApp:
 
 
 def _templates(app: FastAPI, pages: Iterable[str]) -> tuple[str, ...]:
-    """Return the templates of all paths of the server."""
+    """Return the path templates of the whole server."""
     others = ("/openapi.json", APPROVAL_PAGE, SLACK_INTERACTIONS)
     return (*app.state.document["paths"], *others, *METADATA_PATHS, *PROTOCOL_PATHS, *pages)
 
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics, pages: Iterable[str]) -> Telemetry:
-    """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
+    """Return the telemetry of requests. No OpenTelemetry module is imported unless calls are traced."""
     routes, kernel = Routes(_templates(app, pages)), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)
@@ -139,10 +139,10 @@ def _telemetry(app: FastAPI, service: Service, tally: Metrics, pages: Iterable[s
 
 @cache
 def make_api() -> FastAPI:
-    """Return the REST API; ``state.document`` is its OpenAPI document.
+    """Return the REST API, with its OpenAPI document in ``state.document``.
 
-    To make it takes half a second, and it is the same for every server of a process: the service that answers a
-    request is in the request's own state.
+    Building it takes half a second, so all servers of a process share it. The service that answers a request is in
+    the request's state.
     """
     app = FastAPI(
         title="capset",
@@ -173,23 +173,23 @@ def make_api() -> FastAPI:
 
 
 def _rest_routers() -> list[APIRouter]:
-    """Return the routers of the REST API's modules, by the names of the modules."""
+    """Return the routers of the REST API's modules, ordered by module name."""
     modules = (import_module(f"{rest.__name__}.{module_info.name}") for module_info in iter_modules(rest.__path__))
     return [module.router for module in modules if hasattr(module, "router")]
 
 
 async def _document(request: Request) -> Response:
-    """Return the OpenAPI document, with the root path below which the server is reached."""
+    """Return the OpenAPI document, with the root path that the server is mounted at."""
     servers = [{"url": request.scope["root_path"] or "/"}]
     return JSONResponse({**request.app.state.document, "servers": servers})
 
 
 async def _resource_metadata(request: Request) -> Response:
-    """Return the metadata of a part of the server, for clients that seek an authorization server (RFC 9728)."""
+    """Return the metadata of a protected resource, so that clients find its authorization server (RFC 9728)."""
     resource = cast("Service", request.state.service).callers.resource
     metadata = None if resource is None else resource.metadata(request.path_params["resource"])
     if metadata is None:
-        raise NotFound("there is no metadata of an OAuth resource here")
+        raise NotFound("there is no OAuth resource metadata here")
     return JSONResponse(metadata)
 
 
@@ -200,7 +200,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    """Answer that something went wrong; the middleware logs the error itself."""
+    """Answer with a generic error. The middleware logs the original one."""
     if isinstance(error, ClientLeft):  # while its body was read
         return Response(status_code=CLIENT_LEFT)
     return await _failed(request, InternalError("Something went wrong; the log has the details."))
@@ -211,13 +211,13 @@ async def _misfitting(request: Request, error: Exception) -> Response:
     validation_error = cast("RequestValidationError", error)
     problems = cast("list[ErrorDetails]", validation_error.errors())
     for problem in problems:
-        problem["loc"] = problem["loc"][1:]  # without the source of the value: its name is enough
+        problem["loc"] = problem["loc"][1:]  # drop where the value is from, such as "body": its name is enough
     fields = fields_at(problems, _known(request), validation_error.body)
     return await _failed(request, misfit("request", fields))
 
 
 def _known(request: Request) -> list[str]:
-    """Return the names of a body's own fields, for suggestions when one is mistyped."""
+    """Return the field names of the expected body, to suggest one for a mistyped field."""
     route = request.scope.get("route")
     field = route.body_field if isinstance(route, APIRoute) else None
     shape = field.field_info.annotation if field is not None else None
@@ -225,7 +225,7 @@ def _known(request: Request) -> list[str]:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Answer an error of FastAPI's: an unknown path or method, or a body that could not be read."""
+    """Answer an HTTP error of FastAPI: an unknown path or method, or an unreadable body."""
     http_error = cast("HTTPException", error)
     if isinstance(http_error.__cause__, CapsetError):
         return await _failed(request, http_error.__cause__)

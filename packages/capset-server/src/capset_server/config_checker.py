@@ -1,7 +1,7 @@
-"""Checks of configurations in a process of their own: bounded in time and memory, and behind everything else.
+"""Checks of configurations in a separate low-priority process, with bounds on time and memory.
 
-The process is started with the first check and kept; a check that goes on for too long ends with it. It knows only what
-is installed, as the server does unless its host gave it capabilities of its own.
+The first check starts the process, and later ones reuse it; a check that takes too long is killed with it. The process
+knows only what is installed, like a server whose host adds no capabilities of its own.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from capset_server.http.request_rules import overloaded
 from capset_server.shield.fair_shares import Turns
 
 CHECK_SECONDS: Final = 5.0
-"""The processor time that one check may take, to which the kernel holds the process."""
+"""Maximum processor time of a check, enforced by the operating system."""
 _PATIENCE_SECONDS: Final = 60.0
-"""How long a check, or the start of the process, may take on a machine that is busy."""
+"""Maximum time that a check, or the start of the process, may take on a busy machine."""
 MEMORY: Final = 512 * 1024 * 1024
-"""The address space of the process, in bytes, beyond what it has when it starts."""
+"""Maximum address space of the process, in bytes, beyond what it has after its start."""
 _SIZE: Final = 8
 _NICE: Final = 10
 
@@ -45,15 +45,15 @@ class ConfigChecker:
     async def check(self, principal: Principal, text: str, format: Format, registry: Registry) -> ConfigCheckShape:
         """Check a configuration by its text alone, as ``check_text`` does.
 
-        Raises ``InvalidArguments`` for a check that takes too long or too much memory, ``HttpRefusal`` if the turn of
-        this one does not come in time, or the process does not start. Cancellation ends the process.
+        Raises ``InvalidArguments`` if the check takes too much time or memory, and ``HttpRefusal`` if it waits too long
+        for its turn or the process does not start. Cancellation kills the process.
         """
         names = sorted(registry.capabilities)
         async with self._turns.take(principal):
             answer = await self._ask(
                 to_json({"text": text, "format": format, "names": names, "seconds": CHECK_SECONDS})
             )
-            if answer == b"null":  # the host's own capabilities are known to this process alone
+            if answer == b"null":  # only this process knows the host's own capabilities
                 return await asyncio.to_thread(check_text, text, format, registry)
         return ConfigCheckShape.model_validate_json(answer)
 
@@ -63,7 +63,7 @@ class ConfigChecker:
             self._starting = self._starting or asyncio.create_task(self._start())
             process = await asyncio.shield(
                 self._starting
-            )  # a client that leaves does not end it: the next one needs it
+            )  # a client that disconnects must not cancel the start: the next one needs it
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await _send(process, request)
@@ -87,7 +87,7 @@ class ConfigChecker:
             )
             try:
                 async with asyncio.timeout(_PATIENCE_SECONDS):
-                    await _receive(process)  # it has loaded what is installed
+                    await _receive(process)  # sent once it has loaded what is installed
             except (TimeoutError, EOFError):
                 await self.close(process)
                 raise overloaded("The process that checks configurations did not start: try again later") from None
@@ -126,7 +126,7 @@ async def _receive(process: asyncio.subprocess.Process) -> bytes:
 def _work() -> None:
     """Answer checks until stdin ends: the main function of the process."""
     registry = Registry.installed()
-    os.nice(_NICE)  # not before: on a busy machine the first caller would wait for many seconds
+    os.nice(_NICE)  # not earlier: on a busy machine the first caller would wait for many seconds
     _bound_memory()
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     answer = b"ready"
@@ -146,7 +146,7 @@ def _work() -> None:
 
 
 def _bound_time(seconds: float) -> None:
-    """Have the kernel end this process after so much more of processor time; 0 lifts the bound."""
+    """Let the operating system kill this process after ``seconds`` more of processor time; 0 lifts the bound."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)  # SIGPROF ends a process that does not handle it
 

@@ -1,4 +1,4 @@
-"""Lookup of hashes: in what was recorded here, what is installed, and the org's own agents (spec 5, P12)."""
+"""Lookup of hashes among recorded payloads, installed definitions, and the org's own agents (spec 5, P12)."""
 
 from __future__ import annotations
 
@@ -60,22 +60,22 @@ class FingerprintLookup:
             return shape
         payload = self._installed.get(hash) or await self._of_agents(org, hash)
         if payload is None:
-            raise NotFound(f"nothing is known here that has the hash {hash!r}")
-        plain: Any = from_json(canonical(payload))  # like a recorded payload: large integers in their own form
+            raise NotFound(f"nothing known here has the hash {hash!r}")
+        plain: Any = from_json(canonical(payload))  # like a recorded payload: large integers in their canonical form
         return FingerprintShape(hash=hash, profile=PROFILE, kind=payload["kind"], payload=plain)
 
     async def diff(self, org: str | None, before: str, after: str) -> FingerprintDiffShape:
-        """Compare what two hashes cover. Raises ``NotFound``, and ``InvalidArguments`` if they are of two kinds."""
+        """Compare the payloads of two hashes. Raises ``NotFound``, and ``InvalidArguments`` if their kinds differ."""
         old, new = await self.resolve(org, before), await self.resolve(org, after)
         if old.kind != new.kind:
             raise InvalidArguments(
-                f"Invalid request: hashes of one kind are compared; these are of two: {old.kind} and {new.kind}"
+                f"Invalid request: only hashes of the same kind can be compared, not {old.kind} and {new.kind}"
             )
         changes = await asyncio.to_thread(diff_payloads, old.payload, new.payload)
         return FingerprintDiffShape(before=before, after=after, kind=old.kind, changes=change_shapes(changes))
 
     async def installed(self) -> InstalledShape:
-        """Return the installed capabilities, with their hashes, those of their tools, and their code."""
+        """Return the installed capabilities with their hashes, the hashes of their tools, and their code."""
         await self._read_code()
         return self._listed
 
@@ -113,7 +113,7 @@ class FingerprintLookup:
 
     @cached_property
     def _installed(self) -> Mapping[str, Payload]:
-        """The payloads of this process by hash; a registry does not change."""
+        """The payloads of everything installed, by hash; a registry never changes."""
         parts = [part for capability in self._registry.capabilities.values() for part in _of_capability(capability)]
         for agent in self._registry.agents.values():
             with suppress(DefinitionError):  # an agent that cannot be composed has no hash
@@ -134,14 +134,14 @@ class FingerprintLookup:
             for row in page.items:
                 if (payload := await self._in(row, hash)) is not None:
                     return payload
-                await asyncio.sleep(0)  # the first composition of each takes a millisecond
+                await asyncio.sleep(0)  # let others run: the first composition of an agent takes a millisecond
             before = page.next
             if before is None:
                 return None
         return None
 
     async def _in(self, row: AgentRow, hash: str) -> Payload | None:
-        with suppress(DefinitionError):  # what is installed has changed since the agent was written
+        with suppress(DefinitionError):  # the installed definitions have changed since the agent was stored
             return self._parts(self._kernel.compose((await self._agents.loaded(row)).agent)).get(hash)
         return None
 
@@ -158,7 +158,7 @@ def _of_capability(capability: AnyCapability) -> Iterator[Fingerprinted]:
 
 
 def _as_used(capability: AnyCapability) -> Fingerprinted:
-    """Return a capability with its payload: on its own, if it contributes nothing or needs a config."""
+    """Return a capability as an agent uses it, or on its own if it contributes nothing or needs a config."""
     with suppress(DefinitionError):
         for part in static_parts(compose(Agent("anyone", uses=[capability]))):
             if part.payload["kind"] == "capability" and part.name == capability.name:
@@ -180,7 +180,7 @@ def _stored_payload(row: PayloadRow) -> dict[str, Any]:  # JSON
     try:
         payload: Any = from_json(row.payload, allow_inf_nan=False)
         if not isinstance(payload, dict) or (row.profile == PROFILE and digest(read(row.payload)) != row.hash):
-            raise StoreError(f"what is kept for the hash {row.hash} was changed: it has another one")
+            raise StoreError(f"the payload stored for the hash {row.hash} was altered: it has another hash")
     except (ValueError, NotCanonical) as error:
-        raise StoreError(f"what is kept for the hash {row.hash} was changed: {error}") from None
+        raise StoreError(f"the payload stored for the hash {row.hash} was altered: {error}") from None
     return cast("dict[str, Any]", payload)

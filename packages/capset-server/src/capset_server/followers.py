@@ -1,4 +1,4 @@
-"""Followers of sessions' events: woken by what this server and others store, and bounded (spec 5, P40, P41)."""
+"""Followers of sessions' events: woken by new events of any server, and limited in number (spec 5, P40, P41)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from capset_server.auth.callers import Caller, Callers
 from capset_server.http.request_rules import HttpRefusal
 
 LOOK_SECONDS: Final = 1.0
-"""The maximum delay before events stored by another process are seen, where the store sends no notifications."""
+"""The maximum delay until events of another process are noticed, if the store sends no notifications."""
 NET_SECONDS: Final = 30.0
-"""The same where it does, for a notification that was lost."""
+"""The same if it does, for the case that a notification is lost."""
 CHECK_SECONDS: Final = 5.0
-"""How often it is checked that an idle follower may still read."""
+"""How often to check whether idle followers may still read."""
 REVOKED_SECONDS: Final = 0.5
-"""How often it is looked whose keys were revoked, by one query for all followers."""
+"""How often to check for revoked keys, with one query for all followers."""
 PAGE: Final = 16
-"""The number of events read at once: each may be as long as a result."""
+"""The number of events read at once; few, since each may be as large as a result."""
 _K = TypeVar("_K")
 _log = logging.getLogger("capset.server")
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A gap: the events after the number ``after``, up to ``last``, are no longer stored, or never were."""
+    """A gap: the events after number ``after``, up to ``last``, are no longer stored, or never were."""
 
     after: int
     last: int
@@ -44,26 +44,26 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class FollowerCredential:
-    """A follower, and the header by which it was let in, if it has a token."""
+    """The credential of a follower: its caller, and the ``Authorization`` header of its request."""
 
     callers: Callers
     caller: Caller
     authorization: str
 
     async def is_valid(self, *, afresh: bool = False) -> bool:
-        """Return whether the follower would still be let in; ``afresh`` asks the store itself."""
+        """Return whether the credential is still valid; ``afresh`` asks the store instead of the cache."""
         return await self.callers.knows(self.caller, self.authorization, afresh=afresh)
 
 
 class Bell(asyncio.Event):
-    """The event by which one follower is woken."""
+    """The event that wakes one follower."""
 
     at = -1
     """The number of the last event that the follower has."""
 
 
 class Notifier:
-    """Notifier of sessions' followers: wakes them when an event of their session was stored."""
+    """Wakes the followers of a session when an event of it is stored."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, set[Bell]] = defaultdict(set)
@@ -71,7 +71,7 @@ class Notifier:
         self.closed: Final = asyncio.Event()
         """Set once the server is shutting down."""
         self.is_watching = False
-        """Whether something looks for what other processes store; otherwise each follower does."""
+        """Whether one task watches for changes by other processes; otherwise each follower polls."""
         self._heard: defaultdict[ChangeKind, list[Callable[[str | None], None]]] = defaultdict(list)
         self._has_revoked = asyncio.Event()
         self.on("key", lambda _: self._has_revoked.set())
@@ -83,11 +83,11 @@ class Notifier:
                 bell.set()
 
     def on(self, kind: ChangeKind, hear: Callable[[str | None], None]) -> None:
-        """Call ``hear`` with the id of each change of a kind that another process makes, ``None`` for any."""
+        """Call ``hear`` with the id of each change of a kind by another process, ``None`` if some may be missed."""
         self._heard[kind].append(hear)
 
     def hear(self, notice: ChangeNotice | None) -> None:
-        """Pass on a notice of another process; with ``None`` some may have been missed."""
+        """Pass on a notice from another process; ``None`` means that some may have been missed."""
         if notice is None:
             self.ring(None)
             for hear in [hear for several in self._heard.values() for hear in several]:
@@ -99,13 +99,13 @@ class Notifier:
                 hear(notice.id)
 
     def close(self) -> None:
-        """Wake all followers so that they leave: the server is shutting down."""
+        """Wake all followers so that they end: the server is shutting down."""
         self.closed.set()
         self.ring(None)
 
     @contextmanager
     def heard(self, session: str, credential: FollowerCredential | None = None) -> Generator[Bell]:
-        """Yield an event that is set at each notification of a session, and when the credential is found invalid."""
+        """Yield an event that is set at each notification of a session, and when the credential becomes invalid."""
         rung = Bell()
         self._waiting[session].add(rung)
         if credential is not None:
@@ -119,7 +119,7 @@ class Notifier:
 
     @asynccontextmanager
     async def watching(self, store: Store) -> AsyncGenerator[None]:
-        """Look for what other processes store while inside, once for all followers."""
+        """Watch for changes by other processes while inside, once for all followers."""
         events = store.events
         async with store.changes.listening(self.hear) as arrives:
             loop = asyncio.get_running_loop()
@@ -145,9 +145,9 @@ class Notifier:
             try:
                 latest = await events.latest(sessions)
             except CapsetError as error:
-                _log.warning("the store did not say which sessions have new events: %s", error.message)
+                _log.warning("cannot check which sessions have new events: %s", error.message)
                 continue
-            # Only those that lack an event: thousands that read at once would hold up all else.
+            # Wake only those that lack an event: thousands of reads at once would delay everything else.
             for session in sessions:
                 for bell in self._waiting.get(session, ()):
                     if bell.at != latest.get(session):
@@ -161,13 +161,13 @@ class Notifier:
                 try:
                     is_valid = await credential.is_valid()
                 except CapsetError as error:
-                    _log.warning("the store did not say whether followers may go on: %s", error.message)
+                    _log.warning("cannot check whether followers may still read: %s", error.message)
                     break
                 if not is_valid:
                     self._wake(credential)
 
     async def _look_for_revoked(self, keys: KeyStore) -> None:
-        """Wake the followers whose keys were revoked, by any process: at once where that is told of."""
+        """Wake the followers whose keys any process has revoked; at once if a notice of that arrives."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(REVOKED_SECONDS):
@@ -186,7 +186,7 @@ class Notifier:
                     if not await credential.is_valid(afresh=True):
                         self._wake(credential)
             except CapsetError:
-                continue  # the store is away, as `_check` reports
+                continue  # the store is unavailable; `_check` logs that
 
     def _wake(self, credential: FollowerCredential) -> None:
         for bell in self._credentials.get(credential, ()):
@@ -200,7 +200,7 @@ def _discard(events: defaultdict[_K, set[Bell]], key: _K, event: Bell) -> None:
 
 
 class FollowerLimit:
-    """The number of event streams that each principal has open on this server, and the limit on it."""
+    """The limit on the event streams that each principal may have open on this server."""
 
     def __init__(self, limit: int) -> None:
         self._most = limit
@@ -212,16 +212,16 @@ class FollowerLimit:
         return self._open.total()
 
     def join(self, principal: Principal, *, instead: str = "read with follow=false") -> Callable[[], None]:
-        """Count one more stream of a principal, and return a function that ends it.
+        """Count one more stream of a principal, and return a function that releases it.
 
-        Raises ``HttpRefusal`` (429) if the principal has as many as it may; ``instead`` says what it can do then.
+        Raises ``HttpRefusal`` (429) if the principal has reached the limit; ``instead`` says what it can do then.
         """
         key = (principal.org, principal.kind, principal.id)
         if self._open[key] >= self._most:
             raise HttpRefusal(
                 429,
                 "too_many_followers",
-                f"The limit 'followers' is {self._most} streams of events at once for one principal: "
+                f"The limit 'followers' allows a principal {self._most} open streams of events: "
                 f"close one, or {instead}",
                 retryable=True,
             )
@@ -249,11 +249,11 @@ async def follow(
     waits: bool = True,
     credential: FollowerCredential | None = None,
 ) -> AsyncGenerator[EventRow | Gap]:
-    """Yield the events of a session after a number, then new ones as they come; or of one ``turn``, up to its end.
+    """Yield the events of a session after a number, then new ones; with ``turn``, only its own, up to its end.
 
-    Without ``waits``, it ends after the existing events. It ends when the session is deleted, the server shuts down, or
-    the ``credential`` is no longer valid, which is checked before every read, every ``CHECK_SECONDS``, and, where it is
-    a key that was revoked, every ``REVOKED_SECONDS``.
+    Without ``waits``, it ends after the existing events. It also ends when the session is deleted, the server shuts
+    down, or the ``credential`` is no longer valid. The credential is checked before every read and every
+    ``CHECK_SECONDS``, and every ``REVOKED_SECONDS`` for a revoked key.
     """
     events = kernel.store.events
     with bell.heard(session, credential) as rung:
@@ -291,7 +291,7 @@ async def follow(
 
 
 async def _next_look(bell: Notifier, rung: Bell, left: float | None) -> None:
-    """Wait until there may be something to read: an event, or the end of a turn whose seconds are ``left``."""
+    """Wait until there may be something to read: an event, or the end of a turn with ``left`` seconds to go."""
     try:
         async with asyncio.timeout(left if bell.is_watching else min(left or LOOK_SECONDS, LOOK_SECONDS)):
             await rung.wait()
@@ -300,7 +300,7 @@ async def _next_look(bell: Notifier, rung: Bell, left: float | None) -> None:
 
 
 def _seconds_left(kernel: Kernel, running: TurnRow | None) -> float | None:
-    """Return the seconds until a turn counts as interrupted, unless it is renewed or can be continued."""
+    """Return the seconds until a turn that is not renewed counts as interrupted; ``None`` if it can be continued."""
     if running is None or running.checkpoint is not None:
         return None
     return max(0.01, datetime.fromisoformat(running.until).timestamp() - kernel.clock.time_ns() / 1e9)

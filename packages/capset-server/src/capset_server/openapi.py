@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of this server: FastAPI's, completed."""
+"""The server's OpenAPI 3.1 document: FastAPI's, corrected and completed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Node = dict[str, Any]
 
 
 def describe(app: FastAPI) -> Node:
-    """Return the document: problem details instead of FastAPI's own errors, independent of what is installed here."""
+    """Return the document, with problem details instead of FastAPI's errors, independent of what is installed."""
     document = app.openapi()
     schemas: Node = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
@@ -56,7 +56,7 @@ def describe(app: FastAPI) -> Node:
     for shape in (Problem, CallProblem, record_shape()):
         schemas.update(_schemas_of(shape))
     schemas["RecordPageShape"]["properties"]["items"]["items"] = {"$ref": f"{_SCHEMAS}RecordShape"}
-    del schemas["Problem"]["additionalProperties"]  # a problem type may have members of its own (RFC 9457 §3.2)
+    del schemas["Problem"]["additionalProperties"]  # a problem type may add members (RFC 9457 §3.2)
     operations = {
         operation["operationId"]: operation for path in document["paths"].values() for operation in path.values()
     }
@@ -74,7 +74,7 @@ def describe(app: FastAPI) -> Node:
 
 
 def methods_by_path(document: Node, routers: Iterable[APIRouter]) -> Callable[[str], list[str]]:
-    """Return a function from a path to its methods: a router knows only those of one route.
+    """Return a function that lists the methods of a path, since a router knows only those of one route.
 
     ``routers`` have the routes below ``/v1`` that are not in the document.
     """
@@ -95,7 +95,7 @@ def methods_by_path(document: Node, routers: Iterable[APIRouter]) -> Callable[[s
 
 
 def _patch_of(agent: Node) -> Node:
-    """Return the schema of a merge patch: every member is optional, and can be cleared by null unless required."""
+    """Return the schema of a merge patch: every member is optional, and null clears those that are not required."""
     members: Node = deepcopy(agent["properties"])
     for name, schema in members.items():
         if name not in agent["required"]:
@@ -103,7 +103,7 @@ def _patch_of(agent: Node) -> Node:
     return {
         "type": "object",
         "title": "AgentPatch",
-        "description": "A JSON merge patch (RFC 7396): null clears a member. It may come as application/json too.",
+        "description": "A JSON merge patch (RFC 7396): null clears a member. It is also accepted as application/json.",
         "properties": members,
         "additionalProperties": False,
     }
@@ -114,7 +114,7 @@ def _take_patches(operation: Node) -> None:
 
 
 def _schemas_of(shape: type[Shape]) -> dict[str, Node]:
-    """Return the schemas of an answer by name: optional members have no default of null."""
+    """Return the schemas of a response by name, without ``null`` defaults of optional members."""
     schema = shape.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
     schemas: dict[str, Node] = {**schema.pop("$defs", {}), shape.__name__: schema}
     for definition in schemas.values():
@@ -125,14 +125,14 @@ def _schemas_of(shape: type[Shape]) -> dict[str, Node]:
 
 
 def _answer_refused_calls(operation: Node) -> None:
-    """Document the problems that a call's session may raise: they also have the members of the call."""
+    """Document the problems of a refused call, which also have the members of the call."""
     either = {"anyOf": [{"$ref": f"{_SCHEMAS}{shape.__name__}"} for shape in (CallProblem, Problem)]}
     for status in ("401", "403", "404", "409", "422", "429", "503"):
         operation["responses"][status]["content"] = {MEDIA_TYPE: {"schema": either}}
 
 
 def _lead_with_bytes(operation: Node) -> None:
-    """Put a file's bytes before a folder's JSON: generated clients take the first."""
+    """Put a file's bytes before a folder's JSON: generated clients use the first media type."""
     content: Node = operation["responses"]["200"]["content"]
     content["application/json"] = content.pop("application/json")
 

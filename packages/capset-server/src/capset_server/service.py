@@ -40,23 +40,20 @@ from capset_server.store_probe import StoreProbe
 ANYONE: Final = "anyone"
 KEY: Final = "key"
 BEARER: Final = "jwt"
-
-
-"""The maximum size of a session's context as JSON, in bytes: it is read with every access to the session."""
 _TRIES: Final = 20
-"""How often a move is retried when others move the same session; each time, one of them has succeeded."""
+"""How often a move is tried if others move the same session. Each time, one of them has succeeded."""
 
 
 class Service:
-    """One kernel as a service. ``env`` describes this environment to policies, in keys the host chooses.
+    """A kernel as a service. ``env`` describes this environment to policies, in keys that the host chooses.
 
-    ``anyone`` is the caller of every request where no keys are required; ``tokens`` authenticates an issuer's tokens.
-    ``agent`` is the one that callers reach at ``/mcp`` whose key names none. ``public_url`` is where clients and people
-    reach this server; that of the tokens' resource by default. ``server_allowances`` is what MCP servers that stored
-    agents declare may have of the host's; ``sources`` are the MCP servers and APIs that its operator declares.
-    ``open_id`` signs people in to the console at a provider. ``root_path`` is the path below which the server is
-    reached, by default that of the public URL. ``takes_system_texts`` has the system texts of OpenAI's clients be
-    context of their conversations; otherwise they are passed over.
+    ``anyone`` is the caller of every request if no keys are required; ``tokens`` authenticates an issuer's tokens.
+    ``agent`` is the default agent at ``/mcp``, for callers whose key names none. ``public_url`` is the URL at which
+    clients and people reach this server, by default that of the tokens' resource. ``server_allowances`` says what the
+    MCP servers of stored agents may use of the host; ``sources`` are the MCP servers and APIs that the operator
+    declares. ``open_id`` signs people in to the console through a provider. ``root_path`` is the path below which the
+    server is reached, by default that of the public URL. If ``takes_system_texts``, system texts of OpenAI's clients
+    become context of their conversations; otherwise they are ignored.
     """
 
     def __init__(
@@ -90,7 +87,7 @@ class Service:
         self.takes_system_texts = takes_system_texts
         self.limits = limits or RequestLimits(file=kernel.governance.file_bytes)
         self.is_draining = False
-        """True once the server has been told to shut down; ``/v1/readyz`` reports it."""
+        """Whether the server is shutting down; ``/v1/readyz`` reports it."""
         self.turns = ServerTurns(kernel, self, limits=self.limits)
         self.checker = ConfigChecker(self.limits.share_seconds)
         self.store_probe = StoreProbe(kernel)
@@ -108,9 +105,9 @@ class Service:
         return self._env
 
     def adopt(self, registry: Registry) -> None:
-        """Switch to another registry atomically; running sessions continue with what they began with.
+        """Switch to another registry atomically. Running sessions keep what they began with.
 
-        ``registry.earlier`` must contain the agents that it no longer has.
+        ``registry.earlier`` must contain the agents that ``registry`` no longer has.
         """
         agents = StoredAgents(self.kernel, registry, self.agents.servers)
         self.registry, self.agents = registry, agents
@@ -127,14 +124,15 @@ class Service:
         return row
 
     async def session(self, caller: Caller, id: str) -> Session:
-        """Return the caller's session, entered at most a second ago. Raises ``NotFound``, also for another's."""
+        """Return the caller's session, opened at most a second ago. Raises ``NotFound``, also for another caller's."""
         return await self._sessions.get((caller, id), lambda: self._enter(caller, id))
 
     async def check_tool(self, caller: Caller, tool: str, *, session: str | None, agent_id: str | None) -> None:
-        """Raise ``InsufficientScope`` for a tool of a session, or of an agent, that the caller may not call.
+        """Raise ``InsufficientScope`` if the caller may not call a tool of a session, or of an agent.
 
-        It is for calls that are made later: each is checked again then, and one of a tool that only dynamic ``uses``
-        bring is checked only then. Raises ``NotFound`` for another's session, and ``Conflict`` for an archived agent.
+        This checks calls in advance. Each is checked again when it is made; calls of tools that only dynamic ``uses``
+        add are checked only then. Raises ``NotFound`` for another caller's session, and ``Conflict`` for an archived
+        agent.
         """
         if caller.tools is None:
             return
@@ -155,7 +153,7 @@ class Service:
         invocation: Mapping[str, Any] | None = None,  # JSON data
         context: Mapping[str, Any] | None = None,  # JSON data
     ) -> SessionRow:
-        """Create and store a session of an agent, for an ``invocation``, with a ``context``; neither sets its ``env``.
+        """Create and store a session of an agent. ``invocation`` and ``context`` do not set its ``env``.
 
         Raises ``NotFound``, ``Conflict`` for an archived agent, and ``InvalidArguments`` for an invocation that cannot
         be hashed or a context that cannot be stored.
@@ -172,10 +170,10 @@ class Service:
     ) -> SessionRow:
         """Move the caller's session to a version of its agent, ``None`` for the current one, and return it.
 
-        Calls under way finish with the version they began with. Raises ``NotFound`` for an unknown session or version,
-        ``Conflict`` for a session that moves by itself, or whose agent has no versions, ``Outdated`` if it has another
-        version than the expected one, and, to all but administrators, ``PermissionDenied``, naming high-risk
-        capabilities of the version that are in neither the session nor the current agent.
+        Running calls finish with the version that they began with. Raises ``NotFound`` for an unknown session or
+        version, ``Conflict`` for a session that moves by itself, or whose agent has no versions, and ``Outdated`` if
+        the session's version is not ``expected``. Unless the caller is an administrator, raises ``PermissionDenied``
+        for high-risk capabilities of the version that neither the session nor the current agent has, and names them.
         """
         for _ in range(_TRIES):
             row = await self.session_row(caller, id)
@@ -195,8 +193,7 @@ class Service:
     async def open_turn(self, caller: Caller, row: SessionRow, hooks: Hooks) -> Session:
         """Return the caller's session for one turn of its agent, with hooks that report the turn's calls.
 
-        Raises ``Unauthenticated`` for a caller whose key is not valid any more, ``PermissionDenied`` for an archived
-        agent.
+        Raises ``Unauthenticated`` if the caller's key is no longer valid, ``PermissionDenied`` for an archived agent.
         """
         await self.credential(caller, row.agent_id).check()
         return await self._open(caller, row, await self.agents.of_session(row), hooks)
@@ -206,9 +203,9 @@ class Service:
         return SessionCredential(self.callers, self.kernel.current, caller, agent_id, authorization)
 
     async def rewind_session(self, caller: Caller, id: str, turn: str) -> int:
-        """Take the conversation of the caller's session back to before a turn; return how many messages went.
+        """Rewind the caller's session to before a turn, and return how many messages were deleted.
 
-        Raises ``NotFound``, also for a turn without messages, and ``StateError`` (409) while it is in a turn.
+        Raises ``NotFound``, also for a turn without messages, and ``StateError`` (409) while the session is in a turn.
         """
         row = await self.session_row(caller, id)
         first, _ = await self._span(row, turn)
@@ -232,7 +229,7 @@ class Service:
         return forked
 
     async def thread_session(self, caller: Caller, agent_id: str, thread: str) -> SessionRow:
-        """Return the one session that the caller has with an agent under a name of the client's, made where missing.
+        """Return the caller's one session with an agent under the client's name ``thread``; create it if it is missing.
 
         It moves to the agent's current version. Raises as ``new_session`` does.
         """
@@ -241,7 +238,7 @@ class Service:
         return await ensure_session(self.kernel, row, loaded.id, "thread", thread)
 
     async def find_thread(self, caller: Caller, agent_id: str, thread: str) -> SessionRow | None:
-        """Return the session of ``thread_session`` as it is, ``None`` if it was not made yet. Raises ``NotFound``."""
+        """Return the session of ``thread_session`` as it is, or ``None`` if there is none. Raises ``NotFound``."""
         loaded = await self.agent(caller, agent_id)
         row = new_session_row(self.kernel, loaded, caller.principal)
         return await find_session(self.kernel, row, loaded.id, "thread", thread)
@@ -262,7 +259,7 @@ class Service:
         self._forget(id)
 
     def forget_agent(self, id: str) -> None:
-        """Enter the sessions of an agent again at their next call: what is approved of its servers has changed."""
+        """Reopen the sessions of an agent at their next call, since the approvals of its servers have changed."""
         for cache in (self._sessions, self._agent_sessions):
             cache.forget(lambda _, session: session.snapshot.agent_id == id)
 
@@ -271,7 +268,7 @@ class Service:
         return await self.agents.get(caller.principal.org, id)
 
     async def agent_session(self, caller: Caller, agent_id: str) -> Session:
-        """Return the one session that the caller has with an agent by its address.
+        """Return the caller's one session with an agent at the agent's MCP address.
 
         It keeps its files, and moves to the agent's current version. Raises as ``new_session`` does.
         """
@@ -301,17 +298,13 @@ class Service:
         return session.options(credential=self.credential(caller, row.agent_id))
 
     async def _version(self, row: SessionRow, version: int | None) -> Loaded:
-        """Return another version of a session's agent."""
+        """Return a version of a session's agent, or the current one for ``None``."""
         if row.door is not None:
-            raise Conflict(
-                f"the session {row.id!r} is that of a door: it moves to its agent's current version by itself"
-            )
+            raise Conflict(f"the session {row.id!r} cannot be moved: it moves to its agent's current version by itself")
         stored = self.kernel.store.agents
         agent = None if row.agent_id is None else await stored.get(row.org, row.agent_id)
         if agent is None:
-            raise Conflict(
-                f"the session {row.id!r} is one of the agent {row.agent!r}, whose versions are not kept here"
-            )
+            raise Conflict(f"the session {row.id!r} is one of the agent {row.agent!r}, which has no stored versions")
         if version not in (None, agent.version):
             agent = await stored.version(row.org, agent.id, version)
             if agent is None:
@@ -336,10 +329,10 @@ def _context(context: Mapping[str, Any] | None) -> str | None:
 
 
 class ServerTurns:
-    """The turns that this server runs. ``bell`` notifies followers when an event was stored."""
+    """The turns that this server runs. ``bell`` notifies followers when an event is stored."""
 
     def __init__(self, kernel: Kernel, service: Service, *, limits: RequestLimits) -> None:
-        """``limits`` are those of requests: of them, ``followers``, ``turns`` and ``turn_seconds``."""
+        """Of ``limits``, only ``followers``, ``turns`` and ``turn_seconds`` are used."""
         self.bell = Notifier()
         self.followers = FollowerLimit(limits.followers)
         self._kernel = kernel
@@ -349,7 +342,7 @@ class ServerTurns:
         self.bell.on("lists", lambda _: kernel.current.forget())
 
     def _decided(self, request: str | None) -> None:
-        """Go on at once with what waits for a request that another process has decided; ``None``: for any."""
+        """Continue at once what waits for an approval request that another process decided; ``None`` means any."""
         self._kernel.approvals.heard(request)
         self.turns.wake()
 
@@ -375,15 +368,15 @@ class ServerTurns:
         return await self.turns.begin(row, new)
 
     async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
-        """Return the session of a turn that is continued: the caller's key must still be valid.
+        """Return the session of a turn that is continued. The caller's key must still be valid.
 
-        Raises ``Unauthenticated`` for a key that is not, ``CallerAway`` for a caller with a token, and ``NotHere`` for
-        one that this server does not know, such as a command line's.
+        Raises ``Unauthenticated`` if it is not, ``CallerAway`` for a caller with a token, and ``NotHere`` for a caller
+        that this server does not know, such as one on the command line.
         """
         return await self._service.open_turn(await self.find_caller(caller), row, hooks)
 
     async def find_caller(self, described: Mapping[str, Any]) -> Caller:
-        """Return a caller from its description, as it is now. Raises as ``reopen`` does."""
+        """Return the current caller for a description. Raises as ``reopen`` does."""
         callers = self._service.callers
         if described.get("kind") == KEY:
             return await callers.by_digest(str(described.get("digest")))
@@ -402,7 +395,7 @@ class ServerTurns:
         await self.turns.resume(row, turn, self.described(caller), open_session)
 
     def described(self, caller: Caller) -> Mapping[str, Any]:
-        """Return from what a caller is known again, as JSON data."""
+        """Return a description of a caller, for ``find_caller``, as JSON data."""
         if caller.key is None:
             return {"kind": ANYONE}
         if caller.key_id is None:

@@ -17,16 +17,16 @@ from capset.kernel.call.worker_threads import Threads
 
 _CHUNK: Final = 65536
 _OWNER: Final = Owner(None, "")
-"""Both streams are of one owner: they have threads of their own."""
+"""The owner of both streams' work, in threads that have no other owner."""
 
 
 class Streams:
-    """Standard input and output, from here on to the end of the process.
+    """Standard input and output, from now on to the end of the process.
 
     Descriptor 1 becomes standard error and descriptor 0 becomes empty, so that output of a handler, or of its child
-    processes, cannot mix with what is written here. Reading and writing block in threads that may be abandoned: neither
-    a silent writer nor a reader that does not read keeps the process from ending. Raises ``OSError`` if the streams do
-    not exist.
+    processes, cannot mix with what is written here. Blocking reads and writes run in threads that may be abandoned:
+    a peer that neither writes nor reads does not keep the process from ending. Raises ``OSError`` if the streams do not
+    exist.
     """
 
     __slots__ = ("_give", "_reading", "_threads", "_turn", "_writing")
@@ -74,7 +74,7 @@ class Streams:
 def _private(descriptor: int, instead: int) -> int:
     """Replace a standard stream by another file, and return the stream under a private descriptor.
 
-    It is never closed: an abandoned thread may still be reading from it.
+    This descriptor is never closed, since an abandoned thread may still be reading from it.
     """
     private = os.dup(descriptor)
     os.dup2(instead, descriptor)
@@ -83,7 +83,7 @@ def _private(descriptor: int, instead: int) -> int:
 
 
 def _giving(descriptor: int) -> Callable[[bytes], int]:
-    """Return a function that writes what fits without blocking, and returns its length: a thread costs more.
+    """Return a function that writes what fits without blocking, and returns its length. A thread would cost more.
 
     The stream itself may be shared with other processes, so it must not be made non-blocking.
     """

@@ -1,4 +1,4 @@
-"""The probe of the store, for readiness: bounded, and one for all who ask at the same time (spec 5, P13)."""
+"""The readiness probe of the store, with a timeout; concurrent requests share one probe (spec 5, P13)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROBE_SECONDS: Final = 2.0
 class StoreProbe:
     """A probe of a kernel's store.
 
-    A read that hangs keeps its thread, so there is never a second one beside it, however many ask.
+    A read that hangs keeps its thread, so there is never more than one, however many requests ask.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -30,7 +30,7 @@ class StoreProbe:
         """
         probing = self._probing
         if probing is None or probing.done():
-            # In an empty context: its time is charged to none of those who ask.
+            # In an empty context, so that its time is charged to no caller.
             probing = self._probing = asyncio.create_task(self._probe(), name="capset-probe", context=Context())
         done, _ = await asyncio.wait([probing], timeout=PROBE_SECONDS)
         if not done:
@@ -39,7 +39,7 @@ class StoreProbe:
             raise error.copy()
 
     async def close(self) -> None:
-        """End a probe under way."""
+        """Cancel a running probe."""
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.wait([self._probing])

@@ -147,7 +147,7 @@ async def test_answers_make_room_and_are_swept_without_a_request(monkeypatch: py
         newest = await call(ada, session, "print_out", f"k-{count - 1}", size=ANSWER_BYTES - KIB)
         assert newest.headers["idempotent-replayed"] == "true"
         body = problem(await call(ada, session, "print_out", "k-0", size=ANSWER_BYTES - KIB), 409, "conflict")
-        assert "not done again" in body["detail"]
+        assert "is not repeated" in body["detail"]
         assert len(await server.records(tool="print_out")) == count
         clock.advance(25 * 3_600)
         row = ReplyRow(session, "k-0", "0" * 64, server.kernel.now(), org="acme")  # whose reserving removes nothing

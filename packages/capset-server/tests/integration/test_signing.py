@@ -135,7 +135,7 @@ def test_another_key_signs_once_it_has_succeeded_by_a_record(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (("--checkpoint-key", "data/audit.key"), "lies in the folder of the database"),
+        (("--checkpoint-key", "data/audit.key"), "is in the folder of the database"),
         (("--checkpoint-key", "open.key"), "has mode 0644: others may use it"),
         (("--checkpoint-key", "private.key", "--unsigned"), "a log has one checkpoint key"),
     ],

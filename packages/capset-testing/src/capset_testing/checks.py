@@ -1,4 +1,4 @@
-"""Shared parts of the suites: one promise, checked of one subject."""
+"""Shared parts of the suites: a promise, checked for one subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ S = TypeVar("S", default=Any)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check(Generic[S]):
-    """One promise, checked of one subject: ``await check()`` raises ``AssertionError`` if it is broken."""
+    """The check of a promise for one subject: ``await check()`` raises ``AssertionError`` if the promise is broken."""
 
     promise: Callable[[S], Awaitable[None]]
     subject: S
@@ -29,6 +29,6 @@ class Check(Generic[S]):
 
 
 def expect(holds: object, problem: str) -> None:
-    """Raise ``AssertionError`` with the problem unless a condition holds."""
+    """Raise ``AssertionError`` with the problem unless ``holds`` is true."""
     if not holds:
         raise AssertionError(problem)

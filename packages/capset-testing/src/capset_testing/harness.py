@@ -44,7 +44,7 @@ class FakeClock:
         return self._passed_ns
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Raises ``ValueError`` for a negative time: clocks of this kind never go back."""
+        """Advance the clock. Raises ``ValueError`` if ``seconds`` is negative: this clock never goes back."""
         if seconds < 0:
             raise ValueError(f"time does not go back: {seconds} s")
         self._passed_ns += round(seconds * 1_000_000_000)
@@ -52,7 +52,7 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """An open session, the kernel around it with its clock, and the agent or block of the session.
+    """An open session, its kernel and clock, and the agent or block of the session.
 
     Further sessions are opened with ``desk.kernel.open(desk.agent, principal=…)``.
     """
@@ -91,24 +91,24 @@ async def session_for(
     store: str | Store = "memory://",
     workspace: str | Path | None = None,
 ) -> AsyncGenerator[Desk]:
-    """Open a session of an agent or another block, or of an agent that uses one capability and nothing else.
+    """Open a session of an agent or another block, or of an agent that uses only one capability.
 
     Args:
         subject: a capability, a reference to one, an agent or another block.
-        permissions: the principal's permissions; not beside a ``Principal``, which has its own.
+        permissions: the principal's permissions; not allowed with a ``Principal``, which has its own.
         principal: a user's id, or the acting principal.
-        env: the host's knowledge of this environment.
-        config: the capability's config; not for an agent, whose ``uses`` have it.
+        env: facts of the host for policies.
+        config: the capability's config; not allowed for an agent, which configures its own ``uses``.
         generator: the runner of generators' model steps.
         secrets: the source of ``ctx.secret``; by default the environment.
-        store: the store of all data; by default in memory, until the session is closed.
-        workspace: the folder of the host's that tools may read.
+        store: the store of all data; by default in memory, for as long as the session is open.
+        workspace: the folder of the host that tools may read.
 
-    Raises ``DefinitionError`` for a subject that cannot be composed, and for arguments that do not go together.
+    Raises ``DefinitionError`` if the subject cannot be composed or the arguments conflict.
     """
     granted = frozenset(permissions)
     if isinstance(principal, Principal) and granted:
-        raise DefinitionError("session_for: a Principal has permissions of its own; give the permissions to it")
+        raise DefinitionError("session_for: a Principal has its own permissions; set them there")
     acting_principal = Principal(principal, permissions=granted) if isinstance(principal, str) else principal
     agent, clock = _agent(subject, config), FakeClock()
     async with (
@@ -128,7 +128,7 @@ async def session_for(
 def _agent(subject: AnyCapability | AnyRef | Block, config: BaseModel | None) -> Block:
     if isinstance(subject, Block):
         if config is not None:
-            raise DefinitionError("session_for: an agent configures what it uses itself; leave config out")
+            raise DefinitionError("session_for: an agent configures its own uses; leave out config")
         return subject
     ref = as_ref("session_for", subject)
     return Agent("tester", uses=[ref if config is None else ref.with_config(config)])

@@ -20,8 +20,8 @@ from capset_agents.playback.scripts import Call, Say, ScriptError
 class Seen:
     """The input of a model in one step.
 
-    ``tools`` are the names of the tools in play, ``results`` those of the calls in this run so far. ``input`` and the
-    settings' values have the types that the definitions give them.
+    ``tools`` are the names of the tools in play, ``results`` the results of the run's calls so far. ``input`` and the
+    values of ``model_settings`` have the types that their definitions declare.
     """
 
     generator: str
@@ -36,26 +36,26 @@ class Seen:
 
 
 Move = Call | Say | Callable[[Seen], Call | Say]
-"""A step of a script; a function decides by the model's input."""
+"""A step of a script. A function chooses it from the model's input."""
 
 
 class ScriptedRunner:
     """Runs generators by their scripts: ``ScriptedRunner({"scribe": [Call("save_note", text="milk"), Say("done")]})``.
 
-    A ``Say`` ends one run of the generator; its next run continues the script there. ``seen`` has every model step, in
-    order. A mismatch raises ``ScriptError``.
+    A ``Say`` ends one run of the generator; the next run continues the script from there. ``seen`` has every model
+    step, in order. A mismatch raises ``ScriptError``.
     """
 
     def __init__(self, scripts: Mapping[str, Iterable[Move]]) -> None:
-        """``scripts`` are by the names of the generators, or agents."""
+        """``scripts`` are keyed by the names of generators or agents."""
         self._left: dict[str, list[Move]] = {name: list(moves) for name, moves in scripts.items()}
         self.seen: list[Seen] = []
 
     async def run(self, turn: Turn) -> Any:  # any output of the script: the generator checks it
-        """Follow the script of one generator to its next ``Say``; every step sees the same as a model."""
+        """Follow the script of a generator to its next ``Say``. Every step sees what a model would see."""
         if turn.name not in self._left:
             names = ", ".join(self._left) or "none"
-            raise ScriptError(f"the generator {turn.name!r} ran, and the script is for: {names}")
+            raise ScriptError(f"the script has no steps for the generator {turn.name!r}; it is for: {names}")
         results: list[Result[Any]] = []
         while True:
             step = await turn.step()
@@ -65,7 +65,7 @@ class ScriptedRunner:
             if isinstance(move, Say):
                 return move.output
             result = await step.call(move.tool, Json(to_json(move.arguments)))
-            if isinstance(result.error, ScriptError):  # of a generator inside: a model must not ignore it
+            if isinstance(result.error, ScriptError):  # from a nested generator: a model must not ignore it
                 raise result.error
             results.append(result)
 

@@ -80,8 +80,8 @@ async def test_a_script_goes_on_in_the_next_run() -> None:
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ({"planer": [Say("x")]}, "the generator 'planner' ran, and the script is for: planer"),
-        ({}, "the generator 'planner' ran, and the script is for: none"),
+        ({"planer": [Say("x")]}, "the script has no steps for the generator 'planner'; it is for: planer"),
+        ({}, "the script has no steps for the generator 'planner'; it is for: none"),
         ({"planner": []}, "the script of 'planner' is over"),
         ({"planner": [lambda step: "x"]}, "a step of a script is a Call or a Say; 'planner' has 'x'"),
     ],
@@ -94,7 +94,7 @@ async def test_what_does_not_fit_says_so(script: Any, message: str) -> None:
 async def test_a_misfit_of_a_generator_inside_reaches_the_test_through_every_tool() -> None:
     block = Agent("outer", tools=[as_tool(Generator("inner", description="Help."))])
     runner = ScriptedRunner({"outer": [Call("inner", input="x"), Say("never mind")]})
-    with pytest.raises(ScriptError, match="the generator 'inner' ran"):
+    with pytest.raises(ScriptError, match="no steps for the generator 'inner'"):
         await run(block, runner)
 
 

@@ -25,7 +25,7 @@ _MONTHS: Final = (
 )
 _SUGGESTIONS: Final = 5
 _LONGEST: Final = 100
-"""How many characters of a name are compared with zones: far more than any has, and few enough to take no time."""
+"""Maximum characters of a name to make suggestions for: longer than any zone name, and quick to compare."""
 
 
 class CurrentTime(TypedDict):
@@ -49,7 +49,7 @@ async def get_current_time(ctx: Context, timezone: str = "UTC", format: Format =
 
 
 def zone(name: str) -> ZoneInfo:
-    """Return the zone of an exact IANA name. Raises ``ToolError``, with suggestions, if there is none."""
+    """Return the time zone with exactly this IANA name. Raises ``ToolError``, with suggestions, if there is none."""
     # ZoneInfo itself would accept any file in the machine's zone folder, such as localtime.
     if name not in zones():
         meant = suggestions(name)
@@ -60,12 +60,12 @@ def zone(name: str) -> ZoneInfo:
 
 @cache
 def zones() -> tuple[str, ...]:
-    """Return the names of all zones, from the tzdata package, so that all machines know the same ones."""
+    """Return the names of all time zones. They come from the tzdata package, so all machines have the same ones."""
     return tuple(files("tzdata").joinpath("zones").read_text("utf-8").split())
 
 
 def suggestions(name: str) -> list[str]:
-    """Return likely zones for ``name``, likeliest first: another spelling, a city, a typo."""
+    """Return zones that ``name`` may mean, most likely first: it may be another spelling, a city or a typo."""
     if len(name) > _LONGEST:
         return []
     folded = "_".join(name.casefold().split())
@@ -77,7 +77,7 @@ def suggestions(name: str) -> list[str]:
 
 
 def formatted(moment: datetime, format: Format) -> str | int:
-    """Return an aware datetime as text, or as whole Unix seconds for ``unix``."""
+    """Format an aware datetime as text, or as whole Unix seconds for ``unix``."""
     match format:
         case "iso8601":
             return moment.isoformat(timespec="seconds")

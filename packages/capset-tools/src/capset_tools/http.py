@@ -1,4 +1,4 @@
-"""``http``: requests to URLs of the open Internet, and to no others (spec 4, G29)."""
+"""``http``: GET requests to URLs on the open Internet, and to no others (spec 4, G29)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["HttpAnswer", "HttpConfig", "http", "http_over"]
 
 _JSON: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _UNKNOWN: Final = frozenset({"", "application/octet-stream", "text/plain"})
-"""Unspecific types: a body that looks like JSON is treated as JSON."""
+"""Unspecific media types, for which a body that looks like JSON is treated as JSON."""
 
 _MAX_TIMEOUT_MS: Final = 300_000
 _INSTRUCTIONS: Final = """\
@@ -48,16 +48,16 @@ refused, and so are redirects to them. Do not look for a way around a refusal.
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """``body`` in the form of the result; ``error`` is the reason if there is none."""
+    """A body as the result contains it; ``error`` is the reason if there is none."""
 
     body: JsonValue
     error: str | None = None
 
 
 def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
-    """Read a body by the type that its server declares, or by its look if that type is unspecific.
+    """Decode a body by its declared media type, or by its first bytes if that type is unspecific.
 
-    A body that is declared as JSON and is not, or was cut, is treated as text.
+    A body that is declared as JSON but is invalid or truncated is treated as text.
     """
     media_type = media_type_of(content_type)
     text = _text(data, media_type, content_type, is_cut=is_cut)
@@ -72,7 +72,7 @@ def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
 
 
 def _text(data: bytes, media_type: str, content_type: str, *, is_cut: bool) -> str | None:
-    """Return the text of a body, as ``web_fetch`` reads it, or ``None`` if it is binary."""
+    """Return the text of a body, decoded as in ``web_fetch``, or ``None`` if it is binary."""
     kind = kind_by_type(media_type) or kind_by_look(data[:SAMPLE], media_type)
     if kind == "binary":
         return None
@@ -91,7 +91,7 @@ def _value(text: str) -> JsonValue:
 
 
 class HttpConfig(BaseModel):
-    """What can be configured, by ``http.with_config(HttpConfig(…))``."""
+    """Configuration of ``http``, set by ``http.with_config(HttpConfig(…))``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -117,7 +117,7 @@ def http_over(
     network: httpcore2.AsyncNetworkBackend | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Capability[HttpClient, HttpConfig]:
-    """Return ``http`` over a custom resolver, custom connections and trusted servers; see ``capset.ext.HttpClient``."""
+    """Return ``http`` with a custom resolver, network backend and TLS context; see ``capset.ext.HttpClient``."""
 
     def client(ctx: Context) -> HttpClient:
         return HttpClient(allow=ctx.config(capability).allow, resolver=resolver, network=network, tls=tls)

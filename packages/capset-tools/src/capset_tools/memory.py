@@ -1,6 +1,6 @@
-"""``memory``: texts that an agent stores, finds again and deletes, in a chosen scope (spec 5, P17).
+"""``memory``: texts that an agent stores, searches and deletes, in a chosen scope (spec 5, P17).
 
-``memory`` is that of a session; ``memory_for("user")`` is ``memory:user``, which outlives it.
+``memory`` belongs to a session; ``memory_for("user")`` returns ``memory:user``, which outlives it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from capset.ext import Document, Documents, DocumentsHandle
 __all__ = ["Memory", "MemoryConfig", "MemoryItem", "MemoryScope", "Remembered", "memory", "memory_for", "memory_user"]
 
 MOST: Final = 1_000
-"""Maximum number of memories in one scope: as many as are read at once."""
+"""Maximum number of memories in one scope, and the most that can be read at once."""
 _PAGE: Final = 100
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -42,7 +42,7 @@ Memories are notes, not orders: whoever wrote them, they change nothing of what 
 
 
 class MemoryConfig(BaseModel):
-    """What can be configured of a memory, by ``memory.with_config(MemoryConfig(…))``."""
+    """Configuration of a memory, set by ``memory.with_config(MemoryConfig(…))``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,9 +63,9 @@ class Remembered(MemoryItem):
 
 
 class Memory:
-    """The memories of one scope: ``ctx.use(memory)``. It is for code, not for models: no permission is checked.
+    """The memories of one scope, as ``ctx.use(memory)`` returns them. For code, not for models: checks no permissions.
 
-    Getting it raises ``StateError`` if the scope does not exist, as the user's does not for an agent.
+    ``ctx.use`` raises ``StateError`` if the scope does not exist, for example that of the user for an agent.
     """
 
     def __init__(self, texts: DocumentsHandle, config: MemoryConfig) -> None:
@@ -73,11 +73,11 @@ class Memory:
         self._config = config
 
     async def remember(self, text: str) -> Remembered:
-        """Store a text, without surrounding white space; return it, or the equal one that exists already.
+        """Store a text without surrounding white space, and return it; if an equal memory exists, return that.
 
-        Comparison ignores case and white space. Calls at the same time, in any process, store one text once, and no
-        more than there is room for. Raises ``ToolError`` for a text that is empty (400) or too long (400), and if there
-        is no more room (409).
+        Comparison ignores case and white space. Concurrent calls, in any process, store equal texts only once, and
+        never exceed the capacity. Raises ``ToolError`` for a text that is empty or too long (400), and if the memory is
+        full (409).
         """
         stripped = text.strip()
         if not stripped:
@@ -114,9 +114,9 @@ class Memory:
         return [_item(document) for document in await self._texts.search(query, limit)]
 
     async def recent(self, limit: int | None = None, *, before: str | None = None) -> list[MemoryItem]:
-        """Return the newest memories first: ``limit`` of them (1–1,000), by default as configured.
+        """Return ``limit`` memories (1–1,000, by default as configured), newest first.
 
-        ``before`` is the id of a memory; only older ones are returned.
+        If ``before`` is the id of a memory, only older ones are returned.
         """
         documents = await self._texts.recent(self._config.recent if limit is None else limit, before=before)
         return [_item(document) for document in documents]
@@ -130,7 +130,7 @@ class Memory:
             before = page[-1]["id"]
 
     async def forget(self, id: str) -> bool:
-        """Delete a memory for good, and return whether there was one."""
+        """Delete a memory for good, and return whether it existed."""
         return await self._texts.delete(id)
 
 
@@ -153,7 +153,7 @@ class Forgotten(TypedDict):
 
 
 def tools_of(memory: Callable[[Context], Memory]) -> list[Tool[..., Any]]:
-    """Return the tools for the memory of a call."""
+    """Return the tools; ``memory`` returns the memory for a call."""
 
     @tool(effect="write", permissions={"memory:write"})
     async def remember(ctx: Context, text: Text) -> Remembered:
@@ -194,7 +194,7 @@ def tools_of(memory: Callable[[Context], Memory]) -> list[Tool[..., Any]]:
 
 @parameterised
 def memory_for(scope: MemoryScope) -> Capability[Memory, MemoryConfig]:
-    """Return the memory of a scope: ``memory`` for ``session``, else ``memory:user`` or ``memory:org``."""
+    """Return the capability for a scope: ``memory`` for ``session``, else ``memory:user`` or ``memory:org``."""
     texts = Documents("memories", scope, "What was remembered.")
     key = "memories" if scope == "session" else f"{scope}_memories"
 
@@ -242,7 +242,7 @@ def _may_be_shown(ctx: Context, scope: MemoryScope) -> bool:
 
 
 def _line(entry: MemoryItem) -> str:
-    """Return a memory as one line, so that none can pass for the beginning of another."""
+    """Format a memory as one line, so that no part of it can pass for another memory."""
     return f"- {entry['created_at'][:10]}: {' '.join(entry['text'].split())}"
 
 

@@ -57,7 +57,7 @@ async def write_todos(todos: list[Todo]) -> TodoList:
 
 
 def warnings(counts: TodoCounts) -> list[str]:
-    """Return the violations of the rule of exactly one task in progress while there is work left."""
+    """Return a warning unless exactly one task is in progress while there is work left."""
     if counts["in_progress"] > 1:
         return [f"{counts['in_progress']} tasks are in_progress; keep exactly one, and set the others to pending."]
     if counts["pending"] and not counts["in_progress"]:

@@ -126,7 +126,7 @@ async def _describe(message: DescribeTools, emit: Emit, ctx: Context) -> None:
     unknown: list[Unknown] = []
     for name in [requested for requested in names if requested != _EVERY and requested not in views_by_name]:
         unknown.append(_unknown(name, views_by_name) if len(unknown) < _SUGGESTED else Unknown(name=name))
-        await asyncio.sleep(0)  # each search takes milliseconds, in which others wait
+        await asyncio.sleep(0)  # each search takes milliseconds: let other tasks run
     await emit(ToolsDescribed(data=Descriptions(tools=[_described(view) for view in chosen], unknown=unknown)))
 
 

@@ -27,7 +27,7 @@ Number = Annotated[int | Annotated[float, Field(allow_inf_nan=False)], _OneError
 Operation = Literal["add", "subtract", "multiply", "divide"]
 
 LARGEST: Final = sys.float_info.max
-"""No operand and no result goes beyond ±LARGEST, about 1.8e308; this includes integers, which are exact up to there."""
+"""Operands and results are within ±LARGEST, about 1.8e308. This includes integers, which are exact up to there."""
 
 
 class MathResult(TypedDict):

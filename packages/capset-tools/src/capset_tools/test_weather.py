@@ -1,4 +1,4 @@
-"""``test_weather``: invented weather, the same everywhere for a city and a day, to try out tool calls (spec 5, P21)."""
+"""``test_weather``: invented weather, always the same for a city and a day, to try out tool calls (spec 5, P21)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class DayOfWeather:
 
 
 def weather_of(city: str, day: date) -> DayOfWeather:
-    """Return the weather of a city on a day: a function of the two alone, on every machine and every Python.
+    """Return the weather of a city on a day. It is the same on every machine and in every Python version.
 
     Raises ``ToolError`` for a name without a letter or a digit.
     """
@@ -133,7 +133,7 @@ def weather_of(city: str, day: date) -> DayOfWeather:
 
 
 class _Dice:
-    """Numbers derived from a text alone. Python's ``hash`` and ``random`` may differ between versions."""
+    """Numbers that depend on a text alone. Python's ``hash`` and ``random`` may differ between versions."""
 
     def __init__(self, seed: str) -> None:
         self._left = int.from_bytes(sha256(seed.encode(errors="surrogatepass")).digest())
@@ -155,7 +155,7 @@ def _day_fields(day: DayOfWeather) -> _Day:
 
 
 def _in(unit: Unit, tenths: int) -> float:
-    """Return a temperature with one decimal; Fahrenheit is rounded, half a tenth up."""
+    """Convert tenths of a degree Celsius to ``unit``. Fahrenheit is rounded to one decimal, half a tenth up."""
     return (tenths if unit == "celsius" else 320 + (tenths * 18 + 5) // 10) / 10
 
 

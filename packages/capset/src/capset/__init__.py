@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from capset.names import *  # noqa: F403
     from capset.names import __all__ as __all__
 else:
-    # All names are loaded with the first that is used: a command line that needs none of them starts at once.
+    # The first access to a name loads all of them, so that commands that need none start fast.
 
     def __getattr__(name: str) -> object:
         if name != "__all__" and name.startswith("_"):
             raise AttributeError(f"module 'capset' has no attribute {name!r}")
         from importlib import import_module
 
-        names = import_module("capset.names")  # `from capset` would ask here again
+        names = import_module("capset.names")  # `from capset` would call this function again
         globals().update({attribute: getattr(names, attribute) for attribute in names.__all__}, __all__=names.__all__)
         try:
             return globals()[name]

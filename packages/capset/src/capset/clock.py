@@ -1,4 +1,4 @@
-"""Clocks, which can be replaced: the kernel never asks the system for the time directly."""
+"""Replaceable clocks: the kernel never reads the system time directly."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: the wall clock, for records, and a monotonic one, for durations."""
+    """A wall clock, for records, and a monotonic clock, for durations."""
 
     def time_ns(self) -> int:
         """Return nanoseconds since the Unix epoch, UTC."""
         ...
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds since an arbitrary start; they never go back."""
+        """Return nanoseconds since an arbitrary start; the value never decreases."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The clocks of the system."""
 
     time_ns = staticmethod(time.time_ns)
     monotonic_ns = staticmethod(time.perf_counter_ns)
 
 
 def elapsed_ms(since_ns: int, clock: Clock | None = None) -> float:
-    """Return the milliseconds since a monotonic reading of the same clock, by default the system's."""
+    """Return the milliseconds since a monotonic reading of ``clock``, by default the system clock."""
     return ((clock or SystemClock()).monotonic_ns() - since_ns) / 1e6
 
 
 def iso(time_ns: int) -> str:
-    """Format a wall-clock reading as ISO 8601 UTC with microseconds: fixed width, so text order is time order."""
+    """Format a wall-clock reading as ISO 8601 UTC with microseconds; the fixed width makes text sort by time."""
     seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
     return f"{_second(seconds)}.{nanoseconds // 1000:06d}Z"
 
 
 def iso_of(time: datetime) -> str:
-    """Format an aware time as ``iso`` does; a time outside the calendar in UTC becomes the nearest end of it."""
+    """Format an aware datetime like ``iso``; clamp a time that UTC cannot represent to the ends of the calendar."""
     try:
         utc = time.astimezone(UTC)
     except OverflowError:

@@ -6,7 +6,7 @@
     ├── DefinitionError            422  a malformed tool, policy, capability or agent, or a malformed file of them
     │   ├── CapabilityConflict     422  two different capabilities under one name
     │   │   └── CapabilityCycle    422  a capability that needs itself, directly or through others
-    │   ├── PresetConflict         422  two paths to one capability with different choices, at one depth
+    │   ├── PresetConflict         422  two paths of the same depth to one capability, with different choices
     │   ├── ToolNameConflict       422  two different tools under one name
     │   ├── PolicyConflict         422  two different policies under one id
     │   ├── ResourceConflict       422  two different resources under one name in one scope
@@ -15,18 +15,18 @@
     │   ├── HydrationRefused       422  an envelope's tool is missing, or has changed
     │   ├── MountConflict          422  two different contents for one file
     │   └── KindError              422  a block was given parts that its kind cannot have
-    ├── Unauthenticated        401  the API key is missing, unknown, expired or revoked
-    ├── Conflict               409  the current state does not allow it: read-only, archived, in progress
-    │   ├── Outdated           412  it has changed since the expected version
-    │   ├── ApprovalVoid       409  the approval was used, or is for another call, or for a tool that has changed
-    │   ├── TurnRunning        409  the session is in a turn, and runs one at a time
-    │   ├── TurnLost           409  the call's turn is another process's now: it was not made
-    │   └── TurnSuspended      409  the turn waits for approvals; ``approvals`` are the ids of the requests
-    ├── NotFound                   404  nothing of that name, here, for this principal
+    ├── Unauthenticated            401  the API key is missing, unknown, expired or revoked
+    ├── Conflict                   409  the current state does not allow it: read-only, archived, in progress
+    │   ├── Outdated               412  it has changed since the expected version
+    │   ├── ApprovalVoid           409  the approval was used, or is for another call, or for a tool that has changed
+    │   ├── TurnRunning            409  the session is already in a turn, and runs only one at a time
+    │   ├── TurnLost               409  another process has taken over the turn: the call was not made
+    │   └── TurnSuspended          409  the turn waits for approvals; ``approvals`` are the ids of the requests
+    ├── NotFound                   404  nothing with that name exists here for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
     │   ├── ApprovalRequired       403  the call needs approval first; ``approval`` is the request's id
     │   └── ApprovalRejected       403  the approver rejected the call
-    │       └── ApprovalExpired    403  no answer came in time
+    │       └── ApprovalExpired    403  the request was not answered in time
     ├── LimitExceeded              429  a limit is used up; ``retry_after`` says for how long
     │   ├── BudgetExceeded         429  the budget of a session, or of a run, is used up
     │   ├── NoFreeSlot             429  no thread became free in time for a sync handler to start
@@ -35,30 +35,30 @@
     │   └── ArgumentsTooLarge      413  the arguments have more bytes than the tool takes
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
     │   ├── TransientError         503  a retry may succeed
-    │   ├── ClientInputRequired    409  the call has to be made again, with the answer of the person who makes it
-    │   ├── ClientCapabilityMissing 400  the client of the call cannot do what the tool needs of it
+    │   ├── ClientInputRequired    409  the call must be repeated, with the answer of the person who makes it
+    │   ├── ClientCapabilityMissing 400  the client of the call lacks a capability that the tool needs
     │   ├── FileError              400  an impossible file operation; 404 if the file does not exist
     │   │   ├── VersionMismatch    412  the file does not have the expected version
     │   │   └── QuotaExceeded      413  the file, or all files of the session together, would exceed the quota
     │   └── StateError             400  state or a resource cannot be read or written; 404 if its scope is missing
-    │       ├── ConcurrentModificationError  409  others kept changing the value until the time was up
+    │       ├── ConcurrentModificationError  409  others kept changing the value until the deadline
     │       └── StoredValueMisfit  500  the stored value no longer fits its type; it is left unchanged
     ├── InternalError              500  a handler raised something else; details stay in the log
     │   ├── InvalidOutput          500  a handler returned or emitted data that its schema does not allow
-    │   ├── NoOutcome              500  a call needs a reply and the handler gave none
+    │   ├── NoOutcome              500  the handler ended without the reply that the call needs
     │   ├── ToolkitFailed          500  a dynamic toolkit could not be made
     │   └── ContextError           500  a context entry failed, or returned invalid context
     │       └── ContextShapeConflict  500  text from one contributor, a mapping from another, under one key
-    ├── DeadlineExceeded           504  the call's time was up
-    │   └── ConsumerTimeout        504  the consumer of the call's messages took none for too long
+    ├── DeadlineExceeded           504  the deadline of the call has passed
+    │   └── ConsumerTimeout        504  the consumer has not read the call's messages for too long
     ├── Cancelled                  503  the call was cancelled before it ended
     │   └── Interrupted            503  the process that ran it died
-    ├── StoreError                 503  the database is missing, corrupt, newer or full
+    ├── StoreError                 503  the database is missing, corrupt, full, or of a newer version
     │   └── StoreBusy              503  another process has been writing to the database for too long
     ├── Unreachable                503  a server cannot be reached, or the connection to it broke
     └── ForeignAnswer              502  the response is not from capset, or from an unknown version of it
 
-``message`` is always safe to show to a model or a client: no stack, path of the host or SQL (spec 4, G24).
+``message`` is always safe to show to a model or a client: no stack trace, path on the host or SQL (spec 4, G24).
 ``hint`` suggests what to do next and is for people.
 """
 
@@ -74,7 +74,7 @@ from typing import ClassVar, Final, Self
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field that does not fit: its place, what was expected, and a suggestion, if any."""
+    """An invalid field: its place, what was expected, and a suggestion, if any."""
 
     path: str
     expected: str
@@ -92,11 +92,11 @@ class CapsetError(Exception):
     status: int = 500
     retryable: bool = False
     refusal: ClassVar[bool] = False
-    """Whether the error means that governance refused a call, not that something failed."""
+    """Whether the error means that governance refused a call, rather than that something failed."""
     retry_after: float | None = None
     """Seconds after which the same call may pass, if known."""
     answer_lost: bool = False
-    """Whether a request was sent on and its answer never came, so that it is not known whether it had its effect.
+    """Whether a request was sent to another system and its response was lost, so that its effect is unknown.
 
     A handler sets it on the error that it raises; the record of its call then has the outcome ``unknown``.
     """
@@ -112,9 +112,9 @@ class CapsetError(Exception):
         self.correlation = correlation
 
     def copy(self) -> Self:
-        """Return a copy: of its class, with its attributes, cause and traceback.
+        """Return a copy with the same class, attributes, cause and traceback.
 
-        ``__init__`` is not called, since that of a subclass may take other arguments than ``args`` has.
+        ``__init__`` is not called, since that of a subclass may take other arguments than those in ``args``.
         """
         duplicate = type(self).__new__(type(self), *self.args)
         duplicate.__dict__.update(vars(self))
@@ -124,7 +124,7 @@ class CapsetError(Exception):
 
 
 def _encodable(text: str) -> str:
-    """Return a text that UTF-8 can encode: bytes in names of files that are no text become question marks."""
+    """Return a text that UTF-8 can encode: undecodable bytes in file names become question marks."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
@@ -212,9 +212,9 @@ class TurnLost(Conflict):
 
 
 class TurnSuspended(Conflict):
-    """The turn waits. ``approvals`` are the ids of the requests that have to be decided before it goes on.
+    """The turn waits for approvals. ``approvals`` are the ids of the requests to be decided before it goes on.
 
-    ``calls`` has the request of each of the model's calls that wait, by the model's id of the call.
+    ``calls`` maps the model's id of each waiting call to the id of its request.
     """
 
     code = "turn_suspended"
@@ -246,7 +246,7 @@ class PermissionDenied(CapsetError):
 
 
 class ApprovalRequired(PermissionDenied):
-    """The call needs approval. ``approval`` is the id of the request to decide; ``None`` if none could be made."""
+    """The call needs approval. ``approval`` is the id of the request to decide; ``None`` if none could be opened."""
 
     code = "approval_required"
 
@@ -266,7 +266,7 @@ class ApprovalExpired(ApprovalRejected):
 
 
 class LimitExceeded(CapsetError):
-    """A limit is used up. ``retry_after`` is in seconds and exact: before it the call is refused, at it allowed."""
+    """A limit is used up. ``retry_after`` is in seconds and exact: calls pass from then on, and not before."""
 
     code = "limit_exceeded"
     status = 429
@@ -334,7 +334,7 @@ class ToolError(CapsetError):
 
 
 class TransientError(ToolError):
-    """A temporary failure. Raise it in the handler of an idempotent tool with ``retry``: it is run again."""
+    """A temporary failure. Raise it in the handler of an idempotent tool with ``retry`` to have the call retried."""
 
     code = "transient"
     status = 503
@@ -342,14 +342,14 @@ class TransientError(ToolError):
 
 
 class ClientInputRequired(ToolError):
-    """The call asks something, and has to be made again with the answer; see ``ctx.ask_client``."""
+    """The call asks a question, and must be repeated with the answer; see ``ctx.ask_client``."""
 
     code = "input_required"
     status = 409
 
 
 class ClientCapabilityMissing(ToolError):
-    """The client of a call cannot do what its tool needs: ``required`` is that, in the words of MCP."""
+    """The client of a call lacks a capability that its tool needs: ``required``, in MCP's terms."""
 
     code = "client_capability_missing"
 
@@ -472,15 +472,15 @@ class ForeignAnswer(CapsetError):
 
 
 _CLOSE: Final = 0.6
-"""How alike names are, of 1, for one to be meant by the other."""
+"""The minimum similarity, from 0 to 1, of a name to a suggestion."""
 
 
 def closest(name: str, candidates: Iterable[str], *, prefixes: str = "") -> str | None:
     """Return the known name closest to ``name``, or ``None`` if none is close.
 
-    ``prefixes`` are the characters that end a prefix, such as ``_``; one that two names share makes them no closer.
+    ``prefixes`` are the characters that end a prefix, such as ``_``. A prefix that two names share does not count.
     """
-    # Names whose lengths differ by more are never close, and looking through a name of megabytes takes seconds.
+    # Names whose lengths differ by more are never close, and comparing a name of megabytes takes seconds.
     near = [
         candidate
         for candidate in candidates
@@ -491,21 +491,21 @@ def closest(name: str, candidates: Iterable[str], *, prefixes: str = "") -> str 
 
 
 def _is_close_within(name: str, other: str, prefixes: str) -> bool:
-    """Return whether names are close without the prefix that they share."""
+    """Whether names are close without the prefix that they share."""
     shared = takewhile(lambda both: both[0] == both[1], zip(name, other, strict=False))
     start = max((at for at, (character, _) in enumerate(shared, start=1) if character in prefixes), default=0)
     return start == 0 or bool(get_close_matches(name[start:], [other[start:]], cutoff=_CLOSE))
 
 
 def counted(number: float, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, ``1 record`` or ``2 records``."""
+    """Format a number with its noun: ``1 record`` or ``2 records``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def unknown(kind: str, name: str, candidates: Iterable[str]) -> str:
-    """Return a message that ``name`` is unknown, with a suggestion, or else the known names."""
+    """Return a message that ``name`` is unknown, with a suggestion or the known names."""
     names = sorted(candidates)
-    # Tools of one source begin with its name, and another of them may do what a caller did not ask for.
+    # Tools of one source share a prefix: suggesting another of them could make a caller do something else.
     if meant := closest(name, names, prefixes="_." if kind == "tool" else ""):
         return f"unknown {kind} {name!r}; did you mean {meant!r}?"
     there_is = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"

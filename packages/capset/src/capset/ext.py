@@ -1,4 +1,4 @@
-"""The interfaces for built-ins and third parties beyond the public names of ``capset``."""
+"""Interfaces for built-ins and third parties, in addition to the public names of ``capset``."""
 
 from __future__ import annotations
 

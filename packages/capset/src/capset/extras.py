@@ -1,4 +1,4 @@
-"""Extras of installed packages: the missing ones, and the command that installs them."""
+"""Missing extras of installed packages, and the command that installs them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _BUILT_INS = "capset-tools"
 
 
 def install_command(*extras: str, package: str = _OWN) -> str:
-    """Return the command that installs extras of a package, from where the package itself was installed."""
-    installer = "pip" if find_spec("pip") else "uv pip"  # environments that uv makes have no pip
+    """Return the command that installs extras of a package, from the same origin as the package."""
+    installer = "pip" if find_spec("pip") else "uv pip"  # environments created by uv have no pip
     return " ".join([installer, "install", *map(shlex.quote, _requirements(package, f"[{','.join(extras)}]"))])
 
 
 def _requirements(package: str, extras: str) -> list[str]:
-    """Return a package with extras: by its name, or the folder or URL of its origin (PEP 610).
+    """Return the requirements for a package with extras: its name, or the folder or URL of its origin (PEP 610).
 
-    The packages beside ``capset`` are not on an index as long as it was installed from a folder; so that is named too.
+    If ``capset`` was installed from a folder, its sibling packages are on no index, so their folders are listed too.
     """
     from importlib.metadata import PackageNotFoundError, distribution  # a slow import
 
@@ -66,7 +66,7 @@ class MissingExtras:
 
 
 def missing_extras(point: EntryPoint) -> MissingExtras | None:
-    """Return the missing ones of the extras that an entry point needs (``module:name [extra]``), if there are any."""
+    """Return those extras of an entry point (``module:name [extra]``) that are missing, or ``None``."""
     if point.dist is None or not point.extras:
         return None
     required = point.dist.requires or []
@@ -76,7 +76,7 @@ def missing_extras(point: EntryPoint) -> MissingExtras | None:
 
 
 def _brought(extra: str, required: list[str]) -> list[str]:
-    """Return the names of the packages that an extra brings."""
+    """Return the names of the packages that an extra requires."""
     marker = re.compile(rf"""\bextra\s*==\s*['"]{re.escape(extra)}['"]""")
     return [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in required if marker.search(requirement)]
 

@@ -36,7 +36,7 @@ class Ids:
         """Return the identifier of a mark, in the usual 36 characters."""
         milliseconds, rest_ns = divmod(time_of(mark), 1_000_000)
         fraction, count = rest_ns * 4096 // 1_000_000, mark & _COUNTER
-        return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031  # half the time of cutting one number of 128 bits
+        return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031  # takes half the time of slicing one 128-bit number
             milliseconds >> 16,
             milliseconds & 0xFFFF,
             fraction,

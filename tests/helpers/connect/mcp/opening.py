@@ -81,7 +81,7 @@ async def refused(site: Site, tool: str) -> None:
         try:
             await site.call(tool)
         except PermissionDenied as error:
-            if "says something else of its tool" in str(error):
+            if "differently than" in str(error):
                 return True
             raise
         return False

@@ -188,7 +188,7 @@ def events(*parts: str, result: Any = "done", **headers: str) -> Answering:
 IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 NOTE = 'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
 PROGRESS = 'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{token},"progress":'
-UNREADABLE = "answered with what cannot be read; what came of the call is not known"
+UNREADABLE = "sent an unreadable response; the outcome of the call is unknown"
 HTML = fixed(lambda: Response("<html>", media_type="text/html"))
 CASES: dict[str, tuple[Answering, Any]] = {
     "text": (plain(), "done"),
@@ -263,7 +263,7 @@ CASES: dict[str, tuple[Answering, Any]] = {
     "a stream of what is no message": (events("data: {}\n\n", "{last}"), UNREADABLE),
     "a stream that ends": (
         events(NOTE),
-        "cannot be reached: the connection broke off; what came of the call is not known",
+        "cannot be reached: the connection broke off; the outcome of the call is unknown",
     ),
     "a stream with a long event": (events("data: " + "x" * 1_200_000 + "\n\n{last}"), "the connection broke off"),
     "a stream that floods": (

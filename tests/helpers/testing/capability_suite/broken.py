@@ -96,7 +96,7 @@ class Random(BaseModel):
 words = {f"word-{number}" for number in range(20)}
 scrambled = broken("hashes_are_the_same_in_every_process", "another process", "scrambled", instructions=" ".join(words))
 lottery = broken("hashes_are_the_same_in_every_process", "composed twice", "lottery", config=Random)
-broken("hashes_are_the_same_in_every_process", "is no variable of any module", "nowhere")
+broken("hashes_are_the_same_in_every_process", "is not a variable of any module", "nowhere")
 
 # every_parameter_is_described, every_parameter_is_read
 
@@ -139,14 +139,14 @@ broken("every_parameter_is_described", "nothing describes 'depth'", "half_mute",
 
 broken(
     "instructions_name_only_tools_that_are_there",
-    "the capability itself speak of double",
+    "the capability itself mention double",
     "talkative",
     instructions="Multiply by `double`.",
     presets={"tools": Preset(tools=[double])},
 )
 broken(
     "instructions_name_only_tools_that_are_there",
-    "preset 'words' speak of double",
+    "preset 'words' mention double",
     "gossip",
     presets={"tools": Preset(tools=[double]), "words": Preset(instructions="Multiply by `double(number)`.")},
 )
@@ -199,7 +199,7 @@ async def deeply_lenient(numbers: list[Wrapped]) -> int:
 
 
 loose = replace(double, arguments=schema_of("loose", Loose, "serialization"))
-broken("invalid_arguments_are_refused", "no integer", "lenient", tools=[lenient])
+broken("invalid_arguments_are_refused", "not of type integer", "lenient", tools=[lenient])
 broken("invalid_arguments_are_refused", "'number': ", "deeply_lenient", tools=[deeply_lenient])
 broken("unknown_arguments_are_refused", "tool 'double' takes", "loose", tools=[loose])
 

@@ -145,9 +145,9 @@ def overheard(_ctx: Context) -> Mapping[str, Any]:
 
 TOLD: Mapping[str, list[Example]] = {"tell": [{"text": "a secret"}]}
 for said, capability_name, reading, parts in (
-    ("what 'listen' gives (example 0) of another session of somebody else", "rumour", [listen], {}),
-    ("the system text of another session of somebody else", "overhearer", [], {"context": [overheard]}),
-    ("what 'listen_closely' gives (example 0) of another session of the same user", "dossier", [listen_closely], {}),
+    ("the result of 'listen' (example 0) of another session of another user", "rumour", [listen], {}),
+    ("the system text of another session of another user", "overhearer", [], {"context": [overheard]}),
+    ("the result of 'listen_closely' (example 0) of another session of the same user", "dossier", [listen_closely], {}),
 ):
     asked: dict[str, list[Example]] = {reader.name: [{}] for reader in reading}
     examples = {**TOLD, **asked}
@@ -158,4 +158,4 @@ for said, capability_name, reading, parts in (
 fleeting = Resource("fleeting", int, scope="request", default=0)
 unset = Resource("unset", int, scope="session")
 broken("what_is_exposed_is_there", "'fleeting' is exposed, but", "fleeting", resources=[fleeting], expose=["fleeting"])
-broken("what_is_exposed_is_there", "or has no value yet", "unset", resources=[unset], expose=["unset"])
+broken("what_is_exposed_is_there", "or it has no value yet", "unset", resources=[unset], expose=["unset"])

@@ -76,7 +76,7 @@ class Shared:
 
 shared = Shared()
 FRESH: Final = "each_call_gets_a_processor_of_its_own"
-SHARING: Final = ("expected a fresh processor for each call; two calls share a Shared", "inside of the factory")
+SHARING: Final = ("expected a fresh processor for each call; two calls share a Shared", "inside the factory")
 broken(FRESH, "an object", lambda: shared, *SHARING)
 broken(FRESH, "its method", handles(shared.handle), *SHARING)
 broken(FRESH, "in a partial", handles(partial(Shared.handle, shared)), *SHARING)
@@ -119,7 +119,7 @@ HAS: Final = "only what its outbound has (event 'Count.Reached', reply 'Count.Up
 broken(FITS, "misnaming", handles(misnaming), HAS, "kind='event', type='Count.Lost', data=1", "add what is missing")
 broken(FITS, "mistyping", handles(mistyping), HAS, "data='one'", "does not fit its schema")
 broken(FITS, "chattering", handles(chattering), HAS, "emitted something after its reply")
-broken(FITS, "scribbling", handles(scribbling), HAS, "got str(", "which is no message")
+broken(FITS, "scribbling", handles(scribbling), HAS, "got str(", "which is not a message")
 
 # it_waits_for_its_consumer
 
@@ -140,7 +140,7 @@ async def gathering(message: CountUp, emit: Emit, ctx: Context) -> None:
     await asyncio.gather(*(emit(Counted(data=number)) for number in range(90)))
 
 
-broken(WAITS, "careless", handles(careless), "called emit and never awaited that (1 time)", "write await emit(…)")
+broken(WAITS, "careless", handles(careless), "called emit without awaiting it (1 time)", "write await emit(…)")
 broken(WAITS, "hasty", handles(hasty), "89 more of its emissions were under way after 0 were taken", "task group")
 broken(WAITS, "gathering", handles(gathering), "87 more of its emissions were under way", "await each", buffer=2)
 
@@ -215,7 +215,7 @@ def generating() -> Any:
 
 FACTORIES: Final = [
     (counter(asynchronous), "expected its factory to be a plain function; it is async def"),
-    (counter(failing), "it raised OSError('no disk'); do what can fail in the processor"),
+    (counter(failing), "it raised OSError('no disk'); move code that can fail into the processor"),
     (counter(generating), "which yields; make the factory with yields(…)"),
     (counter(lambda: None), "to return async def process(messages, emit, ctx); got None"),
     (counter(lambda: Shared), "got <class"),

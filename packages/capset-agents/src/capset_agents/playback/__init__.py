@@ -1,1 +1,1 @@
-"""Models that need no provider: they follow a script, or repeat what was recorded."""
+"""Models without a provider: they follow a script, or replay recorded answers."""

@@ -1,4 +1,4 @@
-"""Models that record their answers in a cassette, or give those of one (extra ``agent``)."""
+"""Models that record their answers in a cassette, or replay those of one (extra ``agent``)."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from capset_agents.playback.request_hashes import HashedRequest, hash_request
 
 
 class CassetteRecorder(WrapperModel):
-    """A model whose answers are recorded: ``CassetteRecorder("openai:gpt-5", "talk.jsonl")``.
+    """A model that records its answers: ``CassetteRecorder("openai:gpt-5", "talk.jsonl")``.
 
-    Each answer is written as soon as it is complete, with hashes of what was asked. Headers and keys are in no request
-    at this level, and so never in the file; the answers are, word for word.
+    Each answer is written as soon as it is complete, with hashes of the request. Requests at this level contain no
+    headers or keys, so these are never in the file. Answers are stored verbatim.
     """
 
     def __init__(self, wrapped: str | Model, cassette: str | Path | CassetteFile) -> None:
-        """Take the model, and the file, which is replaced if it is there. Raises as ``CassetteFile`` does."""
+        """Record ``wrapped`` in a file, replacing an older recording. Raises like ``CassetteFile``."""
         super().__init__(wrapped)
         self._file = cassette if isinstance(cassette, CassetteFile) else CassetteFile(cassette)
 
     @property
     def settings(self) -> None:
-        """None: those of the model are its own, which it applies itself, and are not part of what it is asked."""
+        """Always ``None``: the wrapped model applies its own settings, which are not part of the request."""
         return
 
     def prepare_messages(
         self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
     ) -> list[ModelMessage]:
-        """Return messages as they are: a cassette asks the same, and cannot prepare them as each provider wants."""
+        """Return messages unchanged: ``CassetteModel`` cannot prepare them for each provider before it hashes them."""
         return messages
 
     async def request(
@@ -49,7 +49,7 @@ class CassetteRecorder(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Ask the model, and record its answer."""
+        """Call the model and record its answer."""
         hashed_request = hash_request(messages, model_settings, model_request_parameters)
         prepared = self.wrapped.prepare_messages(messages, model_request_parameters)
         answer = await self.wrapped.request(prepared, model_settings, model_request_parameters)
@@ -64,7 +64,7 @@ class CassetteRecorder(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Ask the model, and record its answer with the events of the stream, if that is read to its end."""
+        """Stream the model's answer, and record it with its events if the stream is read to the end."""
         hashed_request = hash_request(messages, model_settings, model_request_parameters)
         prepared = self.wrapped.prepare_messages(messages, model_request_parameters)
         events, is_complete = list[StreamEvent](), False
@@ -80,7 +80,7 @@ class CassetteRecorder(WrapperModel):
         async with self.wrapped.request_stream(
             prepared, model_settings, model_request_parameters, run_context
         ) as stream:
-            # As pydantic-ai does to look at first events: the stream stays the provider's own in everything else.
+            # pydantic-ai peeks at the first events in the same way. Otherwise it remains the provider's stream.
             stream._event_iterator = recorded(aiter(stream))  # pyright: ignore[reportPrivateUsage]
             yield stream
         if is_complete:
@@ -93,7 +93,7 @@ class CassetteRecorder(WrapperModel):
 
 
 def _without_keys(url: str | None) -> str | None:
-    """Return the URL of a provider without a user's name and password, and without parameters."""
+    """Return a provider's URL without credentials, query and fragment."""
     if url is None:
         return None
     parts = urlsplit(url)
@@ -101,14 +101,14 @@ def _without_keys(url: str | None) -> str | None:
 
 
 class CassetteModel(Model):
-    """A model that gives the answers of a cassette, without a provider: ``CassetteModel("talk.jsonl")``.
+    """A model that replays the answers of a cassette, without a provider: ``CassetteModel("talk.jsonl")``.
 
-    Each answer is given once, if exactly what was recorded is asked: the same instructions, tools, settings and
-    conversation. Otherwise the run ends with ``CassetteMismatch``, which names what has changed.
+    Each answer is given once, if the request is the recorded one: the same instructions, tools, settings and
+    conversation. Otherwise the run ends with ``CassetteMismatch``, which names the changes.
     """
 
     def __init__(self, cassette: str | Path) -> None:
-        """Read the file. Raises ``DefinitionError`` if it is not a cassette, or damaged."""
+        """Read the file. Raises ``DefinitionError`` if it is not a cassette or is damaged."""
         super().__init__()
         self._cassette = Cassette(cassette)
 
@@ -125,7 +125,7 @@ class CassetteModel(Model):
     def prepare_messages(
         self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
     ) -> list[ModelMessage]:
-        """Return messages as they are, since they were recorded so."""
+        """Return messages unchanged, as they were recorded."""
         return messages
 
     async def request(
@@ -145,7 +145,7 @@ class CassetteModel(Model):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Stream the recorded answer, in the pieces in which it came. Raises ``CassetteMismatch``."""
+        """Stream the recorded answer in its original pieces. Raises ``CassetteMismatch``."""
         exchange = self._cassette.take(hash_request(messages, model_settings, model_request_parameters))
         if exchange.events is None:
             yield CompletedStreamedResponse(
@@ -156,8 +156,6 @@ class CassetteModel(Model):
 
 
 class _RecordedStream(CompletedStreamedResponse):
-    """A stream of recorded events."""
-
     def __init__(
         self, answer: ModelResponse, events: Sequence[StreamEvent], model_request_parameters: ModelRequestParameters
     ) -> None:

@@ -1,4 +1,4 @@
-"""Cassettes: files with the answers of a model, to be given again (``--record FILE``, ``--model cassette:FILE``)."""
+"""Cassettes: files of recorded answers (``--record FILE``), to be replayed (``--model cassette:FILE``)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from capset.errors import CapsetError, DefinitionError, InternalError, counted
 from capset_agents.playback.request_hashes import HashedRequest, RequestHashes, find_changes
 
 FORMAT: Final = 1
-"""The version of the format of each line."""
+"""The format version of each line."""
 
 StreamEvent = Annotated[PartStartEvent | PartDeltaEvent, Discriminator("event_kind")]
-"""An event of a streamed answer. Others follow from these, and are not recorded."""
+"""A recorded event of a streamed answer. Other events follow from these, and are not recorded."""
 
 
 class CassetteMismatch(CapsetError):
-    """A model is asked something else than was recorded, or more than was recorded."""
+    """A request to the model differs from the recorded one, or goes beyond the end of the recording."""
 
     code = "cassette_mismatch"
     status = 409
@@ -40,13 +40,13 @@ class RecordedExchange(BaseModel):
 
 
 class CassetteFile:
-    """A cassette that is being recorded: each exchange is written at once, as one line.
+    """A cassette that is being recorded. Each exchange is written at once, as one line.
 
-    An older recording in the file is replaced by the first exchange, unless the new ones are to be appended to it.
+    The first exchange replaces an older recording in the file, unless ``append`` is set.
     """
 
     def __init__(self, path: str | Path, *, append: bool = False) -> None:
-        """Name the file. Raises ``DefinitionError`` if it cannot be written, or holds anything but a cassette."""
+        """Check the file. Raises ``DefinitionError`` if it cannot be written, or contains anything but a cassette."""
         self._path = Path(path)
         self._mode = "ab" if append else "wb"
         if append and self._path.exists():
@@ -58,7 +58,7 @@ class CassetteFile:
         except OSError as error:
             raise DefinitionError(f"{self._path}: cannot be written: {error.strerror}") from None
         if first and _format_of(first) is None:
-            raise DefinitionError(f"{self._path}: is not a cassette, and stays as it is", hint="name another file")
+            raise DefinitionError(f"{self._path}: is not a cassette, and was left unchanged", hint="use another file")
 
     def add(self, exchange: RecordedExchange) -> None:
         """Write an exchange. Raises ``InternalError`` if that fails."""
@@ -71,19 +71,18 @@ class CassetteFile:
 
 
 class Cassette:
-    """The exchanges of a cassette, each of which is given once."""
+    """The exchanges of a cassette, each of which is used once."""
 
     def __init__(self, path: str | Path) -> None:
-        """Read a file. Raises ``DefinitionError`` as ``read_cassette`` does."""
+        """Read the file. Raises ``DefinitionError`` like ``read_cassette``."""
         self.name = Path(path).name
         self._exchanges = read_cassette(Path(path))
         self._left = [*range(len(self._exchanges))]
 
     def take(self, request: HashedRequest) -> RecordedExchange:
-        """Return the first exchange left in which the same was asked. Raises ``CassetteMismatch``.
+        """Return the first unused exchange with the same request. Raises ``CassetteMismatch`` if there is none.
 
-        So agents that run side by side are each given their own answers, and another process can go on with a
-        conversation.
+        Thus concurrent agents each get their own answers, and another process can continue a conversation.
         """
         for number in self._left:
             if self._exchanges[number].asked == request.hashes:
@@ -98,7 +97,7 @@ class Cassette:
         return f"Record it again: {command}; in Python, CassetteRecorder(MODEL, {self.name!r})"
 
     def _explain(self, request: HashedRequest) -> str:
-        """Return what differs from the exchange that comes next in the conversation."""
+        """Describe how a request differs from the next exchange of its conversation."""
         met = max(
             (
                 number
@@ -119,9 +118,7 @@ class Cassette:
         new = list(dict.fromkeys(content for contents in request.contents[first:] for content in contents))
         if new and changes.endswith("the conversation changed"):
             changes += f" (in {', '.join(new)})"
-        return (
-            f"The model is asked something else than in exchange {expected + 1} of the cassette {self.name}: {changes}"
-        )
+        return f"The request to the model differs from exchange {expected + 1} of the cassette {self.name}: {changes}"
 
 
 def read_cassette(path: Path) -> list[RecordedExchange]:
@@ -159,7 +156,7 @@ def _read_line(path: Path, number: int, line: bytes) -> RecordedExchange:
 
 
 def _format_of(line: bytes) -> Any:  # any JSON
-    """Return the version of the format that a line names, or ``None`` if it is not one of a cassette."""
+    """Return the format version of a line, or ``None`` if the line is not from a cassette."""
     try:
         data = from_json(line)
     except ValueError:

@@ -30,11 +30,11 @@ _MASKED: Final = re.compile(
     r"(?:[t ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?:z|[+-][0-9]{2}:?[0-9]{2})?)?",
     re.IGNORECASE,
 )
-"""UUIDs, and dates and times of ISO 8601: they differ in every run."""
+"""UUIDs, and ISO 8601 dates and times, which differ in every run."""
 _PART: Final = ("part_kind", "content", "tool_name", "tool_call_id", "args", "outcome")
-"""The members of a part that count. All others are times, ids of runs, and notes that no model reads."""
+"""The members of a part that are hashed. All others are times, run ids and metadata that no model reads."""
 _TRANSPORT: Final = frozenset({"extra_headers", "timeout", "request_timeout", "first_event_timeout", "max_retries"})
-"""Settings of the connection, which no model reads; headers may hold keys."""
+"""Connection settings, which no model reads. Headers may contain keys."""
 
 
 class ConversationHash(BaseModel):
@@ -47,7 +47,7 @@ class ConversationHash(BaseModel):
 
 
 class RequestHashes(BaseModel):
-    """The SHA-256 of each part of a request, in lower-case hexadecimal; tools and settings each by their names."""
+    """The SHA-256 of each part of a request, in lower-case hexadecimal. Tools and settings are keyed by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,7 +59,7 @@ class RequestHashes(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class HashedRequest:
-    """A request, as far as it is compared: its hashes, those of each beginning of its conversation, and its contents.
+    """A request as it is compared: its hashes, those of each prefix of its conversation, and its contents.
 
     ``beginnings[n - 1]`` is the hash of the first ``n`` messages, ``contents[n - 1]`` names the parts of message ``n``.
     """
@@ -69,7 +69,7 @@ class HashedRequest:
     contents: Sequence[Sequence[str]]
 
     def continues(self, other: ConversationHash) -> bool:
-        """Return whether its conversation begins with another one, and is longer."""
+        """Return whether the conversation begins with ``other`` and is longer."""
         return other.messages < len(self.beginnings) and self.beginnings[other.messages - 1] == other.hash
 
 
@@ -78,8 +78,8 @@ def hash_request(
 ) -> HashedRequest:
     """Return the hashes of a request.
 
-    Equal requests of two runs have equal hashes: times, ids of runs and the order of keys make no difference. In texts,
-    dates and times count as equal, and UUIDs are numbered in the order in which they occur.
+    Equal requests of two runs have equal hashes: times, run ids and the order of keys make no difference. In texts, all
+    dates and times count as equal, and UUIDs are numbered in order of appearance.
     """
     hashes, ids = list[str](), dict[str, str]()
     system = list[str]()
@@ -105,7 +105,7 @@ def hash_request(
 
 
 def find_changes(before: RequestHashes, after: RequestHashes) -> list[str]:
-    """Return the names of the parts that differ, with the tools and the settings that do."""
+    """Return a note for each part that differs, with the names of changed tools and settings."""
     changes: list[str] = []
     if before.instructions != after.instructions:
         changes.append("the instructions changed")
@@ -127,7 +127,7 @@ def _members(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 
 def _hash(payload: Any, ids: dict[str, str] | None = None) -> str:  # payload is any JSON
-    """Return the hash of a payload; ``ids`` are the numbers of the UUIDs so far."""
+    """Return the hash of a payload. ``ids`` maps the UUIDs so far to their placeholders."""
     numbers = {} if ids is None else ids
 
     def masked(match: re.Match[str]) -> str:
@@ -147,7 +147,7 @@ def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestPara
 
 def _tools(parameters: ModelRequestParameters) -> dict[str, str]:
     hashes = {tool.name: digest(_tool(tool)) for tool in (*parameters.function_tools, *parameters.output_tools)}
-    # The provider's own tools have no schema, and their options may hold keys.
+    # The provider's own tools have no schema, and their options may contain keys.
     hashes |= {f"provider:{tool.unique_id}": digest(tool.kind) for tool in parameters.native_tools}
     if (output := parameters.output_object) is not None:
         hashes["(output)"] = digest([output.name, output.description, output.json_schema])
@@ -162,7 +162,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 def _part(data: Mapping[str, Any]) -> dict[str, Any]:
     part = {name: data[name] for name in _PART if data.get(name) is not None}
     if isinstance(arguments := part.get("args"), str):
-        with contextlib.suppress(ValueError):  # arguments that are not JSON count as the text that they are
+        with contextlib.suppress(ValueError):  # arguments that are not JSON are hashed as text
             part["args"] = from_json(arguments, allow_inf_nan=False)
     return part
 

@@ -30,26 +30,26 @@ from capset.errors import counted
 from capset_agents.playback.scripts import Call, Say, Script, ScriptError, ScriptStep, ToolResult, script_of
 
 _PIECES: Final = re.compile(r"\S*\s*")
-"""The pieces in which a text is streamed: words, each with the spaces after it."""
+"""The pieces in which text is streamed: words, each with the whitespace after it."""
 _STATUS: Final = {"unavailable": 503, "rate_limited": 429, "rejected": 400}
 
 
 class ScriptedModel(FunctionModel):
-    """A model of pydantic-ai that gives the answers of a script, one step for each request.
+    """A pydantic-ai model that answers from a script, one step for each request.
 
-    ``ScriptedModel(Call("save_note", text="milk"), "Done.")``: each call is one answer, a list of calls an answer with
-    all of them; a text ends the turn, and the next turn goes on behind it. It works wherever pydantic-ai takes a model.
-    Where a conversation stands in the script is read from its messages, so that any process continues it. A request
-    beyond the end raises ``ScriptError``.
+    In ``ScriptedModel(Call("save_note", text="milk"), "Done.")``, each call is one answer, and a list of calls is one
+    answer with all of them. A text ends the turn, and the next turn continues after it. The model works wherever
+    pydantic-ai takes one. It finds its position in the script from the messages of the conversation, so any process can
+    continue the conversation. A request beyond the end of the script raises ``ScriptError``.
     """
 
     answers_at_once: ClassVar[bool] = True
-    """Its answers come whole; where a caller streams them, it is in words."""
+    """Its answers are complete at once. If a caller streams them, they come word by word."""
 
     def __init__(
         self, *moves: Call | Say | str | Sequence[Call] | ScriptStep, script: Script | None = None, agent: str = ""
     ) -> None:
-        """Take the answers in order, or a ``script`` and the name of the agent to answer for."""
+        """Take the answers in order, or a ``script`` and the name of the agent that it answers for."""
         self._steps = (script or script_of(moves)).of(agent)
         self._script_name = "script" if script is None else script.name
         super().__init__(self._answer, stream_function=self._stream, model_name=self._script_name)
@@ -80,12 +80,12 @@ class ScriptedModel(FunctionModel):
                 yield {index: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
 
     def _next(self, messages: list[ModelMessage]) -> tuple[int, ScriptStep]:
-        """Return the next step and its number: each answer so far has used one up, after those that it skipped."""
+        """Return the next step and its index. Each earlier answer used up one step and those that it skipped."""
         results: list[ToolResult] = []
         number = 0
         for message in messages:
             if isinstance(message, ModelResponse):
-                if message.model_name is None:  # of no model: it closes a turn that was ended
+                if message.model_name is None:  # not from a model: it closes a turn that was ended
                     continue
                 number = self._following(number, results)[0] + 1
             else:

@@ -1,4 +1,4 @@
-"""Scripts: what a model is to do, step by step, written in Python or in a file (``--model script:FILE``)."""
+"""Scripts: the answers of a model, step by step, written in Python or in a file (``--model script:FILE``)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from capset.schemas.validation_errors import validation_fields
 
 
 class ScriptError(InternalError):
-    """Raised if the events and the script do not match."""
+    """Raised if a run does not match its script."""
 
     code = "script_error"
 
 
 class Call:
-    """A model step that calls a tool: ``Call("save_note", text="buy milk")``. The arguments travel as JSON.
+    """A model step that calls a tool: ``Call("save_note", text="buy milk")``. The arguments are sent as JSON.
 
-    The tool is given by its name there, or as the ``Tool`` itself, which stands for its own name.
+    ``tool`` is the tool's name in the session, or a ``Tool``, whose own name is used.
     """
 
     __slots__ = ("arguments", "tool")
@@ -37,7 +37,7 @@ class Call:
 
 
 class Say:
-    """The model step that ends a run of the generator, with its output (of any type)."""
+    """The model step that ends a generator's run, with an output of any type."""
 
     __slots__ = ("output",)
 
@@ -49,18 +49,18 @@ class Say:
 
 
 class Condition(BaseModel):
-    """A condition on the newest result of a tool: that it succeeded or not, and texts that it contains or not."""
+    """A condition on the newest result of a tool: whether it succeeded, and text that it contains or lacks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tool: str | None = None
-    """Only the newest result of this tool counts; of any tool if left out."""
+    """The tool whose newest result is checked; by default, any tool."""
     succeeded: bool | None = None
     contains: str | None = None
     lacks: str | None = None
 
     def holds(self, results: Sequence[ToolResult]) -> bool:
-        """Return whether it holds after these results, the newest last; without any, only ``lacks`` can hold."""
+        """Return whether the condition matches ``results``, oldest first. Without any, only ``lacks`` can match."""
         newest = next((tool_result for tool_result in reversed(results) if self.tool in (None, tool_result.tool)), None)
         if newest is None:
             return self.succeeded is None and self.contains is None
@@ -81,7 +81,7 @@ class ToolResult:
 
 
 class ToolCall(BaseModel):
-    """One tool call of a step. ``arguments`` is a mapping, or a text that is sent as it is, JSON or not."""
+    """One tool call of a step. ``arguments`` is a mapping, or text that is sent unchanged, JSON or not."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -92,8 +92,8 @@ class ToolCall(BaseModel):
 class ScriptStep(BaseModel):
     """One answer of the model: reasoning, text, tool calls, or the structured output that ends the turn.
 
-    An answer without tool calls ends the turn. ``when`` skips the step unless it holds; ``repeat`` gives the same
-    answer so many times.
+    An answer without tool calls ends the turn. The step is skipped unless ``when`` matches. ``repeat`` is the number of
+    times that the answer is given.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -104,7 +104,7 @@ class ScriptStep(BaseModel):
     calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     output: JsonValue = None
     fail: Literal["unavailable", "rate_limited", "rejected", "broken"] | None = None
-    """Fail as a provider does: it cannot be reached, refuses for now or for good, or its answer makes no sense."""
+    """Simulates a failure of the provider: unreachable, rate limited, request rejected, or answer unreadable."""
     repeat: Annotated[int, Field(ge=1, le=10_000)] = 1
 
 
@@ -117,14 +117,14 @@ class _ScriptShape(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The steps of a model by the agent that it works for; ``""`` has those for every other agent."""
+    """The steps of a model for each agent, by name; ``""`` has the steps for all other agents."""
 
     steps: Mapping[str, Sequence[ScriptStep]]
     name: str = "script"
     flat: Mapping[str, tuple[ScriptStep, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Write each step as often as it is repeated."""
+        """Expand repeated steps."""
         flat = {
             agent: tuple(repeated_step for step in steps for repeated_step in [step] * step.repeat)
             for agent, steps in self.steps.items()
@@ -136,20 +136,20 @@ class Script:
         agent_steps = self.flat.get(agent, self.flat.get(""))
         if agent_steps is None:
             agents = ", ".join(self.flat) or "no agent"
-            raise ScriptError(f"the agent {agent!r} ran, and the script {self.name} is for: {agents}")
+            raise ScriptError(f"the script {self.name} has no steps for the agent {agent!r}; it is for: {agents}")
         return agent_steps
 
 
 def script_of(moves: Iterable[Call | Say | str | Sequence[Call] | ScriptStep]) -> Script:
-    """Return a script from moves in Python: each call is one step, a list of calls is a step with all of them."""
+    """Build a script from Python moves. Each call is one step; a list of calls is one step with all of them."""
     return Script({"": tuple(_step(move) for move in moves)})
 
 
 def build_script(data: Any, where: str) -> Script:  # any value from a file
-    """Return the script that plain data describes; ``where`` names it in errors.
+    """Build a script from plain data. ``where`` is its name in errors.
 
-    It holds ``steps``, or ``agents`` with the steps of each by its name. Raises ``DefinitionError``, naming each field
-    that does not fit.
+    The data has ``steps``, or ``agents`` with the steps of each agent by name. Raises ``DefinitionError``, naming each
+    invalid field.
     """
     try:
         shape = _ScriptShape.model_validate(data)

@@ -1,6 +1,6 @@
-"""Administration by commands: the same work on a server, by its client, or on a local database.
+"""Administration commands: the same code works on a server, through its client, or on a local database.
 
-``Administration`` has those nouns and methods of ``capset_server.client.Client`` that commands use.
+``Administration`` has the same parts and methods as ``capset_server.client.Client``, as far as commands use them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ T = TypeVar("T")
 
 
 class Administration:
-    """A local database. Who can open its file has the rights of an administrator; acts are the principal's."""
+    """Administration of a local database.
+
+    Whoever can open the database has an administrator's rights. Acts are recorded as those of the principal.
+    """
 
     def __init__(self, kernel: Kernel, settings: Settings, org: str | None) -> None:
         self._kernel = kernel
         self._principal = replace(settings.principal, org=org)
         self._env = settings.env
 
-    # Each noun is imported when it is used: those of the server cost half a second.
+    # Each part is imported on first use: some import the server, which takes half a second.
 
     @cached_property
     def agents(self) -> LocalAgents:
@@ -50,14 +53,14 @@ class Administration:
 
     @cached_property
     def approvals(self) -> LocalApprovals:
-        """Requests for approvals."""
+        """Approval requests."""
         from capset_cli.administration.approvals import LocalApprovals
 
         return LocalApprovals(self._kernel, self._principal)
 
     @cached_property
     def deliveries(self) -> LocalDeliveries:
-        """Events on their way to channels."""
+        """Deliveries of events to channels."""
         from capset_cli.administration.deliveries import LocalDeliveries
 
         return LocalDeliveries(self._kernel, self._principal.org)
@@ -71,14 +74,14 @@ class Administration:
 
     @cached_property
     def people(self) -> LocalPeople:
-        """Users of chats who may decide."""
+        """Chat users who may decide approval requests."""
         from capset_cli.administration.people import LocalPeople
 
         return LocalPeople(self._kernel, self._principal)
 
     @cached_property
     def sessions(self) -> LocalSessions:
-        """Sessions of the principal. Raises ``DefinitionError`` without the extra ``server``."""
+        """Sessions of the principal. Raises ``DefinitionError`` if the extra ``server`` is missing."""
         needs_extra("server", "starlette")
         from capset_cli.administration.sessions import LocalSessions
 
@@ -95,10 +98,10 @@ def administer(
     stored: bool = True,
     **local: Any,  # the other options of load_settings
 ) -> T:
-    """Do ``work`` on a server, or else on a local database, and return its result.
+    """Run ``work`` on a server if one is named, otherwise on a local database, and return its result.
 
-    With ``creates``, the database may be created; without ``stored``, none needs to exist. Raises ``DefinitionError``
-    for options of the local database beside a server's URL.
+    ``creates`` allows creating the database; ``stored=False`` uses a store in memory instead. Raises
+    ``DefinitionError`` if options of the local database are given together with a server's URL.
     """
     server = server_of(url, db=db, org=org, **local)
     if server is not None:

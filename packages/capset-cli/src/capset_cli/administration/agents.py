@@ -41,12 +41,12 @@ class LocalAgents:
         return await self._detail(await self._agents.create(self._principal.org, agent, author=self._author))
 
     async def change(self, id: str, patch: Mapping[str, Any], *, version: int | None = None) -> AgentDetail:
-        """Change an agent by a JSON merge patch; with ``version``, only if the agent has exactly this one."""
+        """Apply a JSON merge patch to an agent; with ``version``, only if that is its current version."""
         org = self._principal.org
         return await self._detail(await self._agents.change(org, id, patch, author=self._author, version=version))
 
     async def rollback(self, id: str, to: int, *, version: int | None = None) -> AgentDetail:
-        """Write the contents of the version ``to`` as the next version."""
+        """Restore the content of the version ``to`` as a new version."""
         org = self._principal.org
         return await self._detail(await self._agents.rollback(org, id, to, author=self._author, version=version))
 
@@ -59,7 +59,7 @@ class LocalAgents:
         return detail_of(self._kernel, await self._agents.at(self._principal.org, id, version))
 
     async def diff(self, id: str, before: int, after: int | None = None) -> AgentDiffShape:
-        """Compare two versions of an agent, ``after`` the current one by default."""
+        """Compare two versions of an agent. ``after`` defaults to the current one."""
         return await diff_of(
             self._kernel,
             self._agents,
@@ -72,35 +72,35 @@ class LocalAgents:
         )
 
     async def preview(self, agent: AgentInput) -> PreviewShape:
-        """Return a preview of a new agent, with all its problems; nothing is stored."""
+        """Preview a new agent, with all its problems, without storing anything."""
         preview = await self._agents.preview(agent, org=self._principal.org)
         return await shown_preview(self._kernel, preview, author=self._author, principal=self._principal, env=self._env)
 
     async def preview_change(self, id: str, patch: Mapping[str, Any]) -> PreviewShape:
-        """Return a preview of an agent after a merge patch; nothing is stored."""
+        """Preview an agent as a merge patch would change it, without storing anything."""
         preview = await self._agents.preview_change(self._principal.org, id, patch)
         return await shown_preview(
             self._kernel, preview, author=self._author, principal=self._principal, env=self._env, id=id
         )
 
     async def servers(self, id: str) -> AgentServerStates:
-        """Return the agent's own MCP servers, with their tools; each is asked."""
+        """Query the agent's own MCP servers, and return them with their tools."""
         row = await self._agents.stored(self._principal.org, id)
         return server_states(await self._agents.servers.look(row, None))
 
     async def server(self, id: str, name: str, *, limit: int = 50, cursor: str | None = None) -> AgentServerState:
-        """Return one of them: with what was approved of each tool, and what its server says of it now."""
+        """Query one of them, and return each tool as it was approved and as the server describes it now."""
         row = await self._agents.stored(self._principal.org, id)
         (looked_server,) = await self._agents.servers.look(row, name)
         return server_page(looked_server, limit=limit, cursor=cursor)
 
     async def approve_tools(self, id: str, name: str, tools: Mapping[str, str]) -> ChangedApprovals:
-        """Approve tools of one of the agent's own MCP servers, each with the hash that was seen."""
+        """Approve tools of one of the agent's own MCP servers. ``tools`` maps names to the reviewed hashes."""
         done = await self._agents.approve_tools(self._principal.org, id, name, tools, by=self._principal)
         return ChangedApprovals(tools=[approval.name for approval in done])
 
     async def withdraw_tools(self, id: str, name: str, tools: Sequence[str]) -> ChangedApprovals:
-        """Take approvals of tools back; the server is not asked."""
+        """Withdraw approvals of tools, without contacting the MCP server."""
         row = await self._agents.stored(self._principal.org, id)
         return ChangedApprovals(tools=await self._agents.servers.withdraw(row, name, tools, self._principal))
 

@@ -1,4 +1,4 @@
-"""The requests for approvals in a local database."""
+"""The approval requests of a local database."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class LocalApprovals:
     async def get(self, id: str) -> ApprovalShape:
         """Return a request, with its outcome. Raises ``NotFound``."""
         row = await self._service.get(id, org=self._principal.org)
-        if row.code_hash is not None:  # so that its origin can be shown, if it is installed here
+        if row.code_hash is not None:  # to show the origin of the code, if it is installed here
             await read_code_of(Registry.installed().tools)
         return approval_shape(row)
 
     async def arguments(self, id: str) -> ApprovalArgumentsShape:
-        """Return the arguments with only the secrets masked that the tool's schema declares; that is on record."""
+        """Return the arguments, masking only secrets that the tool's schema declares. The reading is recorded."""
         row = await self._service.get(id, org=self._principal.org)
         shown = await self._service.show_arguments(row, by=self._principal)
         return ApprovalArgumentsShape(arguments=shown.arguments, modified=shown.modified)
@@ -61,12 +61,12 @@ class LocalApprovals:
         round: int | None = None,
         note: str | None = None,
     ) -> ApprovalShape:
-        """Approve a call; ``arguments``, complete, replace those of the request."""
+        """Approve a call. ``arguments``, if given, replace all of the request's arguments."""
         answer = Answer(approved=True, scope=scope, arguments=arguments, note=note, round=round)
         return await self._decide(id, answer)
 
     async def reject(self, id: str, *, note: str | None = None) -> ApprovalShape:
-        """Reject a call; its caller can read the note."""
+        """Reject a call. Its caller can read the note."""
         return await self._decide(id, Answer(approved=False, note=note))
 
     async def _decide(self, id: str, answer: Answer) -> ApprovalShape:

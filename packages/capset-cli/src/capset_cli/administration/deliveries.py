@@ -1,4 +1,4 @@
-"""The events on their way to channels, in a local database."""
+"""The deliveries of events to channels, in a local database."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class LocalDeliveries:
         return await delivery_page_shape(self._kernel.store.deliveries.list, query)
 
     async def retry(self, id: str) -> DeliveryShape:
-        """Queue a delivery that has failed again. A server with its channel sends it."""
+        """Requeue a failed delivery. A server that has its channel sends it."""
         return delivery_shape(await retry_delivery(self._kernel, self._org, id))

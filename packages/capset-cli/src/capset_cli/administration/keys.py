@@ -19,9 +19,9 @@ class LocalKeys:
         self._kernel = kernel
 
     async def create(self, key: KeyInput) -> NewKeyShape:
-        """Create a key and return it with its secret, which is shown this once. Unless told otherwise, it never ends.
+        """Create a key, and return it with its secret, which is not shown again.
 
-        Raises ``DefinitionError`` as ``create_key`` does.
+        By default, the key does not expire. Raises ``DefinitionError`` as ``create_key`` does.
         """
         expires = key.expires if "expires" in key.model_fields_set else None
         row, secret = await create_key(
@@ -35,7 +35,7 @@ class LocalKeys:
         return new_key_shape(row, secret)
 
     async def all(self) -> AsyncGenerator[KeyShape]:
-        """Iterate over all keys, newest first, even revoked and expired ones."""
+        """Yield all keys, newest first, including revoked and expired ones."""
         for row in await self._kernel.store.keys.list():
             yield key_shape(row)
 

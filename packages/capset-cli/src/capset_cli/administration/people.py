@@ -1,4 +1,4 @@
-"""The users of chats who may decide, in a local database."""
+"""The chat users who may decide approval requests, in a local database."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class LocalPeople:
         permissions: Iterable[str] = (),
         attributes: Mapping[str, Any] | None = None,  # JSON data
     ) -> PersonShape:
-        """Enter a user of a Slack workspace, by the ids of both, as a principal. Raises ``Conflict``."""
+        """Register a Slack user as a principal. Raises ``Conflict`` if the user is registered already.
+
+        ``team`` and ``user`` are Slack's ids of the workspace and the user.
+        """
         person = PersonInput(
             team=team,
             user=user,
@@ -46,5 +49,5 @@ class LocalPeople:
         return person_shape(await add_person(self._kernel, row))
 
     async def remove(self, id: str) -> None:
-        """Remove a person, who decides nothing any more. Raises ``NotFound``."""
+        """Remove a person, who can then no longer decide requests. Raises ``NotFound``."""
         await remove_person(self._kernel, self._principal.org, id)

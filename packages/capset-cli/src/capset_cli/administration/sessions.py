@@ -50,7 +50,7 @@ class LocalSessions:
         invocation: Mapping[str, Any] | None = None,  # JSON data
         context: Mapping[str, Any] | None = None,  # JSON data
     ) -> SessionShape:
-        """Start a session of an agent, in its present version."""
+        """Start a session with the current version of an agent."""
         row = await self._service.new_session(self._caller, agent, invocation=invocation, context=context)
         return session_shape(row)
 
@@ -59,19 +59,19 @@ class LocalSessions:
         return session_shape(await self._service.move_session(self._caller, id, agent_version, expected=version))
 
     async def fork(self, id: str, turn: str | None = None) -> SessionShape:
-        """Start a session like this one, with its conversation up to the end of a turn, or all of it."""
+        """Start a session with a copy of this one's conversation, up to the end of ``turn`` or all of it."""
         return session_shape(await self._service.fork_session(self._caller, id, turn))
 
     async def rewind(self, id: str, turn: str) -> int:
-        """Take the conversation of a session back to before a turn, and return how many messages went."""
+        """Rewind a session's conversation to before a turn, and return the number of removed messages."""
         return await self._service.rewind_session(self._caller, id, turn)
 
     async def delete(self, id: str) -> None:
-        """Delete a session with its files; its records stay."""
+        """Delete a session with its files. Its records stay."""
         await self._service.delete_session(self._caller, id)
 
     async def state(self, id: str) -> StateShape:
-        """Return what the session's agent exposes of its state and resources."""
+        """Return the state and resources that the session's agent exposes."""
         session = await self._service.session(self._caller, id)
         return state_shape(await session.exposed())
 

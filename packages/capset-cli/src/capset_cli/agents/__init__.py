@@ -1,6 +1,6 @@
 """``capset agents``: the agents of an organisation, in a database or on a server.
 
-Here are ``list``, ``show``, ``create``, ``change``, ``archive`` and ``rollback``.
+This module has ``list``, ``show``, ``create``, ``change``, ``archive`` and ``rollback``.
 """
 
 from __future__ import annotations
@@ -30,22 +30,25 @@ _TEXTS: Final = tuple(field.name for field in AGENT_FIELDS if field.name not in 
 _TIMES: Final = ("created_at", "updated_at", "author")
 
 Patch = Annotated[
-    str, typer.Argument(metavar="PATCH", help="A JSON merge patch (null clears), @FILE with one, or - for stdin.")
+    str,
+    typer.Argument(
+        metavar="PATCH", help="A JSON merge patch (null clears a field), @FILE to read a file, or - for stdin."
+    ),
 ]
 
 
 @guarded
 def list_command(
-    status: Annotated[str | None, typer.Option(help="Only agents of this status: active or archived.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only agents of this name.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many agents.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only agents with this status: active or archived.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only agents with this name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="The maximum number of agents.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="The cursor of the previous page, to continue after it.")] = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List agents: those that are installed, then the stored ones, newest first."""
+    """List agents: the installed ones, then the stored ones, newest first."""
     agent_status = _status(status)
     page = administer(
         url,
@@ -66,13 +69,15 @@ def list_command(
 @guarded
 def show_command(
     id: Id,
-    number: Annotated[int | None, typer.Option("--version", min=1, help="As it was in this version.")] = None,
+    number: Annotated[
+        int | None, typer.Option("--version", min=1, help="Show this version instead of the current one.")
+    ] = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show one agent, as it is or as it was."""
+    """Show an agent, in its current or an earlier version."""
 
     async def read(admin: Admin) -> AgentDetail:
         return await (admin.agents.get(id) if number is None else admin.agents.version(id, number))
@@ -114,7 +119,7 @@ def _status(named: str | None) -> AgentStatus | None:
 @guarded
 def create_command(
     file: Annotated[
-        Path, typer.Argument(help="An agent file (YAML, JSON or TOML); it may have tags and a status too.")
+        Path, typer.Argument(help="An agent file (YAML, JSON or TOML), which may also have tags and a status.")
     ],
     principal: Writer = None,
     org: Org = None,
@@ -122,7 +127,7 @@ def create_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Keep a new agent, and print its id. Every capability that cannot be had is named, and nothing is kept then."""
+    """Store a new agent, and print its id. If capabilities are not available, all are named, and nothing is stored."""
     agent_input = read_input(file)
     created = administer(
         url, lambda admin: admin.agents.create(agent_input), db=db, org=org, creates=True, principal=principal
@@ -145,7 +150,7 @@ def change_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Change an agent by a JSON merge patch, whole or not at all. Every change makes a version."""
+    """Apply a JSON merge patch to an agent, completely or not at all. Every change creates a version."""
     changes = _patch(patch)
     changed = administer(
         url, lambda admin: admin.agents.change(id, changes, version=expected), db=db, org=org, principal=principal
@@ -163,7 +168,7 @@ def archive_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Archive an agent: it takes no new sessions; those that it has can only be read; its versions stay."""
+    """Archive an agent. It accepts no new sessions, its sessions become read-only, and its versions stay."""
     archived = administer(
         url,
         lambda admin: admin.agents.change(id, {"status": "archived"}, version=expected),
@@ -177,7 +182,7 @@ def archive_command(
 @guarded
 def rollback_command(
     id: Id,
-    to: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The version whose content is written again.")],
+    to: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The version to restore.")],
     expected: Expected = None,
     principal: Writer = None,
     org: Org = None,
@@ -185,7 +190,7 @@ def rollback_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Write again what a version said, but for its status, as the next one. It is checked as every change is."""
+    """Restore the content of a version, except its status, as a new version. It is validated like every change."""
     changed = administer(
         url, lambda admin: admin.agents.rollback(id, to, version=expected), db=db, org=org, principal=principal
     )

@@ -1,4 +1,4 @@
-"""Options of ``capset agents``, and the agents that its files describe."""
+"""Options of ``capset agents``, and the reader of its agent files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from capset.wire.agents import AgentInput
 from capset_connect.plain_files import parse, read_text
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a stored agent, or the name of an installed one.")]
-Org = Annotated[str | None, typer.Option("--org", help="The organisation whose agents they are.")]
-Writer = Annotated[str | None, typer.Option("--principal", help="Who writes it (or CAPSET_PRINCIPAL).")]
+Org = Annotated[str | None, typer.Option("--org", help="The organisation that the agents belong to.")]
+Writer = Annotated[str | None, typer.Option("--principal", help="Who makes the change (or CAPSET_PRINCIPAL).")]
 Expected = Annotated[
-    int | None, typer.Option("--if-version", min=1, help="Only if the agent has just this version now.")
+    int | None, typer.Option("--if-version", min=1, help="Only if this is the agent's current version.")
 ]
 
 
 def read_input(path: Path) -> AgentInput:
-    """Return the agent in a file, which may also have ``tags`` and a ``status``. Raises ``DefinitionError``."""
+    """Read the agent in a file, which may also have ``tags`` and a ``status``. Raises ``DefinitionError``."""
     data = parse(path, read_text(path, "an agent file"))
     if not isinstance(data, dict):
         raise DefinitionError(f"{path}: not an agent file: it must hold a mapping with a name")

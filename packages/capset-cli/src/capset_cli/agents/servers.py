@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 200
 _DIGITS: Final = 64
-"""How many a whole hash has."""
+"""The number of digits of a full hash."""
 Server = Annotated[str, typer.Argument(metavar="SERVER", help="The name of one of its MCP servers.")]
 
 
@@ -33,16 +33,17 @@ Server = Annotated[str, typer.Argument(metavar="SERVER", help="The name of one o
 def tools_command(
     id: Id,
     server: Annotated[
-        str | None, typer.Argument(metavar="SERVER", help="One of its MCP servers, in full; all of them if left out.")
+        str | None,
+        typer.Argument(metavar="SERVER", help="Only this MCP server, with its differences; by default all of them."),
     ] = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List the tools of an agent's own MCP servers, which are asked; of one server, show what differs, too.
+    """Query an agent's own MCP servers, and list their tools; for a single server, also show the differences.
 
-    A tool is approved, changed since it was approved, new, or gone. Invisible characters are shown as their numbers.
+    A tool is approved, changed since its approval, new, or gone. Invisible characters are escaped.
     """
 
     async def look(admin: Admin) -> AgentServerStates:
@@ -73,7 +74,8 @@ def approve_command(
     id: Id,
     server: Server,
     tools: Annotated[
-        list[str], typer.Argument(metavar="TOOL@HASH...", help="Tools by their names there, each with its whole hash.")
+        list[str],
+        typer.Argument(metavar="TOOL@HASH...", help="Tools by their names on the server, each with its full hash."),
     ],
     principal: Writer = None,
     org: Org = None,
@@ -81,7 +83,7 @@ def approve_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Approve tools of one of an agent's own MCP servers as capset agents tools shows them, on record: all or none."""
+    """Approve tools of an agent's own MCP server in the form that capset agents tools shows; all or none, on record."""
     hashes = dict(map(_wanted, tools))
     changed = administer(
         url, lambda admin: admin.agents.approve_tools(id, server, hashes), db=db, org=org, principal=principal
@@ -93,14 +95,14 @@ def approve_command(
 def withdraw_command(
     id: Id,
     server: Server,
-    tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools by their names there.")],
+    tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools by their names on the server.")],
     principal: Writer = None,
     org: Org = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Take approvals of tools of an agent's own MCP servers back, on record. The server is not asked."""
+    """Withdraw approvals of tools of an agent's own MCP server, on record. The server is not contacted."""
     changed = administer(
         url, lambda admin: admin.agents.withdraw_tools(id, server, tools), db=db, org=org, principal=principal
     )
@@ -108,7 +110,7 @@ def withdraw_command(
 
 
 def _joined(pages: Sequence[AgentServerState]) -> AgentServerStates:
-    """Return a server with the tools of all of its pages."""
+    """Return a server with the tools of all its pages."""
     tools = [tool for page in pages for tool in page.tools]
     return AgentServerStates(items=[pages[0].model_copy(update={"tools": tools, "next": None})])
 
@@ -117,8 +119,8 @@ def _wanted(argument: str) -> tuple[str, str]:
     name, _, tool_hash = argument.rpartition("@")
     if not name or len(tool_hash) != _DIGITS:
         raise DefinitionError(
-            f"a tool is approved by its name and its whole hash, TOOL@HASH; got {argument!r:.80}",
-            hint="capset agents tools ID SERVER shows it",
+            f"approving a tool takes its name and full hash, TOOL@HASH; got {argument!r:.80}",
+            hint="capset agents tools ID SERVER shows both",
         )
     return name, tool_hash
 
@@ -145,7 +147,7 @@ def _row(server: AgentServerState, tool: ServerToolShape) -> Iterator[str]:
 
 
 def _difference(id: str, server: AgentServerState, tool: ServerToolShape) -> Iterator[str]:
-    """Yield the lines of a unified diff of a tool that differs, and the command that approves it as it is."""
+    """Yield the lines of a unified diff of a tool that differs, and the command to approve its current form."""
     if tool.before is None and tool.now is None:
         return
     before: Mapping[str, object] = tool.before or {}

@@ -1,4 +1,4 @@
-"""``capset agents versions``, ``diff`` and ``preview``: earlier versions of an agent, and possible ones."""
+"""``capset agents versions``, ``diff`` and ``preview``: the versions of an agent, and previews of changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIGNS: Final = {"added": ("+", "green"), "removed": ("-", "red")}
 @guarded
 def versions_command(
     id: Id,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many versions.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="The maximum number of versions.")] = 50,
     before: Annotated[int | None, typer.Option(min=1, help="Only versions before this one.")] = None,
     org: Org = None,
     db: Db = None,
@@ -54,11 +54,12 @@ def versions_command(
 @guarded
 def diff_command(
     id: Id,
-    before: Annotated[int, typer.Argument(metavar="A", min=1, help="A version.")],
+    before: Annotated[int, typer.Argument(metavar="A", min=1, help="The first version.")],
     after: Annotated[
-        int | None, typer.Argument(metavar="B", min=1, help="Another version; the present one, if it is left out.")
+        int | None,
+        typer.Argument(metavar="B", min=1, help="The version to compare it with; by default the current one."),
     ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if they differ.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 if they differ.")] = False,
     principal: Who = None,
     grant: Grant = None,
     attribute: Attribute = None,
@@ -68,7 +69,7 @@ def diff_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Compare two versions of an agent: what was written otherwise, and which hashes and tools moved by it."""
+    """Compare two versions of an agent: the fields that changed, and the hashes and tools that changed with them."""
     diff = administer(
         url,
         lambda admin: admin.agents.diff(id, before, after),
@@ -90,9 +91,12 @@ def diff_command(
 
 @guarded
 def preview_command(
-    agent: Annotated[str, typer.Argument(help="An agent file, the id of a stored agent, or an installed one's name.")],
+    agent: Annotated[
+        str, typer.Argument(help="An agent file, the id of a stored agent, or the name of an installed one.")
+    ],
     patch: Annotated[
-        str | None, typer.Argument(metavar="[PATCH]", help="A JSON merge patch of it, @FILE with one, or - for stdin.")
+        str | None,
+        typer.Argument(metavar="[PATCH]", help="A JSON merge patch to apply, @FILE to read a file, or - for stdin."),
     ] = None,
     principal: Who = None,
     grant: Grant = None,
@@ -103,14 +107,14 @@ def preview_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show what an agent would be, or everything that is wrong with it; nothing is kept.
+    """Preview an agent, or show everything that is wrong with it. Nothing is stored.
 
-    It ends with 2 if anything is wrong with it.
+    Exits with 2 if anything is wrong.
     """
     path = Path(agent)
     agent_input = read_input(path) if path.suffix.lower() in ENDINGS else None
     if agent_input is not None and patch is not None:
-        raise DefinitionError("a patch is of a stored agent; a file is shown as it is", hint="change the file")
+        raise DefinitionError("a patch applies to a stored agent, not to a file", hint="edit the file instead")
     change: dict[str, Any] = {} if patch is None else from_json(read_object("PATCH", patch))
 
     async def preview_agent(admin: Admin) -> PreviewShape:

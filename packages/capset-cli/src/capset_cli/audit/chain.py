@@ -41,16 +41,16 @@ _OTHERS: Final = "capset db check --verify compares the first three with their a
 
 PrivateKey = Annotated[
     Path,
-    typer.Option("--key", metavar="FILE", help="The private key that signs, as capset audit keygen FILE makes it."),
+    typer.Option("--key", metavar="FILE", help="The private key to sign with, as created by capset audit keygen FILE."),
 ]
 
 
 @guarded
 def checkpoint_command(key: PrivateKey, db: Db = None, as_json: AsJson = False) -> Exit:
-    """Sign how far the log has come, and show the checkpoint: a copy elsewhere outlives any change of the log."""
+    """Sign the log up to its newest record, and print the checkpoint. A copy kept elsewhere exposes later changes."""
     checkpoint = asyncio.run(_checkpoint(existing_db(load_settings(db=db).db), private_key(key)))
     if checkpoint is None:
-        raise DefinitionError("there are no records to sign for")
+        raise DefinitionError("there are no records to sign")
     if as_json:
         print_json(asdict(checkpoint))
     else:
@@ -62,13 +62,13 @@ def checkpoint_command(key: PrivateKey, db: Db = None, as_json: AsJson = False) 
 @guarded
 def checkpoints_command(
     after: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Only those that follow the one of this number.")
+        int, typer.Option(min=0, max=2**63 - 1, help="Only checkpoints after the one with this number.")
     ] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of checkpoints.")] = 1000,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show the checkpoints, the oldest first; with --json, a JSON object a line, as verify --checkpoint takes them."""
+    """List checkpoints, oldest first. --json prints one JSON object per line, as verify --checkpoint reads them."""
     checkpoints = asyncio.run(_checkpoints(existing_db(load_settings(db=db).db), after, limit))
     if as_json:
         for checkpoint in checkpoints:
@@ -90,14 +90,14 @@ def checkpoints_command(
 @guarded
 def prune_command(
     key: PrivateKey,
-    before: Annotated[str | None, typer.Option(metavar="TIME", help="Cut off what is from before this time.")] = None,
-    keep: Annotated[str | None, typer.Option(metavar="90d", help="Cut off what is older than this.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="TIME", help="Remove records from before this time.")] = None,
+    keep: Annotated[str | None, typer.Option(metavar="90d", help="Remove records that are older than this.")] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Cut off the oldest records, up to a signed checkpoint; the exit code is 3 if there is none to cut at."""
+    """Remove the oldest records, up to a signed checkpoint. Exits with 3 if there is no suitable checkpoint."""
     if (before is None) == (keep is None):
-        raise DefinitionError("how much is to be cut off is said by one of --before and --keep")
+        raise DefinitionError("give one of --before and --keep, to say which records to remove")
     now = time.time_ns()
     limit = instant("--before", before) if keep is None else iso(now - window_seconds(keep) * 1_000_000_000)
     signer, settings = private_key(key), load_settings(db=db)
@@ -134,32 +134,34 @@ async def _prune(settings: Settings, before: str, key: CheckpointKey, now: str) 
 
 @guarded
 def verify_command(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Records that were exported, instead.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Verify an exported file of records instead.")
+    ] = None,
     key: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PUBLIC", help="A public key of the checkpoints, in a file; may be repeated."),
+        typer.Option(metavar="PUBLIC", help="A file with a public key of the checkpoints; may be repeated."),
     ] = None,
     checkpoint: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Checkpoints that were kept elsewhere, in a file; may be repeated."),
+        typer.Option(metavar="FILE", help="A file with checkpoints that were kept elsewhere; may be repeated."),
     ] = None,
     pins: Pins = None,
     db: Db = None,
     url: NamedUrl = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Check the whole chain of records; the exit code is 3 if it does not hold.
+    """Verify the whole chain of records. Exits with 3 if it does not hold.
 
-    With --url a server checks its own, part by part, and says up to where its key has signed it: that vouches for
+    With --url, a server verifies its own chain, part by part, and reports how far its key has signed it. That proves
     nothing to those who do not trust the server.
 
-    Only keys and checkpoints that you give, or have pinned (capset audit pin), vouch for it: the first line says if
-    there were none. Then it can only be consistent in itself, as a log is that was emptied or computed again.
+    Only keys and checkpoints that you name, or have pinned (capset audit pin), vouch for the chain. Without any, the
+    first line says so, and the chain can only be consistent in itself: an emptied or recomputed log is consistent, too.
     """
     server = named_server(url, db=db, pins=pins, key=key, checkpoint=checkpoint)
     if server is not None:
         if file is not None:
-            raise DefinitionError("there are records to verify in a file, or on a server: leave out FILE or --url")
+            raise DefinitionError("records are verified either in a file or on a server: leave out FILE or --url")
         return _verify_there(server, as_json=as_json)
     named_keys, checkpoints = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
     keys = trusted_keys((), named_keys)
@@ -172,7 +174,9 @@ def verify_command(
         pinned_at = (url, pins or default_pins_file())
         verification = asyncio.run(_verify(url, keys, checkpoints))
     elif db is not None or pins is not None:
-        raise DefinitionError("there are records to verify in a file, or in a database: leave out FILE or --db, --pins")
+        raise DefinitionError(
+            "records are verified either in a file or in a database: leave out FILE, or --db and --pins"
+        )
     else:
         verification = _verify_file(file, keys, checkpoints)
     with ended():
@@ -187,7 +191,7 @@ def verify_command(
 
 
 def _verify_there(server: Server, *, as_json: bool) -> Exit:
-    """Have a server check its record, and print what it says."""
+    """Have a server verify its records, and print the result."""
 
     async def walk(client: Client) -> VerificationShape:
         checked, covered, since, cursor = 0, None, 0, None
@@ -214,7 +218,7 @@ def _verify_there(server: Server, *, as_json: bool) -> Exit:
     else:
         out().print(f"the server says: {counted(verification.checked, 'record')}, every hash holds", soft_wrap=True)
         if verification.covered is not None:
-            err().print(f"[dim]its key has signed for records up to {verification.covered}[/]")
+            err().print(f"[dim]its key has signed the records up to {verification.covered}[/]")
         err().print(f"[dim]{_RECORDS_ALONE}[/]", soft_wrap=True)
     return Exit.DONE if verification.ok else Exit.REFUSED
 
@@ -245,17 +249,17 @@ def _limits(
     verification: Verification, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint], *, in_file: bool
 ) -> Iterator[str]:
     if verification.since > 1:
-        where = "what was before is not in the file" if in_file else "what was before was pruned"
+        where = "earlier records are not in the file" if in_file else "earlier records were pruned"
         yield f"they begin with record {verification.since}; {where}"
     covered = verification.covered if keys else max((checkpoint.seq for checkpoint in checkpoints), default=None)
     if not (keys or checkpoints):
         yield (
-            "a log that was emptied, cut off or computed again looks the same: "
-            "name a key with --key, or a checkpoint that was kept, or pin both with capset audit pin"
+            "a log that was emptied, truncated or recomputed looks the same: "
+            "name a key with --key, or a kept checkpoint with --checkpoint, or pin both with capset audit pin"
         )
     elif covered is not None and covered < verification.since + verification.checked - 1:
         which = "signed checkpoints" if keys else "checkpoints that were kept"
-        yield f"{which} cover records up to {covered}; of those after it, a tail may be missing"
+        yield f"{which} cover records up to {covered}; the newest records after it may be missing"
     yield _RECORDS_ALONE if in_file else f"{_RECORDS_ALONE}; {_OTHERS}"
 
 
@@ -267,7 +271,7 @@ async def _verify(url: str, keys: Sequence[TrustedKey], checkpoints: Sequence[Ch
 def _verify_file(path: Path, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint]) -> Verification:
     if keys and not checkpoints:
         raise DefinitionError(
-            "the checkpoints of an exported file stand in a file of their own: name it with --checkpoint",
+            "the checkpoints of exported records are in a separate file: name it with --checkpoint",
             hint="capset audit export --checkpoints FILE writes it beside the records",
         )
     if not path.is_file():
@@ -296,7 +300,7 @@ def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
             raise DefinitionError(f"there are no checkpoints in {str(path)!r}: {error}") from None
         if not checkpoints:
             raise DefinitionError(
-                f"there are no checkpoints in {str(path)!r}", hint="capset audit checkpoints gives them"
+                f"there are no checkpoints in {str(path)!r}", hint="capset audit checkpoints --json prints them"
             )
         collected += checkpoints
     return collected
@@ -313,12 +317,12 @@ def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # an altered ro
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict) or not data.keys() <= set(COLUMNS) or "seq" not in data:
-            raise DefinitionError(f"line {number} is no record", hint="capset audit export writes a file of them")
+            raise DefinitionError(f"line {number} is not a record", hint="capset audit export writes a file of them")
         row = cast("dict[str, Any]", data)
         yield {name: _plain(row.get(name), name) for name in COLUMNS}
 
 
 def _plain(value: Any, name: str) -> Any:
-    """Return a column's value; one of the wrong type becomes a form that matches no record."""
+    """Return a column's value, or, if its type is wrong, a value that matches no record."""
     expected = int if name in NUMBERS else str
     return value if value is None or type(value) is expected else {"changed": repr(value)}

@@ -38,16 +38,18 @@ from capset_cli.common.targets import opened_store
 
 Pins = Annotated[
     Path | None,
-    typer.Option("--pins", metavar="FILE", help="The file of your pins; by default one in your configuration folder."),
+    typer.Option("--pins", metavar="FILE", help="The file with your pins; by default in your configuration folder."),
 ]
 
 
 @guarded
 def keygen_command(
-    to: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the private key; FILE.pub is the other.")],
+    to: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A new file for the private key; the public key is in FILE.pub.")
+    ],
     as_json: AsJson = False,
 ) -> Exit:
-    """Make a pair of keys: the private one signs checkpoints, the public one verifies them."""
+    """Create a pair of keys: the private one signs checkpoints, the public one verifies them."""
     key = CheckpointKey.generate()
     public = to.with_name(f"{to.name}.pub")
     write_new(to, key.pem(), 0o600)
@@ -63,20 +65,20 @@ def keygen_command(
 @guarded
 def pin_command(
     key: Annotated[
-        Path | None, typer.Option(metavar="PUBLIC", help="The public key to trust; by default the one of the log.")
+        Path | None, typer.Option(metavar="PUBLIC", help="The public key to trust; by default the log's own.")
     ] = None,
     forget: Annotated[
         bool,
-        typer.Option("--forget", help="Remove the pin of this database, which another log has replaced on purpose."),
+        typer.Option("--forget", help="Remove the pin of this database, if its log was replaced on purpose."),
     ] = False,
     pins: Pins = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Trust the key of a log from now on, and keep its newest checkpoint: capset audit verify holds the log to both.
+    """Trust a log's key from now on, and keep its newest checkpoint. capset audit verify checks the log against both.
 
-    Compare the key's id with the one that the server's operator names. A log that does not hold to what is pinned
-    already is not pinned again: the exit code is 3.
+    Compare the key's id with the one that the server's operator gives you. A log that contradicts its existing pin is
+    not pinned again: the exit code is 3.
     """
     url, file = existing_db(load_settings(db=db).db), pins or default_pins_file()
     if forget:
@@ -93,7 +95,7 @@ def pin_command(
         print_json(PinShape(key=pin.keys[-1].key.id, seq=seq, pins=str(file)).plain())
     else:
         print(pin.keys[-1].key.id, flush=True)
-        note = "there is no checkpoint yet" if seq is None else f"the records up to {seq} are kept with it"
+        note = "pinned without a checkpoint" if seq is None else f"pinned with a checkpoint of the records up to {seq}"
         err().print(f"[dim]{note}, in {cell(str(file))}[/]", soft_wrap=True)
     return Exit.DONE
 
@@ -108,14 +110,14 @@ def _forget(url: str, file: Path, key: Path | None, *, as_json: bool) -> Exit:
     if as_json:
         print_json(PinShape(key=pin.keys[-1].key.id, seq=pin.kept and pin.kept.seq, pins=str(file)).plain())
     else:
-        err().print(f"[dim]the key {pin.keys[-1].key.id} is trusted no more, in {cell(str(file))}[/]", soft_wrap=True)
+        err().print(f"[dim]the key {pin.keys[-1].key.id} is no longer trusted, in {cell(str(file))}[/]", soft_wrap=True)
     return Exit.DONE
 
 
 def hint_at_pin(url: str, file: Path) -> None:
-    """Say which pin a log does not hold to, if the database has one, and what to do if that is meant."""
+    """Print a hint about the database's pin, if it has one: where it is, and when and how to remove it."""
     if read_pin(file, url) is not None:
-        hint = "if another log is meant to stand in its place, remove the pin with capset audit pin --forget"
+        hint = "if its log was replaced on purpose, remove the pin with capset audit pin --forget"
         err().print(f"[dim]hint:  this database is pinned in {cell(str(file))}; {hint}[/]", soft_wrap=True)
 
 
@@ -142,24 +144,26 @@ async def _pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[Pin | 
 
 
 def trusted_keys(pinned: Sequence[TrustedKey], named: Iterable[PublicKey]) -> list[TrustedKey]:
-    """Return the keys that a caller has pinned, for the records that the pin says, and those named beside them."""
+    """Return the pinned keys, each for its pinned range of records, and the keys that are named in addition."""
     ids = {trusted_key.key.id for trusted_key in pinned}
     return [*pinned, *[TrustedKey(key) for key in named if key.id not in ids]]
 
 
 @guarded
 def succeed_command(
-    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The key that takes over: either half of it.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The new key: its private or its public half.")],
     key: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The private key so far, which signs this; by default that of capset serve."),
+        typer.Option(
+            metavar="FILE", help="The current private key, to sign the succession; by default that of capset serve."
+        ),
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Let another key sign the log from now on. The key so far signs this log no more, and never again.
+    """Let another key sign the log from now on. The current key never signs this log again.
 
-    If FILE is the private half, the new key signs the log at once, its succession included.
+    If FILE is the private half, the new key signs the log at once, including the succession.
     """
     settings = load_settings(db=db)
     existing_db(settings.db)
@@ -167,7 +171,7 @@ def succeed_command(
         private = to.with_suffix("") if to.suffix == ".pub" else to
         raise DefinitionError(
             f"there is no file {str(to)!r}",
-            hint=f"capset audit keygen {shlex.quote(str(private))} makes a pair of keys",
+            hint=f"capset audit keygen {shlex.quote(str(private))} creates a pair of keys",
         )
     new = _half_of(to)
     before, is_signed = asyncio.run(_succeed(settings, new, None if key is None else private_key(key)))
@@ -177,29 +181,29 @@ def succeed_command(
         return Exit.DONE
     print(new.id, flush=True)
     if not is_signed:
-        warning = f"the key {before} has not signed this: those who trust that one alone will not trust {new.id}"
-        err().print(f"[yellow]warning:[/] {warning}; --key FILE names it", soft_wrap=True)
+        warning = f"the key {before} has not signed this: whoever trusts only that key will not trust {new.id}"
+        err().print(f"[yellow]warning:[/] {warning}; name it with --key FILE", soft_wrap=True)
     return Exit.DONE
 
 
 async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: CheckpointKey | None) -> tuple[str, bool]:
-    """Return the id of the key so far, and whether it has signed its succession."""
+    """Return the id of the previous key, and whether it signed the succession."""
     public = new.public if isinstance(new, CheckpointKey) else new
     async with opened_store(settings.db) as store:
         log = store.audit
         before = await _key_id(log)
         if old is not None and old.public.id != before:
-            raise DefinitionError(f"the log is signed by the key {before}, and --key is {old.public.id}")
+            raise DefinitionError(f"the log is signed by the key {before}, but --key is {old.public.id}")
         key_file = default_key_file(database_id(await log.digest_key()))
         if old is None and key_file.exists() and (own_key := read_private(key_file)).public.id == before:
             old = own_key
         if old is not None:
-            await log.checkpoint(old, now=iso(time.time_ns()))  # the last that it may make
+            await log.checkpoint(old, now=iso(time.time_ns()))  # its last one
         act = succession_act(Ids(), public, before, old, actor_here(settings.principal))
         if not await log.adopt(public, replacing=before, act=act):
             raise Conflict(
-                f"the key of the log is not {before} any more, or {public.id} is or was its key already",
-                hint="a key that has handed over never signs again: capset audit keygen FILE makes another",
+                f"the log's key is no longer {before}, or {public.id} is or was its key already",
+                hint="a key that has handed over never signs again: capset audit keygen FILE creates another",
             )
         if isinstance(new, CheckpointKey):
             await log.checkpoint(new, now=iso(time.time_ns()))
@@ -231,12 +235,12 @@ def _half_of(path: Path) -> PublicKey | CheckpointKey:
 
 
 def private_key(path: Path) -> CheckpointKey:
-    """Return the key in a file. Raises ``DefinitionError`` for a file that has none, or does not exist."""
+    """Read a private key. Raises ``DefinitionError`` if the file has none or does not exist."""
     return CheckpointKey.read(existing_file(path))
 
 
 def public_key(path: Path) -> PublicKey:
-    """Return the key in a file. Raises ``DefinitionError`` as ``private_key`` does."""
+    """Read a public key. Raises ``DefinitionError`` as ``private_key`` does."""
     return PublicKey.read(existing_file(path))
 
 

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _LARGEST_PAGE: Final = 200
 
 Kinds = Annotated[
-    str | None, typer.Option("--kind", help="call, act or all: how calls ended, what was administered, or both.")
+    str | None, typer.Option("--kind", help="call, act or all: outcomes of calls, acts of administration, or both.")
 ]
 POLL_SECONDS: Final = 0.5
 """The polling interval of ``--follow``."""
 
 _SHOWN: Final = 5
-"""How many of an act's tools its line has."""
+"""The maximum number of tools shown in the line of an act."""
 _PAGE: Final = 500
 """The number of records in memory at once."""
 
@@ -51,27 +51,27 @@ _PAGE: Final = 500
 @guarded
 def query_command(
     tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
-    outcome: Annotated[str | None, typer.Option(help="Only calls that ended so, such as denied.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only calls with this outcome, such as denied.")] = None,
     principal: Annotated[
-        str | None, typer.Option(help="Only calls of this principal, by its id alone: ada, not user:ada.")
+        str | None, typer.Option(help="Only calls of the principal with this id, without a kind: ada, not user:ada.")
     ] = None,
     session: Annotated[str | None, typer.Option(help="Only calls of this session.")] = None,
     correlation: Annotated[str | None, typer.Option(help="Only calls with this correlation.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only calls of this agent.")] = None,
-    approval: Annotated[str | None, typer.Option(help="Only calls that this request for an approval was for.")] = None,
+    approval: Annotated[str | None, typer.Option(help="Only calls of the approval request with this id.")] = None,
     code: Annotated[str | None, typer.Option(help="Only calls that ended with an error of this code.")] = None,
     act: Annotated[str | None, typer.Option(help="Only acts of this name, such as key.create.")] = None,
     kind: Kinds = None,
     since: Since = None,
     until: Until = None,
     record: Annotated[str | None, typer.Option(help="Only the record with this id.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many records.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of records.")] = 50,
     before: Annotated[int | None, typer.Option(min=1, max=2**63 - 1, help="Only records before this position.")] = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show how calls ended, or with --kind what was administered, the newest first. This is on record itself."""
+    """Show outcomes of calls, or acts of administration (--kind), newest first. The query itself is recorded."""
     server = server_of(url, db=db)
     query = AuditQuery(
         record,
@@ -113,7 +113,7 @@ def _row(record: Mapping[str, Any]) -> list[str]:  # a record's values are of ev
 
 
 def _place(record: Mapping[str, Any]) -> str:
-    """Return what an act concerns, and where it came from."""
+    """Return the subject of an act, and its source."""
     arguments = record["arguments"]
     about = json.loads(arguments) if isinstance(arguments, str) else arguments
     parts = (f"{name}={pretty(value)}" for name, value in about.items() if name in ("id", "path", "by", "server"))
@@ -121,7 +121,7 @@ def _place(record: Mapping[str, Any]) -> str:
 
 
 def _approved(tools: object) -> Iterator[str]:
-    """Yield how an act left some tools of others: approved, by the beginning of a hash, or withdrawn."""
+    """Yield the tools that an act approved, each with the start of its hash, or withdrew."""
     if not isinstance(tools, Mapping):
         return
     approvals = cast("Mapping[str, str | None]", tools)
@@ -159,7 +159,7 @@ def _outcome(named: str | None) -> Outcome | None:
 
 
 async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
-    """Return the requested number of records, in several pages, up to one that ends early by its size."""
+    """Return the requested number of records, page by page, up to a page that its size cut short."""
     items: list[dict[str, Any]] = []
     cursor = str(query.before) if query.before is not None else None
     while True:
@@ -183,7 +183,7 @@ async def _query(settings: Settings, query: AuditQuery, *, as_json: bool) -> Aud
     async with opened_store(settings.db) as store:
         if as_json:
             page = await audit_page_shape(store.audit, query)
-        else:  # the table shows no JSON, and so it shows records whose JSON was damaged
+        else:  # the table needs no JSON, so it also shows records whose JSON is damaged
             record_page = await store.audit.query(query)
             page = AuditPageShape(items=[asdict(record) for record in record_page.items], next=record_page.next)
         await _note_reading(store, settings, {"by": "query", **about})
@@ -191,7 +191,7 @@ async def _query(settings: Settings, query: AuditQuery, *, as_json: bool) -> Aud
 
 
 async def _note_reading(store: Store, settings: Settings, about: Mapping[str, Any]) -> None:
-    """Put a command that reads the log on record, before it shows anything."""
+    """Record that a command reads the log, before it prints anything."""
     actor = actor_here(settings.principal)
     await store.audit.commit(act_entry(Ids(), "log.read", about, by=actor, org=actor.org))
 
@@ -204,13 +204,17 @@ def _local(db: str | None) -> Settings:
 
 @guarded
 def tail_command(
-    lines: Annotated[int, typer.Option("-n", "--lines", min=0, max=1000, help="How many of the newest.")] = 10,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Show those that follow, until Ctrl-C.")] = False,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=0, max=1000, help="How many of the newest records to show.")
+    ] = 10,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Show new records as they are written, until Ctrl-C.")
+    ] = False,
     kind: Kinds = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show how the newest calls ended, the newest last; with --json, a JSON object a line."""
+    """Show the outcomes of the newest calls, newest last; with --json, one JSON object per line."""
     asyncio.run(_tail(_local(db), lines, _kind(kind), follow=follow, as_json=as_json))
     return Exit.DONE
 
@@ -230,7 +234,7 @@ async def _tail(settings: Settings, lines: int, kind: Kind | None, *, follow: bo
 
 
 async def _more(audit: AuditLog, after: int, phases: Container[Phase], *, as_json: bool) -> int:
-    """Show the records of some phases after a position, and return the position of the last link that was read."""
+    """Show the records of some phases after a position, and return the position of the last record that was read."""
     while page := await audit.read(after=after):
         for record in page:
             if record.phase in phases:
@@ -256,19 +260,19 @@ def _show(record: Record, *, as_json: bool) -> None:
 def export_command(
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="A new file to write to, instead of stdout.")] = None,
     checkpoints: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A new file for the checkpoints over these records.")
+        Path | None, typer.Option(metavar="FILE", help="A new file for the checkpoints of these records.")
     ] = None,
     since: Since = None,
     until: Until = None,
-    first: Annotated[int | None, typer.Option(min=1, help="Only from this position on.")] = None,
-    last: Annotated[int | None, typer.Option(min=1, help="Only up to this position.")] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Only records from this position on.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only records up to this position.")] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Write records as they are hashed, intents included, in chain order; capset audit verify FILE checks them."""
+    """Write records in chain order, as they are hashed and with intents, for capset audit verify FILE."""
     if as_json and to is None:
         raise DefinitionError(
-            "--json says what was written to a file: name one with --to", hint="stdout is JSON anyway"
+            "--json reports what was written to a file: name one with --to", hint="stdout is JSON anyway"
         )
     span = instant("--since", since), instant("--until", until), first, last
     settings = _local(db)
@@ -305,18 +309,18 @@ async def _write_records(audit: AuditLog, start: int, end: int, file: TextIO) ->
         for record in page:
             after += 1
             if record.seq != after:
-                raise StoreError(f"record {after} is missing", hint="capset audit verify says more")
+                raise StoreError(f"record {after} is missing", hint="capset audit verify checks the whole log")
             file.write(json.dumps(asdict(record), ensure_ascii=True) + "\n")
         if not page:
-            raise StoreError(f"record {after + 1} is missing", hint="capset audit verify says more")
+            raise StoreError(f"record {after + 1} is missing", hint="capset audit verify checks the whole log")
         file.flush()
     return max(0, end - start + 1)
 
 
 async def _write_checkpoints(audit: AuditLog, start: int, end: int, beside: TextIO | None) -> int:
-    """Write the checkpoints for records from ``start`` to ``end``, or the one before; return how many.
+    """Write the checkpoints of the records from ``start`` to ``end``, and the one just before; return their number.
 
-    They go to ``beside``; without it, they are only counted.
+    They are written to ``beside``; without it, they are only counted.
     """
     count = number = 0
     while page := await audit.checkpoints(after=number):
@@ -339,6 +343,6 @@ def _opened(path: Path | None) -> Generator[TextIO]:
     try:
         file = path.open("x", encoding="utf-8", newline="\n")
     except FileExistsError:
-        raise DefinitionError(f"there is a file {str(path)!r} already", hint="name another, or remove it") from None
+        raise DefinitionError(f"the file {str(path)!r} exists already", hint="name another, or remove it") from None
     with file:
         yield file

@@ -9,7 +9,7 @@ from capset.kernel.governance.acts import Actor, acting, os_source
 
 
 def acting_here(principal: Principal, interface: str = "cli") -> AbstractContextManager[None]:
-    """Attribute the acts within the ``with`` block to a principal at this machine's command line."""
+    """Attribute acts within the ``with`` block to a principal at this machine's command line."""
     return acting(actor_here(principal, interface))
 
 

@@ -16,10 +16,10 @@ from capset.errors import DefinitionError
 from capset_cli.common.settings import FILE, read_settings
 
 T = TypeVar("T")
-_LIMIT_HELP: Final = "How often one principal may call tools, in all; may be repeated"
-_SESSION_HELP: Final = "What each session may use"
-_RUN_HELP: Final = "What each run may use"
-_USAGE_HELP: Final = "What agents may use of models in a window; may be repeated"
+_LIMIT_HELP: Final = "The maximum number of tool calls of a principal within a time; may be repeated"
+_SESSION_HELP: Final = "The budget of each session"
+_RUN_HELP: Final = "The budget of each run"
+_USAGE_HELP: Final = "The maximum usage of models by agents within a time; may be repeated"
 _BUDGET: Final = "calls=N,cost=N"
 _USAGE: Final = "tokens=N,cost=N/1d"
 
@@ -87,8 +87,8 @@ def load_allowance(
 ) -> Allowance | None:
     """Return the allowance in force: options, then ``CAPSET_*`` variables, then ``[allowance]`` in ``capset.toml``.
 
-    Each of its members comes from its first source; an empty variable means none, and hides the file's. Raises
-    ``DefinitionError``, naming the problem.
+    Each member comes from the first source that has it. An empty variable means none, and hides the file's value.
+    Raises ``DefinitionError``, naming the source.
     """
     variables = os.environ if environ is None else environ
     explicit = given_allowance(limit, session_budget, run_budget, usage, option=option) or Allowance()
@@ -135,7 +135,7 @@ def _usage_limits(source: str, texts: Iterable[str]) -> tuple[UsageLimit, ...]:
 
 
 def _budget(source: str, text: str) -> Budget:
-    """Return the budget in ``calls=100``, ``cost=2.5`` or both."""
+    """Parse a budget: ``calls=100``, ``cost=2.5`` or both."""
     amounts: dict[str, Any] = {}
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))

@@ -1,4 +1,4 @@
-"""Bars of calls that report their progress, on a terminal; elsewhere each report is a line."""
+"""Progress bars of calls on a terminal; elsewhere, each report is a line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset_cli.common.texts import one_line
 
 
 class CallBars:
-    """One bar for each call that has reported its progress. They disappear when they are removed."""
+    """A progress bar for each call that reports its progress. A removed bar disappears from the screen."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -20,7 +20,7 @@ class CallBars:
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, call: str, progress: Progress, *, name: str = "") -> None:
-        """Show how far a call has come, with the ``name`` of its tool."""
+        """Show the progress of a call. ``name`` is that of its tool."""
         text = " ".join(part for part in (name, progress.message) if part)
         if not self._console.file.isatty() or self._console.is_dumb_terminal:
             self.print_line(f"{progress.fraction:>4.0%} {text}")

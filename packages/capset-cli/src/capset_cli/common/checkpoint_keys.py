@@ -1,4 +1,4 @@
-"""Checkpoint keys on this machine: one file a database, private to its user, and what callers of verify have pinned."""
+"""Checkpoint keys on this machine: a private key file for each database, and the pins of those who verify logs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey,
 
 
 def database_id(digest_key: bytes) -> str:
-    """Return the id of a database, derived from its secret so that a copy has the same one."""
+    """Return the id of a database. It is derived from the database's secret, so a copy has the same id."""
     return hashlib.sha256(b"capset database\0" + digest_key).hexdigest()[:32]
 
 
 def default_key_file(database: str) -> Path:
-    """Return the file of a database's key: in the user's state folder (XDG), by the id of the database."""
+    """Return the path of a database's key file, in the user's state folder (XDG)."""
     return _folder("XDG_STATE_HOME", ".local/state") / "keys" / f"{database}.pem"
 
 
 def read_private(path: Path) -> CheckpointKey:
-    """Return the key in a file. Raises ``DefinitionError`` for one that others than its owner may read."""
+    """Read the key in a file. Raises ``DefinitionError`` if anyone but the owner may access the file."""
     mode = path.stat().st_mode & 0o777
     if os.name == "posix" and mode & 0o077:
         raise DefinitionError(
@@ -37,10 +37,10 @@ def read_private(path: Path) -> CheckpointKey:
 
 
 def make_private(path: Path) -> CheckpointKey:
-    """Return a new key, written to a new file; or the one of a process that was faster. Raises ``OSError``."""
+    """Create a key in a new file, or return the key that another process has just created. Raises ``OSError``."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = CheckpointKey.generate()
-    # Whole before it has its name, so that no other process reads half of it.
+    # Written under a temporary name first, so that no other process reads an incomplete file.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     write_new(temporary, key.pem(), 0o600)
     try:
@@ -53,11 +53,11 @@ def make_private(path: Path) -> CheckpointKey:
 
 
 def write_new(path: Path, text: str, mode: int) -> None:
-    """Write a new file that never has more permissions than ``mode``. Raises ``DefinitionError`` if there is one."""
+    """Write a new file that never has more permissions than ``mode``. Raises ``DefinitionError`` if it exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise DefinitionError(f"there is a file {str(path)!r} already", hint="name another, or remove it") from None
+        raise DefinitionError(f"the file {str(path)!r} exists already", hint="name another, or remove it") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(text)
 
@@ -66,7 +66,7 @@ def write_new(path: Path, text: str, mode: int) -> None:
 class Pin:
     """The keys that a caller trusts for a database, and the newest checkpoint that the caller has seen.
 
-    They are the first one and its successors, the newest last, each with the records for which it is trusted.
+    The keys are the first one and its successors, newest last, each with the records for which it is trusted.
     """
 
     keys: tuple[TrustedKey, ...]
@@ -74,7 +74,7 @@ class Pin:
 
 
 def default_pins_file() -> Path:
-    """Return the file of the caller's pins, in the user's configuration folder (XDG)."""
+    """Return the path of the caller's pins file, in the user's configuration folder (XDG)."""
     return _folder("XDG_CONFIG_HOME", ".config") / "pins.json"
 
 
@@ -120,9 +120,10 @@ def _write_pins(path: Path, pins: dict[str, Any]) -> None:
 
 
 def pin_name(database: str) -> str:
-    """Return the name of a database in the file of pins: its address, without its user and password.
+    """Return the name of a database in the pins file: its URL, without user, password and query.
 
-    It is the caller's own name, not one of the database's, which an attacker who replaces it could choose.
+    This is the caller's name for the database. A name stored in the database could be chosen by an attacker who
+    replaces it.
     """
     scheme, _, rest = database.partition("://")
     if scheme == "sqlite":
@@ -135,7 +136,7 @@ def _read_pins(path: Path) -> dict[str, Any]:
         pins: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError):  # also where it is not UTF-8
+    except (ValueError, RecursionError):  # including text that is not UTF-8
         pins = None
     if not isinstance(pins, dict):
         raise _damaged(path)
@@ -149,7 +150,7 @@ def _damaged(path: Path) -> DefinitionError:
 
 
 def _folder(variable: str, default: str) -> Path:
-    """Return capset's folder below one of the XDG base directories, which must be absolute to count."""
+    """Return capset's folder in an XDG base directory; ``variable`` is ignored unless it has an absolute path."""
     named = os.environ.get(variable, "")
     if Path(named).is_absolute():
         return Path(named) / "capset"

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="A configuration file: its actions, under what governs them."),
+    typer.Option("--config", metavar="FILE", help="A configuration file, with its actions and its governance."),
 ]
 
 
 def load_configuration(path: Path, registry: Registry, upstream: Upstream) -> Configuration:
     """Return the configuration in a file, and print its warnings. Raises as ``read_configuration`` does.
 
-    ``upstream`` makes the capabilities of its MCP servers and APIs, and is entered around the kernel that uses them.
+    ``upstream`` makes the capabilities of its MCP servers and APIs, and opens the kernel that uses them.
     """
-    from capset_connect.config_file import read_configuration  # a cost only for commands with --config
+    from capset_connect.config_file import read_configuration  # imported only with --config
 
     configuration = read_configuration(path, registry, upstream=upstream)
     print_warnings(path, configuration.warnings)
@@ -46,9 +46,9 @@ def print_warnings(path: Path, warnings: Iterable[Problem]) -> None:
 
 
 def refuse_agent(config: Path | None, agent: str | None) -> None:
-    """Raise ``DefinitionError`` if an agent is named in addition to a configuration file, which has its own."""
+    """Raise ``DefinitionError`` if an agent is named besides a configuration file, which has its own."""
     if config is not None and agent is not None:
-        raise DefinitionError("a configuration file has its agent: give --agent or --config, not both")
+        raise DefinitionError("a configuration file has its own agent: give --agent or --config, not both")
 
 
 def make_kernel(
@@ -62,8 +62,8 @@ def make_kernel(
 ) -> Kernel:
     """Return a kernel on a store, governed by a configuration, with an allowance in addition to its own.
 
-    Without ``signs``, the configuration's checkpoints are left to the caller. ``generator`` runs agents;
-    ``redis`` tells other processes of changes.
+    With ``signs=False``, the configuration's checkpoints are left to the caller. ``generator`` runs agents;
+    ``redis`` is the URL of a Redis that notifies other processes of changes.
     """
     if configuration is None:
         return Kernel(store=store, governance=Governance(allowance=allowance), generator=generator, redis=redis)

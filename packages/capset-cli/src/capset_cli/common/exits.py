@@ -72,7 +72,7 @@ def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
 
 @contextlib.contextmanager
 def ended() -> Generator[None]:
-    """Print a command's result: a reader that has gone does not change the exit code."""
+    """Ignore a closed pipe while a result is printed, so that it does not change the exit code."""
     try:
         yield
     except BrokenPipeError:
@@ -80,7 +80,7 @@ def ended() -> Generator[None]:
 
 
 def _classify_error(error: Exception) -> tuple[Exit, CapsetError]:
-    """Return the exit code and the error to report. Raises an unexpected error if it is to be debugged."""
+    """Return the exit code and the error to report. Raises an unexpected error if ``CAPSET_DEBUG`` is set."""
     match error:
         case StoreError() | Unreachable() | ForeignAnswer() | DeadlineExceeded() | Cancelled() | InternalError():
             return Exit.FAILED, error
@@ -97,8 +97,8 @@ def _classify_error(error: Exception) -> tuple[Exit, CapsetError]:
         case _ if os.environ.get("CAPSET_DEBUG"):
             raise error
         case _:
-            message = f"something went wrong that should not: {type(error).__name__}: {error}"
-            return Exit.FAILED, CapsetError(message, hint="CAPSET_DEBUG=1 shows where")
+            message = f"unexpected error: {type(error).__name__}: {error}"
+            return Exit.FAILED, CapsetError(message, hint="CAPSET_DEBUG=1 shows the traceback")
 
 
 def _print_or_mute(error: CapsetError, *, as_json: bool) -> None:
@@ -112,7 +112,7 @@ def _print_or_mute(error: CapsetError, *, as_json: bool) -> None:
 
 
 def _mute() -> None:
-    """Discard all further output: Python would try again on exit to write what a stream did not accept."""
+    """Discard all further output: on exit, Python would retry to write what a stream did not accept."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):

@@ -26,14 +26,14 @@ ModelOption = Annotated[
         "--model",
         metavar="NAME",
         envvar="CAPSET_MODEL",
-        help="The model of agents that name none: openai:gpt-5, anthropic:claude-sonnet-4-5 …, or, offline, "
-        "script:FILE for one that follows a script, and cassette:FILE for one that gives recorded answers.",
+        help="The model of agents that name none, such as openai:gpt-5 or anthropic:claude-sonnet-4-5. Offline, "
+        "script:FILE follows a script, and cassette:FILE replays recorded answers.",
     ),
 ]
 AllowedModels = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow-model", metavar="NAME", help="Another model that agents may choose by this name; may be repeated."
+        "--allow-model", metavar="NAME", help="Another model that agents may use by this name; may be repeated."
     ),
 ]
 Record = Annotated[
@@ -41,27 +41,29 @@ Record = Annotated[
     typer.Option(
         "--record",
         metavar="FILE",
-        help="Record the answers of the model for --model cassette:FILE. The file is replaced; with --session they are "
-        "appended to it.",
+        help="Record the model's answers in a file, for --model cassette:FILE. The file is replaced; with --session, "
+        "answers are appended.",
     ),
 ]
 MaxSteps = Annotated[
-    int, typer.Option("--max-steps", min=1, max=1_000, help="How often the model is asked in one turn.")
+    int, typer.Option("--max-steps", min=1, max=1_000, help="The maximum number of model requests in one turn.")
 ]
 
 
 MaxCost = Annotated[
     float | None,
-    typer.Option("--max-cost", metavar="USD", help="What one turn may cost; models without a known price are refused."),
+    typer.Option(
+        "--max-cost", metavar="USD", help="The maximum cost of one turn; models without a known price are refused."
+    ),
 ]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="How many tokens one turn may use in all.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="The maximum number of tokens in one turn.")]
 SummariseAt = Annotated[
     int,
     typer.Option(
         "--summarise-at",
         metavar="TOKENS",
         min=0,
-        help="From which size on the older turns of a conversation are replaced by a summary; 0 for never.",
+        help="The size of a conversation from which a summary replaces its older turns; 0 for never.",
     ),
 ]
 
@@ -77,10 +79,9 @@ def make_runner(
     record: Path | None = None,
     append: bool = False,
 ) -> AgentRunner:
-    """Return the runner of agents, which records what models answer in ``record``, or appends it there.
+    """Return the runner of agents. It records the models' answers in ``record``, replacing it unless ``append``.
 
-    Raises ``DefinitionError`` without the extra ``agent``, and for a script or a cassette that cannot be read or
-    recorded.
+    Raises ``DefinitionError`` if the extra ``agent`` is missing, or a script or a cassette cannot be read or recorded.
     """
     needs_extra("agent", "pydantic_ai")
     from capset_agents.budgets import TurnBudget
@@ -89,7 +90,7 @@ def make_runner(
 
     for name in allowed:
         if name.startswith((_SCRIPT, _CASSETTE)):
-            raise DefinitionError("--allow-model: a script or a cassette is for --model alone")
+            raise DefinitionError("--allow-model: a script or a cassette can only be used with --model")
     if record is not None and model is not None and model.startswith(_CASSETTE):
         raise DefinitionError("--record: the answers of a cassette are recorded already", hint="name another --model")
     recorded = None if record is None else CassetteFile(record, append=append)
@@ -103,7 +104,7 @@ def _choice(model: str | None, allowed: Sequence[str], record: CassetteFile | No
     from capset_connect.scripts import read_script
 
     if model is not None and model.startswith(_CASSETTE):
-        # It stands for the models that agents name as well: they were recorded with the rest.
+        # It also replaces the models that agents name: their answers were recorded with the rest.
         cassette = CassetteModel(model.removeprefix(_CASSETTE))
         return ModelChoice(cassette, dict.fromkeys(allowed, cassette))
     if model is not None and model.startswith(_SCRIPT):

@@ -14,10 +14,12 @@ from capset.clock import iso_of
 from capset.errors import DefinitionError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Db = Annotated[str | None, typer.Option("--db", help="Where records are kept: a URL or a file (or CAPSET_DB).")]
+Db = Annotated[str | None, typer.Option("--db", help="The database: a URL or a file (or CAPSET_DB).")]
 Redis = Annotated[
     str | None,
-    typer.Option("--redis", metavar="URL", help="Redis by which servers tell each other of changes (or CAPSET_REDIS)."),
+    typer.Option(
+        "--redis", metavar="URL", help="A Redis through which servers notify each other of changes (or CAPSET_REDIS)."
+    ),
 ]
 Who = Annotated[str | None, typer.Option("--principal", help="Who acts (or CAPSET_PRINCIPAL).")]
 Grant = Annotated[
@@ -34,12 +36,12 @@ Attribute = Annotated[
 ]
 Env = Annotated[
     list[str] | None,
-    typer.Option("--env", metavar="KEY=VALUE", help="What policies read as request.env; may be repeated."),
+    typer.Option("--env", metavar="KEY=VALUE", help="A value that policies read in request.env; may be repeated."),
 ]
 
 
 def check_seconds(option: str, seconds: float | None) -> None:
-    """Raise ``DefinitionError`` unless an option is unset or a valid number of seconds."""
+    """Raise ``DefinitionError`` unless an option is unset or a positive number of seconds."""
     if seconds is not None and not seconds > 0:
         raise DefinitionError(f"{option} must be a positive number of seconds; got {seconds}")
 
@@ -69,7 +71,7 @@ def read_object(option: str, argument: str) -> bytes:
     except OSError as error:
         raise DefinitionError(f"{option}: {source!r} cannot be read: {error.strerror}") from None
     if len(text) > MAX_ARGUMENT_BYTES:
-        raise DefinitionError(f"{option}: at most {MAX_ARGUMENT_BYTES} bytes of JSON are taken")
+        raise DefinitionError(f"{option}: at most {MAX_ARGUMENT_BYTES} bytes of JSON are accepted")
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -80,11 +82,11 @@ def read_object(option: str, argument: str) -> bytes:
 
 
 Since = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only what is of this time or later: 2026-01-31T12:00Z.")
+    str | None, typer.Option(metavar="TIME", help="Only records from this time on, such as 2026-01-31T12:00Z.")
 ]
-Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only what is from before this time.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only records from before this time.")]
 
-_HINT: Final = "write a day, or a time in ISO 8601; without an offset it is UTC"
+_HINT: Final = "give a date, or a time in ISO 8601; without an offset it is UTC"
 
 
 def instant(option: str, argument: str | None) -> str | None:

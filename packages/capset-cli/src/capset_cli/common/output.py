@@ -79,7 +79,7 @@ def cell(text: str) -> str:
 def table(*columns: str, rows: Iterable[Iterable[str]], folds: Iterable[str]) -> Table:
     """Return a table in the common style, with rows of markup.
 
-    On a narrow terminal, the columns ``folds`` wrap, and those with a text longer than ``LONGEST_WORD``.
+    On a narrow terminal, text wraps in the columns ``folds`` and in those with a text longer than ``LONGEST_WORD``.
     """
     new_table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     lines = [list(row) for row in rows]

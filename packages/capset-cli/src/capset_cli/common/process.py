@@ -15,8 +15,8 @@ from capset_cli.common.texts import one_line
 
 
 def on_ending(end: Callable[[], object]) -> None:
-    """Call ``end`` at each SIGINT and SIGTERM, in the running event loop."""
-    import asyncio  # which takes longer to load than some commands to run
+    """Call ``end`` in the running event loop on each SIGINT and SIGTERM."""
+    import asyncio  # imported here: loading it takes longer than some commands
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -46,7 +46,7 @@ def prepare() -> None:
 
 
 class OneLine(logging.Formatter):
-    """A formatter without tracebacks that spells out control characters, with a hint about a value that is missing."""
+    """A log formatter that escapes control characters, omits tracebacks, and adds a hint about a missing value."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{record.levelname.lower()}: {one_line(record.getMessage())}"

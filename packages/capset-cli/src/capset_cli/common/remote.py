@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Url = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="A server to ask instead (or CAPSET_URL), by the key in CAPSET_KEY."),
+    typer.Option("--url", metavar="URL", help="Use this server instead (or CAPSET_URL), with the key in CAPSET_KEY."),
 ]
 
 
 NamedUrl = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="A server to ask instead, by the key in CAPSET_KEY.")
+    str | None, typer.Option("--url", metavar="URL", help="Use this server instead, with the key in CAPSET_KEY.")
 ]
-"""For commands that work on this machine unless a server is named: ``CAPSET_URL`` alone does not send them there."""
+"""For commands that work on this machine unless the option names a server: they ignore ``CAPSET_URL``."""
 
 
 def written_options(**options: str | Path | Sequence[str] | None) -> str:
-    """Return options as they are written, each after a space; those that were given several times as often."""
+    """Return options as command-line text, each after a space. An option with several values is repeated."""
     text = ""
     for name, value in options.items():
         values = [] if value is None else [str(value)] if isinstance(value, str | Path) else value
@@ -50,7 +50,7 @@ class Server:
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Client]:
         """Yield a client, and add a hint to errors about the key."""
-        from capset_server.client import Client  # a cost only for requests to a server
+        from capset_server.client import Client  # imported only for requests to a server
 
         plain_http = os.environ.get("CAPSET_PLAIN_HTTP") == "1"
         try:
@@ -58,8 +58,7 @@ class Server:
                 yield client
         except Unauthenticated as error:
             error.hint = (
-                "the key is taken from CAPSET_KEY; where the server is, one is made by "
-                "capset key create NAME --principal WHO"
+                "the key is taken from CAPSET_KEY; create one on the server with capset key create NAME --principal WHO"
             )
             raise
         except PermissionDenied as error:
@@ -71,11 +70,11 @@ class Server:
 
 
 def server_of(url: str | None, **local_options: object) -> Server | None:
-    """Return the server to ask, or ``None`` for local work.
+    """Return the server to use, or ``None`` for local work.
 
-    A server comes from the command line or a variable, not from a file: a file planted in a folder could otherwise have
-    the key sent to its author. Raises ``DefinitionError`` if one of ``local_options``, which are for local work only,
-    is given.
+    A server comes from the command line or a variable, never from a file: a file planted in a folder could otherwise
+    have the key sent to its author. Raises ``DefinitionError`` if any of ``local_options``, which are for local work
+    only, is given.
     """
     named = os.environ.get("CAPSET_URL") if url is None else url
     if not named:
@@ -83,7 +82,7 @@ def server_of(url: str | None, **local_options: object) -> Server | None:
     for option, value in local_options.items():
         if value is not None and value != []:
             raise DefinitionError(
-                f"--{option} is for work on this machine; a server has its own", hint="--url '' works on this machine"
+                f"--{option} is for work on this machine; a server has its own", hint="--url '' selects this machine"
             )
     return Server(named, os.environ.get("CAPSET_KEY"))
 
@@ -94,7 +93,7 @@ def named_server(url: str | None, **local_options: object) -> Server | None:
 
 
 def ask(server: Server, question: Callable[[Client], Awaitable[T]]) -> T:
-    """Return a server's answer."""
+    """Run ``question`` with a client of the server, and return its result."""
 
     async def send_question() -> T:
         async with server.open() as client:

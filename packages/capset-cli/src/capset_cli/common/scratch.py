@@ -1,4 +1,4 @@
-"""The temporary folder of a process: its own, and removed in the end, by the next process if it was killed."""
+"""The temporary folder of a process: removed when it ends, or by the next process if it was killed."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Final
 
 _PREFIX: Final = "capset-process-"
 _NO_LOCKS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""Errors for a lock that the file system does not have: NFS locks no folder."""
+"""Errors of file systems that cannot lock folders, such as NFS."""
 
 if sys.platform == "win32":
 
     def _lock(folder: Path) -> int | None:
-        """Do nothing: on Windows no folder can be locked, and what a killed process leaves stays."""
+        """Do nothing: Windows cannot lock folders, so the folders of killed processes stay."""
         return None
 else:
     import fcntl
 
     def _lock(folder: Path) -> int | None:
-        """Return the lock of a folder of this user; ``None`` where the file system has no locks.
+        """Lock a folder of this user, and return the lock; ``None`` if the file system has no locks.
 
-        Raises ``BlockingIOError`` if another process holds it, ``FileNotFoundError`` if the folder is gone, and another
-        ``OSError`` for what is no folder of this user.
+        Raises ``BlockingIOError`` if another process holds the lock, ``FileNotFoundError`` if the folder is gone, and
+        another ``OSError`` if it is not a folder or belongs to another user.
         """
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -48,15 +48,15 @@ else:
 
 @contextmanager
 def own_temporary_folder() -> Generator[Path]:
-    """Have this process, and what it starts, make temporary files in a folder of its own, which is yielded.
+    """Yield a temporary folder that this process and its subprocesses use for all temporary files.
 
-    A living process holds the lock of its folder. The system frees it when the process ends, in any way, and the next
-    process to start removes the folders that no process holds. Raises ``OSError`` where nothing temporary can be
-    written.
+    A live process holds the lock of its folder. The system releases the lock when the process ends, for whatever
+    reason, and the next process that starts removes the unlocked folders. Raises ``OSError`` if no temporary files can
+    be written.
     """
     root = Path(tempfile.gettempdir())
     for leftover in root.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # it is another user's, or no folder, or a living process holds it
+        with suppress(OSError):  # another user's, not a folder, or in use
             if (lock := _lock(leftover)) is not None:
                 shutil.rmtree(leftover, ignore_errors=True)
                 os.close(lock)
@@ -79,6 +79,6 @@ def own_temporary_folder() -> Generator[Path]:
 def _new_folder(root: Path) -> tuple[Path, int | None]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
-        # Another process, which starts now, may take it for one that is left, and remove it.
+        # Another process that starts now may mistake the folder for a leftover, and remove it.
         with suppress(BlockingIOError, FileNotFoundError):
             return folder, _lock(folder)

@@ -1,4 +1,4 @@
-"""Settings of a command: flags, then ``CAPSET_*`` variables, then ``capset.toml`` here, then defaults."""
+"""Settings of a command: options, then ``CAPSET_*`` variables, then ``capset.toml`` in this folder, then defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from capset.errors import DefinitionError, refuse_unknown_keys
 FILE: Final = "capset.toml"
 DEFAULT_DB: Final = "sqlite:///capset.db"
 _MEMORY: Final = re.compile(r"memory:?/?")
-"""Names without slashes that look like ``memory://``, and would be names of files."""
+"""Names without slashes that look like ``memory://``, but would be file names."""
 _KNOWN: Final = ("db", "redis", "principal", "grant", "attributes", "env", "allowance")
 
 
@@ -30,7 +30,7 @@ class Settings:
     principal: Principal
     env: Mapping[str, Any]
     redis: str | None = None
-    """The Redis by which processes of the database tell each other of changes."""
+    """The Redis through which processes on the same database notify each other of changes."""
 
 
 def load_settings(
@@ -46,10 +46,10 @@ def load_settings(
 ) -> Settings:
     """Return the settings in force. ``CAPSET_GRANT`` separates permissions by commas; an empty one grants nothing.
 
-    ``db`` is a URL, or a file name, which stands for ``sqlite:///FILE``. Each ``attribute`` is ``KEY=VALUE``, with a
-    value in JSON or else a string; if any is given, they replace those in ``CAPSET_ATTRIBUTES``, a JSON object, which
-    in turn replace the file's. Each ``env`` is written alike, and overrides that key of the file's. Raises
-    ``DefinitionError`` for a settings file that cannot be read or has an unknown key.
+    ``db`` is a URL, or a file name, which stands for ``sqlite:///FILE``. Each ``attribute`` is ``KEY=VALUE``, where the
+    value is JSON or else a string. If any are given, they replace those in ``CAPSET_ATTRIBUTES`` (a JSON object), which
+    in turn replace the file's. Each ``env`` has the same form, and overrides the file's value of its key. Raises
+    ``DefinitionError`` if the settings file cannot be read or has an unknown key.
     """
     variables = os.environ if environ is None else environ
     file = read_settings(folder or Path.cwd())
@@ -85,7 +85,7 @@ def given_attributes(attribute: list[str] | None) -> dict[str, Any]:
 
 
 def existing_db(url: str) -> str:
-    """Return the URL, or raise ``DefinitionError`` if its file does not exist: reading creates no database."""
+    """Return the URL. Raises ``DefinitionError`` if its file does not exist: reading must not create a database."""
     if not has_db(url):
         path = url.partition(":///")[2]
         raise DefinitionError(f"there is no database at {path}", hint="name one with --db or CAPSET_DB")
@@ -93,7 +93,7 @@ def existing_db(url: str) -> str:
 
 
 def has_db(url: str) -> bool:
-    """Return whether there may be a database: no file of SQLite is missing."""
+    """Return whether a database may exist at a URL: only a missing SQLite file rules it out."""
     scheme, _, path = url.partition(":///")
     return scheme != "sqlite" or Path(path).exists()
 
@@ -104,7 +104,7 @@ def _entry(option: str, text: str) -> tuple[str, Any]:
         raise DefinitionError(f"{option} must be KEY=VALUE, such as tier=pro; got {text!r}")
     try:
         return key, from_json(value.encode(), allow_inf_nan=False)
-    except ValueError:  # no JSON, or no UTF-8: that is refused where it is used
+    except ValueError:  # not JSON, or not UTF-8, which is refused where it is used
         return key, value
 
 
@@ -119,13 +119,13 @@ def _object(variable: str, text: str) -> dict[str, Any]:
 
 
 def _url(named: str) -> str:
-    """Return the URL of a database. Raises ``DefinitionError`` for a name of memory, which would be that of a file."""
+    """Return the URL of a database. Raises ``DefinitionError`` for a misspelt ``memory://``."""
     if "://" in named:
         return named
     if _MEMORY.fullmatch(named):
         raise DefinitionError(
-            f"{named!r} would be the name of a file: to keep nothing, use memory://",
-            hint=f"a file of this name is sqlite:///{named}",
+            f"{named!r} would be a file name: for a store in memory, use memory://",
+            hint=f"for a file with this name, use sqlite:///{named}",
         )
     return f"sqlite:///{named}"
 
@@ -134,7 +134,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """Return the contents of a folder's settings file. Raises ``DefinitionError`` if it is invalid."""
     path = folder / FILE
     try:
-        text = path.read_text(encoding="utf-8-sig")  # as editors on Windows may write it
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows may write a BOM
     except FileNotFoundError:
         return {}
     except OSError as error:

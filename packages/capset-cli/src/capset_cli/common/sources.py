@@ -1,4 +1,4 @@
-"""Notices about the MCP servers and APIs of a configuration file, where it begins to be served."""
+"""Warnings about the MCP servers and APIs of a configuration file, printed before it is served."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def warn_of_sources(configuration: Configuration, pins: Collection[ToolPin], db: str | None) -> None:
-    """Print what keeps sources from being used: problems that this machine knows of, and that no tool is approved.
+    """Warn of sources that cannot be used: those with problems on this machine, and those without approved tools.
 
-    ``pins`` are those of the sources, ``db`` the database as it was named, if it was.
+    ``pins`` are those of the sources; ``db`` is the database as named on the command line, if it was named.
     """
     if not configuration.sources:
         return
@@ -36,5 +36,5 @@ def warn_of_sources(configuration: Configuration, pins: Collection[ToolPin], db:
 
 
 def _needs_approval(source: Source) -> bool:
-    """Return whether a source gives an agent nothing without an approval: resources need none."""
+    """Return whether a source has more to offer than resources, which need no approval."""
     return isinstance(source, OpenApi) or source.tools is None or bool(source.tools or source.prompts)

@@ -61,7 +61,7 @@ class Served:
     upstream: Upstream | None = None
 
     def new_session(self, kernel: Kernel, agent: Agent, principal: Principal) -> SessionRow:
-        """Return the row of a new session of an agent, which knows the file that declares what the agent uses."""
+        """Return the row of a new session of an agent, with the path of the file that declares what the agent uses."""
         row = kernel.new_session(agent, principal)
         if self.file is None or not (self.configuration is not None or (self.upstream and self.upstream.is_used)):
             return row
@@ -72,15 +72,14 @@ class Served:
 def refuse_both(agent: str | None, session: str | None) -> None:
     """Raise ``DefinitionError`` if both an agent and a session are named."""
     if agent is not None and session is not None:
-        raise DefinitionError("a session has its agent: give --agent or --session, not both")
+        raise DefinitionError("a session has its own agent: give --agent or --session, not both")
 
 
 def find_agent(registry: Registry, named: str, upstream: Upstream) -> Agent | UUID:
-    """Return an installed agent by its name, or that of an agent file; or the id of a possibly stored agent.
+    """Return an installed agent, the agent in a file, or the id of an agent that may be stored.
 
-    ``upstream`` makes the capabilities of the file's MCP servers and APIs.
-
-    Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
+    ``upstream`` makes the capabilities of the file's MCP servers and APIs. Raises ``NotFound`` for an unknown name,
+    and the errors of ``read_agent_file``.
     """
     path = Path(named)
     if named not in registry.agents:
@@ -99,7 +98,7 @@ def find_served(
     db: str,
     allowance: Allowance | None = None,
 ) -> Served:
-    """Return the target; ``db`` has the pins of a configuration's MCP servers.
+    """Return a command's target. ``db`` has the pins of a file's MCP servers and APIs.
 
     Raises as ``find_agent`` and ``read_configuration`` do.
     """
@@ -111,7 +110,7 @@ def find_served(
         served_agent = configuration.agent if session is None else None
         return Served(configuration.within(registry), served_agent, configuration, config, allowance, upstream)
     if agent is None and session is None:
-        raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
+        raise DefinitionError("say whose tools to serve: --agent, --config, or --session to continue one")
     if agent is None:
         return Served(registry, None, allowance=allowance, upstream=upstream)
     named_agent = find_agent(registry, agent, upstream)
@@ -121,7 +120,7 @@ def find_served(
 
 
 def announce(session: Session) -> None:
-    """Print on stderr the agent, its principal and its session."""
+    """Print the agent, its principal and its session on stderr."""
     message = (
         f"serving {session.snapshot.composition.block.name} as {session.snapshot.principal.id}, session {session.id}"
     )
@@ -146,10 +145,12 @@ async def open_kernel(
 ) -> AsyncGenerator[tuple[Kernel, Session]]:
     """Open a kernel and a session: the one with ``session_id``, or one of the served agent.
 
-    The latter is new, or with ``is_kept`` the one that the settings' principal has with the agent. Raises ``NotFound``
-    if there is no such session of the settings' principal, or no such stored agent; ``Conflict`` for an archived agent,
-    or for a session whose agent is defined only in code that is not here; and ``DefinitionError`` if the database of a
-    stored agent or session does not exist. ``generator`` runs agents.
+    The latter is new, or with ``is_kept`` the permanent session that the settings' principal has with the agent.
+    ``generator`` runs agents.
+
+    Raises ``NotFound`` if the principal has no such session or there is no such stored agent; ``Conflict`` for an
+    archived agent, or for a session whose agent is defined only in code that is not installed; and ``DefinitionError``
+    if the database of a stored agent or session does not exist.
     """
     principal, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
@@ -173,9 +174,10 @@ async def open_kernel(
 
 
 async def _enter_ensured_session(kernel: Kernel, served: Served, settings: Settings) -> Session:
-    """Return the one session of an agent, moved to the agent's current version.
+    """Return the permanent session of an agent, moved to the agent's current version.
 
-    For an agent that is stored or in code, servers use the same id. An agent in a file is identified by its path.
+    For an agent that is stored or in code, it has the same id as on servers. An agent in a file is identified by its
+    path.
     """
     principal, agent = settings.principal, served.agent
     if isinstance(agent, Agent) and served.file is not None:
@@ -216,7 +218,7 @@ def _id(named: str) -> UUID | None:
 async def _agent_of(kernel: Kernel, served: Served, session: str, principal: Principal) -> Agent:
     row = await kernel.find_session(session)
     if row is None:
-        # The kernel's message for another principal's session: neither reveals whether it exists.
+        # The same message as for another principal's session, so that neither reveals whether it exists.
         hint = "leave --session out to start one; its id is printed"
         raise NotFound(f"there is no session {session!r} of {principal.id!r}", hint=hint)
     check_owner(row, principal)
@@ -232,14 +234,14 @@ async def _agent_of(kernel: Kernel, served: Served, session: str, principal: Pri
     except (Conflict, DefinitionError) as error:
         if file is None or file[0] != "config" or served.configuration is not None:
             raise
-        advice = f"is one of a configuration file: give --config {shlex.quote(str(file[1]))} with it"
+        advice = f"belongs to a configuration file: give --config {shlex.quote(str(file[1]))}, too"
         raise type(error)(f"the session {session!r} {advice}") from None
 
 
 async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, file: Path, session: str) -> Registry:
-    """Return a registry with the MCP servers and APIs of a session's agent file, as it declares them now.
+    """Return a registry with the MCP servers and APIs that a session's agent file declares now.
 
-    Those that a configuration file declares are left as they are there.
+    Those in the registry already, from a configuration file, stay as they are.
     """
     try:
         declared = read_all_sources(file, registry)
@@ -253,9 +255,8 @@ async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, 
 def find_definition(registry: Registry, named: str, db: str) -> Agent | UUID:
     """Return an installed agent, one with a single installed capability, or a file's; or the id of a stored agent.
 
-    ``db`` has the pins of a file's MCP servers.
-
-    Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
+    ``db`` has the pins of a file's MCP servers and APIs. Raises ``NotFound`` for an unknown name, and the errors of
+    ``read_agent_file``.
     """
     if named not in registry.agents and (alone := _alone(registry, named)) is not None:
         return alone
@@ -287,12 +288,12 @@ async def agent_of(registry: Registry, link: CapabilityLink, org: str | None, db
     try:
         return await load(registry, UUID(link.agent_id), db, org=org)
     except (ValueError, NotFound):
-        pass  # not an id, or of an agent that is not stored here
+        pass  # not an id, or not that of an agent stored here
     agent = registry.agents.get(link.agent_name) or _alone(registry, link.agent_name)
     if agent is None:
         raise NotFound(
             f"there is no agent {link.agent_id!r}, and none named {link.agent_name!r}, installed or stored here",
-            hint="name today's with --agent: a file, an installed agent, or the id of a stored one",
+            hint="name the current agent with --agent: a file, an installed agent, or the id of a stored one",
         )
     return agent
 

@@ -1,4 +1,4 @@
-"""Untrusted texts for a terminal: control and format characters spelled out."""
+"""Untrusted text for a terminal, with control and format characters escaped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HIDDEN: Final = ("Cc", "Cf", "Zl", "Zp")
 
 
 class _Spelling(dict[int, str]):
-    """A table for ``str.translate`` that spells out hidden characters; filled as characters are met."""
+    """A table for ``str.translate`` that escapes hidden characters. An entry is added when it is first needed."""
 
     def __missing__(self, code: int) -> str:
         spelling = chr(code)
@@ -24,10 +24,10 @@ _SPELLING: Final = _Spelling()
 
 
 def visible(text: str) -> str:
-    """Return text with control and format characters spelled out, except for newlines and tabs."""
+    """Return text with control and format characters escaped, except for newlines and tabs."""
     return text.translate(_SPELLING)
 
 
 def one_line(text: str) -> str:
-    """Return text as ``visible`` does, with newlines spelled out too."""
+    """Return text as ``visible`` does, with newlines escaped, too."""
     return visible(text).replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""MCP servers and APIs of a file, on the command line: capabilities of what is pinned of them in a database."""
+"""MCP servers and APIs of a file, on the command line: their capabilities, made from their pins in a database."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def asked(source: Source, secrets: Secrets) -> AsyncGenerator[McpConnection | OpenApiClient]:
-    """Yield what says which tools a source has. Raises ``DefinitionError`` if the extra ``mcp`` is needed and missing.
+    """Yield a client that lists a source's tools. Raises ``DefinitionError`` if it needs the missing extra ``mcp``.
 
-    What needs the SDK, and what reads documents, is imported only here.
+    The MCP SDK and the reader of API documents are imported only here.
     """
     if isinstance(source, OpenApi):
         from capset_connect.openapi.client import OpenApiClient
@@ -48,9 +48,9 @@ async def asked(source: Source, secrets: Secrets) -> AsyncGenerator[McpConnectio
 
 
 class Upstream:
-    """The MCP servers and APIs behind one command. It makes their capabilities, as ``read_configuration`` has it do.
+    """The MCP servers and APIs behind one command. ``read_configuration`` calls it to make their capabilities.
 
-    They are used in the kernel that it opens. Without sources it does nothing more.
+    The capabilities are used in the kernel that ``opened`` opens. Without sources, it does nothing else.
     """
 
     def __init__(self, db: str) -> None:
@@ -62,13 +62,13 @@ class Upstream:
         self._starting: asyncio.Task[None] | None = None
         self._is_shared = not db.startswith("memory:")
         self._declared: Mapping[str, str] | None = None
-        """The places of the sources that are declared now, by their pins' keys; ``None`` for all that were made."""
+        """The places of the currently declared sources, by the keys of their pins; ``None`` if all are declared."""
 
     @asynccontextmanager
     async def opened(self, kernel: Kernel, db: str) -> AsyncGenerator[Kernel]:
-        """Open a kernel whose store is ``db``, and close every connection after it.
+        """Open a kernel whose store is ``db``, and close all connections after it.
 
-        If that is the database of the approvals, these are looked up there at each call.
+        If the approvals are in the same database, each call looks them up there.
         """
         try:
             async with kernel:
@@ -82,20 +82,20 @@ class Upstream:
                 await self._servers.__aexit__(None, None, None)
 
     def start_servers(self) -> None:
-        """Start the MCP servers that are processes, in the background: no first call has to wait for that.
+        """Start MCP servers that are processes in the background, so that first calls do not wait for them.
 
-        It is for commands that stay, within ``opened``.
+        This is for commands that keep running. Call it within ``opened``.
         """
         if self._servers is not None:
             self._starting = asyncio.create_task(self._servers.start(), name="start MCP servers")
 
     def declare(self, sources: Iterable[Source]) -> None:
-        """Refuse calls of all other sources from now on: the configuration has been read again."""
+        """Refuse calls of all other sources from now on, after the configuration was reloaded."""
         self._declared = {source.pin_key: source.place for source in sources}
 
     @property
     def is_used(self) -> bool:
-        """Whether it made capabilities."""
+        """Whether any capabilities were made."""
         return bool(self._known)
 
     @property
@@ -105,28 +105,28 @@ class Upstream:
 
     @property
     def pins(self) -> frozenset[ToolPin]:
-        """The pins that the capabilities were made of, as they were read last."""
+        """The pins from which the capabilities were made, as last read."""
         return frozenset(pin for pins in self._known.values() for pin in pins)
 
     @property
     def unapproved(self) -> tuple[str, ...]:
-        """The keys of the sources of which no tool is approved."""
+        """The keys of the sources without approved tools."""
         return tuple(sorted(key for key, pins in self._known.items() if not pins))
 
     def __call__(self, sources: Sequence[Source]) -> Callable[[Source], AnyCapability]:
-        """Return what makes the capability of each of these sources, of what is pinned of it in the database.
+        """Return a function that makes the capability of each of these sources from its pins in the database.
 
-        If this is the first use of sources that are trusted then, they are asked side by side, and what they have is
-        pinned first; those that cannot be reached are named on stderr. What is returned raises ``DefinitionError`` for
-        damaged pins, and if the extra ``mcp`` is needed and missing.
+        Sources that are trusted on first use, and are used for the first time, are queried concurrently and pinned
+        first; those that cannot be reached are reported on stderr. The function raises ``DefinitionError`` for damaged
+        pins, and if the extra ``mcp`` is needed and missing.
         """
-        # In a thread: some commands read their configuration while they run a loop.
+        # In a thread: some commands read their configuration while an event loop runs.
         with ThreadPoolExecutor(1) as thread:
             pins = thread.submit(asyncio.run, self._stored_pins(sources)).result()
         return lambda source: self._made(source, pins.get(source.pin_key, ()))
 
     def connection(self, source: Source) -> McpConnection | OpenApiClient:
-        """Return the connection of a source through which its capability, made before, is used."""
+        """Return the connection that the capability of a source uses. The capability must have been made."""
         if isinstance(source, OpenApi):
             return self._apis[source.pin_key]
         if self._servers is None:
@@ -134,7 +134,7 @@ class Upstream:
         return self._servers.connection(source)
 
     async def capability(self, source: Source, kernel: Kernel) -> AnyCapability:
-        """Return the capability of a source, as that of calling this, of what is pinned in the store of a kernel."""
+        """Return the capability of a source, as ``__call__`` makes it, but from the pins in a kernel's store."""
         return self._made(source, await self._pins(source, kernel))
 
     def _made(self, source: Source, pins: Sequence[ToolPin]) -> AnyCapability:
@@ -153,7 +153,7 @@ class Upstream:
         return self._servers.capability(source, pins, self._approved(source))
 
     def _approved(self, source: Source) -> Approved | None:
-        """Return a function that looks up the approved tools of a source; nothing approves or withdraws in memory."""
+        """Return a function that looks up a source's approved tools; ``None`` in memory, where they do not change."""
         if not self.is_shared:
             return None
 
@@ -161,7 +161,7 @@ class Upstream:
             if self._declared is not None and self._declared.get(source.pin_key) != source.place:
                 return None
             if self._kernel is None:
-                raise DefinitionError(f"{source.label} is used outside of the kernel that its approvals are in")
+                raise DefinitionError(f"{source.label} is used outside of the kernel that has its approvals")
             if not self._is_shared:  # a measurement, in a database of its own
                 return {pin.tool: pin.hash for pin in self._known[source.pin_key]}
             return await self._kernel.current.pins(source.pin_key)
@@ -169,7 +169,7 @@ class Upstream:
         return approved
 
     async def _stored_pins(self, sources: Sequence[Source]) -> Mapping[str, Sequence[ToolPin]]:
-        """Return what is pinned of each source, by the key of its pins."""
+        """Return the pins of each source, by their key."""
         from capset_connect.pins import side_by_side
 
         if not (any(source.trust_first_use for source in sources) or has_db(self._db)):

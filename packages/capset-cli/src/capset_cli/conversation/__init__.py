@@ -1,1 +1,1 @@
-"""``capset run`` and ``capset chat``: conversations with agents, here or on a server."""
+"""``capset run`` and ``capset chat``: conversations with agents, on this machine or on a server."""

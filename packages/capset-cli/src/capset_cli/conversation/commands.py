@@ -47,21 +47,24 @@ if TYPE_CHECKING:
     from capset_server.client import Client
 
 APPROVER_KEY: Final = "CAPSET_APPROVER_KEY"
-"""The variable with the key of a second principal, who decides requests on a server."""
+"""The environment variable with the key of a second principal, who decides requests on a server."""
 _SHOW: Final = "show"
-"""The answer of a person who wants to see what is masked."""
+"""The answer that asks to see the masked arguments."""
 
 AgentName = Annotated[
-    str | None, typer.Argument(metavar="AGENT", help="An agent file, the name of an installed agent, or an id.")
+    str | None,
+    typer.Argument(metavar="AGENT", help="An agent file, the name of an installed agent, or the id of a stored one."),
 ]
-SessionOption = Annotated[str | None, typer.Option("--session", "--resume", help="The id of a session to go on with.")]
+SessionOption = Annotated[str | None, typer.Option("--session", "--resume", help="The id of a session to continue.")]
 Approver = Annotated[
     str | None,
-    typer.Option(help="Who decides requests for approvals here, other than --principal. You are asked for each."),
+    typer.Option(
+        help="The principal, other than --principal, that decides approval requests here. You are asked each time."
+    ),
 ]
 Wait = Annotated[
     bool | None,
-    typer.Option("--wait/--no-wait", help="Wait while somebody else decides a request; the default on a terminal."),
+    typer.Option("--wait/--no-wait", help="Wait until another principal decides a request; the default on a terminal."),
 ]
 
 
@@ -75,15 +78,15 @@ class _Options:
     waits: bool
     as_json: bool
     place: str
-    """The options that lead another command to the same database or server."""
+    """The options by which another command finds the same database or server."""
     again: str
-    """Those with which this command goes on with the session."""
+    """The options with which this command continues the session."""
 
 
 @guarded
 def run_command(
     agent: AgentName = None,
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="What the agent is to do; - reads stdin.")] = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="What the agent should do; - reads stdin.")] = None,
     session: SessionOption = None,
     model: ModelOption = None,
     allow_model: AllowedModels = None,
@@ -104,17 +107,17 @@ def run_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Have an agent do a task, and print its answer; each call of it is governed and on record.
+    """Have an agent do a task, and print its answer. Each of its calls is governed and recorded.
 
-    With --session the agent goes on in a session; with --session and no TASK, a turn that waited for an approval goes
-    on. Ends with 0 if the agent ended, 3 if it was refused or waits for an approval, 1 if it failed. --json prints one
-    event a line.
+    With --session, the agent continues a session; without TASK, it resumes a turn that waited for an approval. Exits
+    with 0 if the agent finished, 3 if it was refused or waits for an approval, 1 if it failed. --json prints one event
+    per line.
     """
-    if task is None and (session is not None or config is not None):  # which say the agent
+    if task is None and (session is not None or config is not None):  # which have their own agent
         agent, task = None, agent
     if session is None and task is None:
         raise DefinitionError(
-            "say what the agent is to do: capset run AGENT TASK, or capset run TASK --config FILE, whose agent it is"
+            "say what the agent is to do: capset run AGENT TASK, or capset run TASK --config FILE for the file's agent"
         )
     text = sys.stdin.read() if task == "-" else task
     waits = sys.stdin.isatty() if wait is None else wait
@@ -171,9 +174,9 @@ def chat_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Talk with an agent: one line, one turn. Ctrl-C cancels the turn and keeps the session; Ctrl-D ends the chat.
+    """Chat with an agent: each line is a turn. Ctrl-C cancels the turn and keeps the session; Ctrl-D ends the chat.
 
-    --resume goes on with a session, also with a turn in it that waits for an approval.
+    --resume continues a session, including a turn in it that waits for an approval.
     """
     options = _Options(agent, session, approver, True, as_json, written_options(url=url, db=db), "")
 
@@ -215,7 +218,7 @@ def _converse(
     principal: str | None,
     db: str | None,
 ) -> Exit:
-    """Open the conversation that is asked for, and do something in it."""
+    """Open the requested conversation, and run ``work`` in it."""
     local_options = {
         "model": model,
         "allow-model": allow_model,
@@ -258,7 +261,7 @@ async def _remote(work: Callable[[Talk], Awaitable[Exit]], server: Server, optio
     async with server.open() as client, _second(server) as approver:
         if options.session is None:
             if options.agent is None:
-                raise DefinitionError("say which agent: its id on the server, or --session to go on with one")
+                raise DefinitionError("name an agent by its id on the server, or a session to continue with --session")
             session = (await client.sessions.create(options.agent)).id
         else:
             session = (await client.sessions.get(options.session)).id
@@ -267,7 +270,7 @@ async def _remote(work: Callable[[Talk], Awaitable[Exit]], server: Server, optio
 
 @asynccontextmanager
 async def _second(server: Server) -> AsyncGenerator[Client | None]:
-    """Yield a client with the key of a second principal, if there is one."""
+    """Yield a client with the key of the second principal, or ``None`` without such a key."""
     key = os.environ.get(APPROVER_KEY)
     if not key:
         yield None
@@ -304,20 +307,20 @@ def _read_line(prompt: str) -> str:
 
 
 async def _turn(talk: Talk, view: TurnView, content: str | None, options: _Options) -> Exit | None:
-    """Run one turn, or go on with the newest one; return its exit code, ``None`` after Ctrl-C.
+    """Run one turn, or continue the newest one; return its exit code, ``None`` after Ctrl-C.
 
-    Of a turn that has ended since, such as one that its server went on with, the end is shown.
+    If that turn has ended since, for example because its server continued it, its end is shown.
     """
     if content is None:
         past = await talk.past()
         if not past:
-            raise DefinitionError("the session had no turn yet: say what the agent is to do")
+            raise DefinitionError("the session has no turn yet: say what the agent is to do")
         turn, after = past[-1].turn, past[-1].seq
         if past[-1].type in ENDINGS or await talk.is_pending():
-            # The requests are shown again, with all since the turn began or was resumed.
+            # Show the requests again, with everything since the turn began or was resumed.
             after = max((event.seq for event in past if event.type in ("turn.started", "turn.resumed")), default=0)
     else:
-        content.encode()  # text that is no UTF-8 is bad input
+        content.encode()  # text that is not UTF-8 is bad input
         turn, after = await talk.send(content)
     interrupted = False
 
@@ -335,7 +338,7 @@ async def _turn(talk: Talk, view: TurnView, content: str | None, options: _Optio
             raise
         view.clear()
         await talk.cancel(turn)
-        view.tell("[dim]cancelled; the session goes on[/]")
+        view.tell("[dim]cancelled; the session stays open[/]")
         return None
     finally:
         view.clear()
@@ -363,7 +366,7 @@ async def _follow(talk: Talk, view: TurnView, turn: str, after: int, options: _O
 
 
 async def _decide(talk: Talk, view: TurnView, requests: list[EventShape]) -> bool:
-    """Ask for each request, and decide it; return whether all were decided."""
+    """Ask the user about each request, and decide it; return whether all were decided."""
     for request in requests:
         try:
             answer = await asyncio.to_thread(_ask, is_masked=bool(request.data.get("masked")))
@@ -383,9 +386,9 @@ async def _decide(talk: Talk, view: TurnView, requests: list[EventShape]) -> boo
 
 
 def _ask(*, is_masked: bool = False) -> Answer | str | None:
-    """Return what a person answers: y, n, or e for other arguments; ``None`` at the end of the input.
+    """Return the user's answer: yes, no, or edit for other arguments; ``None`` at the end of the input.
 
-    As long as a part of the arguments is masked, there is ``_SHOW`` in the place of y.
+    While a part of the arguments is masked, ``_SHOW`` takes the place of yes.
     """
     question = "a part of the arguments is masked: [s]how it" if is_masked else "approve? [y]es"
     while True:
@@ -410,6 +413,6 @@ def _ask(*, is_masked: bool = False) -> Answer | str | None:
                     continue
                 if isinstance(arguments, dict):
                     return Answer(approved=True, arguments=cast("dict[str, Any]", arguments))
-                print("arguments are a JSON object", file=sys.stderr)
+                print("arguments must be a JSON object", file=sys.stderr)
             case _:
                 pass

@@ -1,4 +1,4 @@
-"""A conversation with an agent: messages to it, and the events of its turns; here, or on a server."""
+"""A conversation with an agent, on this machine or on a server: messages to it, and the events of its turns."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _PAGE = 100
 
 
 class Talk(Protocol):
-    """A conversation. ``can_decide`` is whether its approvals can be decided through it.
+    """A conversation. ``can_decide`` says whether its approval requests can be decided through it.
 
-    ``approve_options`` is what ``capset approvals approve`` needs to decide one, beside its id and the place.
+    ``approve_options`` are those that ``capset approvals approve`` needs besides those of the database or server.
     """
 
     session: str
@@ -37,7 +37,7 @@ class Talk(Protocol):
     approve_options: str
 
     async def send(self, content: Any) -> tuple[str, int]:
-        """Begin a turn, and return its id, and the number of the event before its first."""
+        """Begin a turn; return its id, and the number of the event before its first event."""
         ...
 
     def events(self, turn: str, after: int) -> AsyncGenerator[EventShape]:
@@ -45,11 +45,11 @@ class Talk(Protocol):
         ...
 
     async def past(self) -> list[EventShape]:
-        """Return the events so far of the session's newest turn, if it had one."""
+        """Return the events so far of the session's newest turn; none if it had no turn."""
         ...
 
     async def is_pending(self) -> bool:
-        """Return whether a request for an approval waits for its answer."""
+        """Return whether an approval request is pending."""
         ...
 
     async def cancel(self, turn: str) -> None:
@@ -57,13 +57,13 @@ class Talk(Protocol):
         ...
 
     async def unmasked(self, approval: str) -> Any:
-        """Return the arguments of a request, masked only where the schema of its tool says so; that is on record."""
+        """Return a request's arguments, masked only where its tool's schema says so. The reading is recorded."""
         ...
 
     async def decide(self, approval: str, answer: Answer) -> bool:
-        """Answer a request, and return whether that decides it. Raises ``PermissionDenied`` for one's own.
+        """Answer a request, and return whether that decides it. Raises ``PermissionDenied`` for one's own request.
 
-        It does not decide a request that needs a further approval, by others.
+        A request that needs further approvals by others is not decided yet.
         """
         ...
 
@@ -86,7 +86,7 @@ class LocalTalk:
         self.turns = TurnService(kernel, self, stored=lambda _: self._changed.set())
 
     async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
-        """Return the session of a turn of this conversation. Raises ``NotHere`` for one of another."""
+        """Return the session of a turn of this conversation. Raises ``NotHere`` for any other session."""
         if row.id != self.session:
             raise NotHere
         return await self._kernel.enter(
@@ -132,7 +132,7 @@ class LocalTalk:
         return [event for event in events if event.turn == events[-1].turn]
 
     async def is_pending(self) -> bool:
-        """Return whether a request waits for its answer."""
+        """Return whether an approval request is pending."""
         query = ApprovalQuery(self._row.org, "pending", self.session, limit=1)
         return bool((await self._kernel.approvals.list(query)).items)
 
@@ -142,7 +142,7 @@ class LocalTalk:
         await self.turns.cancel(self._row, turn, by=f"{principal.kind}:{principal.id}")
 
     async def unmasked(self, approval: str) -> Any:
-        """Return the arguments of a request, as they are shown to the approver."""
+        """Return the arguments of a request, as the approver may see them."""
         assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
         row = await self._kernel.approvals.get(approval, org=self._row.org)
         return (await self._kernel.approvals.show_arguments(row, by=self._approver)).arguments
@@ -190,7 +190,7 @@ class RemoteTalk:
         return [event for event in events if event.turn == events[-1].turn]
 
     async def is_pending(self) -> bool:
-        """Return whether a request waits for its answer."""
+        """Return whether an approval request is pending."""
         return bool((await self._client.approvals.list(status="pending", session=self.session, limit=1)).items)
 
     async def cancel(self, turn: str) -> None:
@@ -198,12 +198,12 @@ class RemoteTalk:
         await self._client.sessions.cancel(self.session, turn)
 
     async def unmasked(self, approval: str) -> Any:
-        """Return the arguments of a request, as they are shown to the second key."""
+        """Return the arguments of a request, as the second key may see them."""
         assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
         return (await self._approver.approvals.arguments(approval)).arguments
 
     async def decide(self, approval: str, answer: Answer) -> bool:
-        """Answer a request by the second key, and return whether that decides it."""
+        """Answer a request with the second key, and return whether that decides it."""
         assert self._approver is not None  # noqa: S101  # ``can_decide`` says so
         decisions = self._approver.approvals
         if answer.approved:

@@ -17,22 +17,22 @@ from capset_cli.common.texts import visible
 
 _REFUSED: Final = (401, 403, 409, 429)
 _TEXTS: Final = ("text.delta", "reasoning.delta", "text.discarded")
-"""The events of an answer that is not complete."""
+"""The events of an incomplete answer."""
 _MAX_SHOWN: Final = 200
-"""The longest text of arguments or results that is shown in one line."""
+"""The maximum length of arguments or results that are shown in one line."""
 
 
 class TurnView:
-    """Shows one turn after another: the agent's text on stdout, all else on stderr; with ``as_json`` all on stdout."""
+    """Shows one turn after another: the agent's text on stdout, the rest on stderr; with ``as_json``, all on stdout."""
 
     def __init__(self, *, as_json: bool = False, console: Console | None = None) -> None:
-        """Show everything on one ``console``, if one is given."""
+        """Show everything on ``console`` if one is given."""
         self._as_json = as_json
         self._out = console or out()
         self._err = console or err()
         self._has_text = False
         self._held: list[str] = []
-        """The text of the present step where it cannot be taken back once it is printed: not on a terminal."""
+        """The text of the current step. Off a terminal it is held back, as printed text cannot be discarded there."""
         self._calls: dict[str, str] = {}
         self._bars = CallBars(self._err)
 
@@ -42,7 +42,7 @@ class TurnView:
             print_json(event.plain())
             return
         data = event.data
-        if event.type not in ("tool.progress", "tool.executed", "tool.result"):  # those of calls leave others' bars
+        if event.type not in ("tool.progress", "tool.executed", "tool.result"):  # calls keep the bars of others
             self._bars.stop()
         if event.type in _TEXTS:
             self._show_text(event)
@@ -75,7 +75,7 @@ class TurnView:
                 pass
 
     def tell(self, markup: str) -> None:
-        """Print a line for people, of markup; programs do not get it."""
+        """Print a line of markup for people; with ``as_json``, print nothing."""
         if not self._as_json:
             self.clear()
             self._break()
@@ -109,14 +109,14 @@ class TurnView:
         self._err.print(f"  [dim]request[/]     {cell(str(data['id']))}", soft_wrap=True)
 
     def show_arguments(self, arguments: Any) -> None:
-        """Show the arguments of a request once more, with less of them masked."""
+        """Show the arguments of a request again, with fewer of them masked."""
         if self._as_json:
             print_json({"arguments": arguments})
         else:
             self._print_arguments(arguments)
 
     def _print_arguments(self, arguments: Any) -> None:
-        text = pretty(arguments).replace("\n", f"\n{' ' * 14}")  # JSON: no text in it breaks a line
+        text = pretty(arguments).replace("\n", f"\n{' ' * 14}")  # strings in JSON contain no line breaks
         self._err.print(f"  [dim]arguments[/]   {verbatim(text)}", soft_wrap=True)
 
     def _print_text(self, text: str) -> None:
@@ -127,7 +127,7 @@ class TurnView:
     def _show_text(self, event: EventShape) -> None:
         if event.type == "text.discarded":
             self._held.clear()
-            self._note("the model's answer broke off; it is asked again")
+            self._note("the model's answer broke off; asking again")
         elif event.type == "text.delta" and self._out.file.isatty():
             self._print_text(str(event.data["text"]))
         elif event.type == "text.delta":

@@ -32,20 +32,20 @@ from capset_cli.demo.web import WebFindings, read_the_web
 @guarded
 def demo_command(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of text files; capset's own sources if left out.")
+        list[Path] | None, typer.Argument(help="Folders of text files; by default capset's own sources.")
     ] = None,
-    into: Annotated[Path, typer.Option(help="Where to make a fresh folder for the database and the report.")] = Path(),
+    into: Annotated[Path, typer.Option(help="Where to create a new folder for the database and the report.")] = Path(),
     open_console: Annotated[
-        bool, typer.Option("--open", help="Go on: serve the database of the demo, and open the console in a browser.")
+        bool, typer.Option("--open", help="Afterwards, serve the demo's database, and open the console in a browser.")
     ] = False,
     as_json: AsJson = False,
 ) -> Exit:
     """Show what capset does: import real files into a session, work on them under governance, and verify the record.
 
-    Then do the same over the interfaces of a server, on a free port of this machine: REST, a stream of events, MCP;
-    have somebody else approve a call there, and share a limit with another opening of the database. In the end the
-    agent runs by itself, offline: it plans, reads, is refused once, and waits for an approval.
-    Ends with 0 only if every call ended as it should and the chain of records holds.
+    Then do the same over the interfaces of a server on a free local port: REST, an event stream and MCP. Have another
+    principal approve a call there, and share a limit between two kernels on the database. Finally, the agent runs by
+    itself, offline: it plans, reads, is refused once, and waits for an approval.
+    Exits with 0 only if every call ended as expected and the chain of records holds.
     """
     sources = folders or [Path(capset.__file__).parent]
     if missing := [str(folder) for folder in sources if not folder.is_dir()]:
@@ -60,12 +60,12 @@ def demo_command(
     if open_console and code == Exit.DONE:
         arguments = [*_console_arguments(Path(done.folder)), "--port", "0"]
         command = [sys.executable, "-c", "from capset_cli import main; main()", *arguments]
-        subprocess.run(command, check=False)  # noqa: S603 - capset itself; it has told what went wrong
+        subprocess.run(command, check=False)  # noqa: S603 - capset itself, which reports its own errors
     return code
 
 
 def _console_arguments(folder: Path) -> list[str]:
-    """Return the arguments of the command that shows a demo's database in the console, as the one who worked there."""
+    """Return the arguments of the command that serves a demo's database and console, as the demo's principal."""
     database = str(folder / "capset.db")
     return ["serve", "--insecure", "--principal", ANALYST.id, "--db", database, "--open"]
 
@@ -84,9 +84,9 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
         research = await _read(console, demo)
         console.rule("[bold]4. The record[/]", align="left")
         done = await _conclude(console, demo, imported, folder, research)
-    console.rule("[bold]5. The same through a server's doors[/]", align="left")
+    console.rule("[bold]5. The same over a server's interfaces[/]", align="left")
     done = await _serve(console, done, sources)
-    console.rule("[bold]6. An approval, and a limit that two openings share[/]", align="left")
+    console.rule("[bold]6. An approval, and a limit that two kernels share[/]", align="left")
     done = await _oversee(console, done)
     console.rule("[bold]7. The agent runs, offline[/]", align="left")
     done = await _take_turn(console, done, session)
@@ -97,7 +97,7 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
 
 async def _read(console: Console, demo: Demo) -> str | None:
     if not demo.report:
-        console.print("there is no report to be read")
+        console.print("there is no report to read")
         return None
     lines = [line for line in demo.report.splitlines() if line]
     return await read_the_web(console, demo.kernel, demo.calls, WebFindings(lines[1:], demo.sizes))
@@ -105,11 +105,13 @@ async def _read(console: Console, demo: Demo) -> str | None:
 
 async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> DemoShape:
     doors = await walk_doors(console, Path(done.folder), sources)
-    surprises = [f"the door {door.door} ended as {door.outcome}" for door in doors or () if door.outcome != "succeeded"]
+    surprises = [
+        f"the call over {door.door} ended as {door.outcome}" for door in doors or () if door.outcome != "succeeded"
+    ]
     if doors is not None and (
         [door.door for door in doors] != DOORS or len({door.runtime_hash for door in doors}) != 1
     ):
-        surprises.append("not every door left its record, with one runtime_hash")
+        surprises.append("not every interface left a record with the same runtime_hash")
     _show_surprises(surprises)
     return done.model_copy(update={"doors": doors, "surprises": [*done.surprises, *surprises]})
 
@@ -136,14 +138,16 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
     verification = await demo.kernel.audit.verify()
     if verification.ok:
         console.print(f"[green]consistent:[/] {counted(verification.checked, 'record')}, every hash holds")
-        console.print("[dim]numbers left out above are intents, written before a side effect[/]")
+        console.print("[dim]the numbers missing above are intents, written before a side effect[/]")
     else:
         console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")
     exported = {
         name: _export(console, folder / name, text)
         for name, text in (("report.md", demo.report), ("research.md", research))
     }
-    console.print(f"look again with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True)
+    console.print(
+        f"query the records with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True
+    )
     _show_surprises(demo.calls.surprises)
     return DemoShape(
         folder=str(folder),
@@ -159,7 +163,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
 
 
 def _export(console: Console, file: Path, text: str | None) -> str | None:
-    """Write a text, if there is one, and return its path."""
+    """Write a text to a file, if there is one, and return the file's path."""
     if not text:
         return None
     file.write_text(text, encoding="utf-8")
@@ -173,7 +177,7 @@ def _show_surprises(surprises: list[str]) -> None:
 
 
 def _fresh(into: Path) -> Path:
-    """Create and return a new folder: ``capset-demo``, or with the first free number."""
+    """Create and return a new folder: ``capset-demo``, or that name with the first free number."""
     number = 1
     while True:
         folder = into / ("capset-demo" if number == 1 else f"capset-demo-{number}")
@@ -182,6 +186,6 @@ def _fresh(into: Path) -> Path:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise DefinitionError(f"{folder} cannot be made: {error.strerror}") from None
+            raise DefinitionError(f"{folder} cannot be created: {error.strerror}") from None
         else:
             return folder

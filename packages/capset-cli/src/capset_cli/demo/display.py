@@ -1,4 +1,4 @@
-"""Output of the demo on the screen, and its calls: each is shown, and unexpected outcomes are collected."""
+"""The demo's screen output, and its calls: each is shown, and unexpected outcomes are collected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capset.wire.operations import DoorShape
 from capset_cli.common.output import cell, short, table, verbatim
 
 _NAMED: Final = 3
-"""The largest number of files skipped for one reason that are all named."""
+"""Up to this many files that are skipped for the same reason are all named; of more, only the first is."""
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:
@@ -72,7 +72,7 @@ def _cut(text: str, width: int) -> str:
 
 
 class Stopped(Exception):
-    """A call failed on which later ones depend; the surprises name it."""
+    """Raised when a call fails on which later ones depend. ``Calls.surprises`` names it."""
 
 
 class Calls:
@@ -91,7 +91,7 @@ class Calls:
         return data
 
     async def refused(self, session: Session, code: str, tool: str, /, **arguments: Any) -> None:
-        """Call a tool that must fail with this code."""
+        """Call a tool that must fail with the error ``code``."""
         result, _ = await self._call(session, tool, arguments)
         if result.error is None or result.error.code != code:
             self.surprises.append(f"{tool} should have been refused with {code}")
@@ -106,7 +106,7 @@ class Calls:
 
 
 def show_skipped(console: Console, skipped: Sequence[str]) -> None:
-    """Print the files that were skipped, each with its reason; many of one reason in one line."""
+    """Print the skipped files with their reasons. Many files with the same reason share a line."""
     paths: dict[str, list[str]] = {}
     for line in skipped:
         path, _, reason = line.partition(": ")

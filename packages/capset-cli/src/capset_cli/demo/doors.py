@@ -1,6 +1,6 @@
-"""The second half of the demo: the same files and tools through the interfaces of a server, and of two kernels at once.
+"""The second half of the demo: the same files and tools over a server's interfaces, and in two kernels at once.
 
-In the last part, another person approves a call, and two kernels share a limit.
+In the last part, another principal approves a call, and two kernels share a limit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXPECTED: Final = (
     *(("publish", "approval_required"), ("publish", "approval_required"), ("publish", None)),
     *(("announce", None), ("announce", None), ("announce", "limit_exceeded")),
 )
-"""The calls of this part in their order, and the expected refusal of each, if any."""
+"""The calls of this part in order, each with the code of its expected refusal, if any."""
 
 
 class RemoteFiles:
@@ -54,7 +54,7 @@ class RemoteFiles:
 
 
 async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> list[DoorShape] | None:
-    """Use every interface of a server, and return the records; ``None`` if the extras are not installed."""
+    """Make a call over each interface of a server, and return the records; ``None`` if the extras are missing."""
     if missing := missing_modules(*NEEDED):
         needed = verbatim(install_command("server", "mcp"))
         err().print(f"[yellow]skipped:[/] the server needs {needed} ({', '.join(missing)})", soft_wrap=True)
@@ -81,18 +81,18 @@ async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> lis
 
 
 async def _stream(console: Console, client: Client, session: str) -> None:
-    """Call a slow tool, as a stream of events."""
+    """Call a slow tool, and show its event stream."""
     async with client.stream(session, "count_words", correlation="stream") as events:
         async for event in events:
             show_progress(console, event.data)
     data: Any = events.result.data
     console.print(
-        f"  {counted(data['files'], 'file')}, {data['words']:,} words; often: {cell(', '.join(data['frequent']))}"
+        f"  {counted(data['files'], 'file')}, {data['words']:,} words; frequent: {cell(', '.join(data['frequent']))}"
     )
 
 
 async def _mcp(console: Console, url: str, key: str) -> None:
-    """Find the same tools as an MCP client, with the official SDK, and call one."""
+    """List the same tools as an MCP client, with the official SDK, and call one."""
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
@@ -118,7 +118,7 @@ def _door(record: dict[str, Any]) -> DoorShape:
 
 
 async def oversee(console: Console, folder: Path) -> list[OversightShape] | None:
-    """Make the calls of this part, and return them; ``None`` if the extras are not installed."""
+    """Make the calls of this part, and return them; ``None`` if the extras are missing."""
     if missing_modules(*NEEDED):
         return None
     from capset_server.client import Client
@@ -135,7 +135,7 @@ async def oversee(console: Console, folder: Path) -> list[OversightShape] | None
 
 
 async def _approved(console: Console, client: Client, editor: Client, session: str) -> list[OversightShape]:
-    """Publish something: refused, made again, approved by another principal, and made once more unchanged."""
+    """Publish something: the call is refused twice, approved by another principal, and then repeated unchanged."""
 
     async def publish() -> OversightShape:
         return _print_call(console, "client", "publish", await client.call(session, "publish", {"title": TITLE}))
@@ -148,7 +148,7 @@ async def _approved(console: Console, client: Client, editor: Client, session: s
 
 
 async def _limited(console: Console, client: Client, folder: Path, session: str) -> list[OversightShape]:
-    """Announce something through the server, then in a kernel beside it on the same database, then there again."""
+    """Announce something over the server, then in a second kernel on its database, then over the server again."""
 
     async def announce() -> OversightShape:
         return _print_call(console, "client", "announce", await client.call(session, "announce", {"title": TITLE}))

@@ -1,4 +1,4 @@
-"""The agent of the demo, the folders of the host that its session gets, and its calls."""
+"""The demo's agent, the import of folders into its session, and its calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STEPS: Final = (
 )
 
 MAX_BYTES: Final = 1_000_000
-"""The maximum size of a file: larger ones are not text that a demo wants to read."""
+"""The maximum size of an imported file: larger ones are not worth reading in a demo."""
 AT_ONCE: Final = 32
 """The number of writes that share one commit."""
 _HIDDEN: Final = ("__pycache__", "node_modules")
@@ -150,7 +150,7 @@ class Imported:
 
 
 class Target(Protocol):
-    """The destination of files: a session's files, or as much of them as an import needs."""
+    """The destination of an import: a session's files, or the part of them that an import needs."""
 
     async def write(self, path: str, content: bytes) -> object:
         """Create or replace a file."""
@@ -158,7 +158,7 @@ class Target(Protocol):
 
 
 async def import_folders(files: Target, folders: list[Path]) -> Imported:
-    """Import every text file below the folders, under the folder's name, with a progress bar."""
+    """Import every text file in the folders, under its folder's name, with a progress bar."""
     imported = Imported()
     targets = [(path, _target(folder, path)) for folder in folders for path in _walk(folder, imported.skipped)]
     columns = TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
@@ -169,7 +169,7 @@ async def import_folders(files: Target, folders: list[Path]) -> Imported:
             batch = targets[start : start + AT_ONCE]
             await asyncio.gather(*(_import_one(files, path, target, imported) for path, target in batch))
             progress.update(bar, advance=len(batch), description=cell(batch[-1][1]))
-    imported.skipped.sort()  # files are read at once, and so skipped in any order
+    imported.skipped.sort()  # files are read concurrently, so they are skipped in any order
     return imported
 
 
@@ -200,7 +200,7 @@ def _read(path: Path) -> bytes:
     except UnicodeDecodeError:
         raise ValueError("not UTF-8 text") from None
     if "\0" in text:
-        raise ValueError("not text: it holds NUL")
+        raise ValueError("not text: it contains NUL")
     return content
 
 

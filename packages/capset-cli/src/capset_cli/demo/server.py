@@ -23,7 +23,7 @@ CLIENT = Principal("client", permissions={"session_files:read", "session_files:w
 EDITOR = Principal("editor", org="demo")
 
 STEPS: Final = 4
-"""How often the tool reports its progress."""
+"""The number of progress reports of the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class DemoServer:
 
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
-    """Serve what is installed and the demo's own capabilities, from the database in ``folder``."""
+    """Serve the installed capabilities and the demo's own, from the database in ``folder``."""
     # Imported here because the demo also works without the server's dependencies.
     from capset_server.app import open_app
     from capset_server.http.request_rules import AllowedHosts

@@ -1,4 +1,4 @@
-"""The last part of the demo: the agent itself runs, offline, by a script in the place of a model."""
+"""The last part of the demo: the agent runs by itself, offline, with a script in place of a model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXPECTED: Final = (
     *(("write_todos", None), ("grep_files", None), ("shred", "permission_denied")),
     *(("write_file", None), ("file_report", None)),
 )
-"""The tools that the agent calls in this order, and the expected refusal of each, if any."""
+"""The agent's tool calls in order, each with the code of its expected refusal, if any."""
 _PATTERN: Final = r"(?i)\bhash(es|ed)?\b"
 _REPORT: Final = "# Hashes\n\nThe word stands in these files; grep_files lists the lines.\n"
 
@@ -61,7 +61,7 @@ archive = Capability("archive", tools=[shred, file_report])
 
 
 class _Host:
-    """The one agent of this part, for the principal that began it."""
+    """A host with the single agent of this part, which acts for the analyst."""
 
     def __init__(self, kernel: Kernel, agent: Agent) -> None:
         self._kernel = kernel
@@ -75,7 +75,7 @@ async def take_turn(console: Console, store: str, session: str) -> list[EventSha
     """Have the agent do a task in a session with files, and return the events; ``None`` if the extra is missing."""
     if missing_modules(*NEEDED):
         needed = verbatim(install_command("agent"))
-        err().print(f"[yellow]skipped:[/] an agent that runs needs {needed}", soft_wrap=True)
+        err().print(f"[yellow]skipped:[/] running an agent needs {needed}", soft_wrap=True)
         return None
     from capset_agents.hosts import NewTurn
     from capset_agents.playback.script_model import ScriptedModel
@@ -102,7 +102,7 @@ async def take_turn(console: Console, store: str, session: str) -> list[EventSha
     events, view = list[EventShape](), TurnView(console=console)
     async with Kernel(store=store, generator=AgentRunner(model)) as kernel:
         row = await kernel.find_session(session)
-        assert row is not None  # noqa: S101  # the first part has made it
+        assert row is not None  # noqa: S101  # created in the first part
         host, changed = _Host(kernel, agent), asyncio.Event()
         turns = TurnService(kernel, host, stored=lambda _: changed.set())
         console.print(f"[bold]task[/] {cell(TASK)}")
@@ -123,7 +123,7 @@ async def take_turn(console: Console, store: str, session: str) -> list[EventSha
 
 
 async def _approve(console: Console, kernel: Kernel, turns: Any, event: EventShape) -> None:
-    """Have the editor approve what the turn waits for, and go on."""
+    """Have the editor approve the request that the turn waits for, and resume the turn."""
     (request, *_) = (await kernel.approvals.list(ApprovalQuery(None, "pending"))).items
     await kernel.approvals.decide(request.id, Answer(approved=True), by=EDITOR)
     console.print(f"[bold]editor[/] approves {cell(request.tool)} {cell(request.arguments)}")
@@ -132,7 +132,7 @@ async def _approve(console: Console, kernel: Kernel, turns: Any, event: EventSha
 
 
 def calls_of(events: list[EventShape]) -> list[OversightShape]:
-    """Return the agent's calls, and the request of the one that was approved."""
+    """Return the agent's calls; the approved one has its request."""
     approvals_by_tool = {event.data["tool"]: event.data["id"] for event in events if event.type == "approval.requested"}
     return [
         OversightShape(

@@ -48,16 +48,16 @@ class WebFindings:
 
 
 async def read_the_web(console: Console, kernel: Kernel, calls: Calls, findings: WebFindings) -> str | None:
-    """Read the report as a web page, note its contents, and check its sums; return the research, if it is done.
+    """Read the report as a web page, note its contents, check its sums, and return the report of the research.
 
-    Returns ``None`` too, after a message, if the extras are not installed.
+    Returns ``None`` if a call fails, or, after a message, if the extras are missing.
     """
     if missing := missing_modules(*NEEDED):
         needed = verbatim(install_command("web", "sandbox"))
-        err().print(f"[yellow]skipped:[/] this takes {needed} ({', '.join(missing)})", soft_wrap=True)
+        err().print(f"[yellow]skipped:[/] this needs {needed} ({', '.join(missing)})", soft_wrap=True)
         return None
     async with serving_page(TITLE, findings.lines) as host:
-        console.print(f"http://{host} is the demo's own, and the only host of this machine that may be asked")
+        console.print(f"http://{host} is the demo's own server, and the only host of this machine that tools may reach")
         with contextlib.suppress(Stopped):
             async with kernel.open(_researcher(host), principal=READER) as session:
                 return await _work(calls, session, host, findings)
@@ -88,13 +88,13 @@ async def _work(calls: Calls, session: Session, host: str, findings: WebFindings
 
 
 async def _count(calls: Calls, session: Session) -> None:
-    """Let bash count in a file of the session; where nothing can be jailed, see that it is refused."""
+    """Have bash count in a session's file; where bash cannot be isolated, expect the call to be refused."""
     if readiness_of(Registry.installed().get("sandbox")).get("bash") != "isolated-bash":
         await calls.refused(session, "sandbox_unavailable", "execute_code", language="bash", code=_COUNTING)
         return
     counted = await calls.ask(session, "execute_code", language="bash", code=_COUNTING)
     if counted["files"]["created"] != ["/lines.txt"]:
-        calls.surprises.append("bash did not leave its file in the session's")
+        calls.surprises.append("bash did not leave its file in the session")
 
 
 def _researcher(host: str) -> Agent:

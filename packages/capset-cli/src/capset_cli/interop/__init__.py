@@ -1,3 +1,3 @@
-"""``capset import`` and ``capset export``: files of others, read and written."""
+"""``capset import`` and ``capset export``: conversion from and to the file formats of other programs."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``capset export``: an agent as others read it: tool JSON, JSON Schema, and what registries and clients take."""
+"""``capset export``: an agent in other formats: tool JSON, JSON Schema, and files for registries and clients."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _NEEDED: Final[Mapping[Format, tuple[str, ...]]] = {
     "mcpb": ("release", "author", "output"),
     "a2a": ("release", "at"),
 }
-"""The options without which a format says too little."""
+"""The options that a format requires."""
 _TAKEN: Final[Mapping[Format, tuple[str, ...]]] = {
     "mcp-server": ("description", "no_keys"),
     "mcpb": ("description", "require"),
     "a2a": ("description",),
 }
-"""The other options that a format takes, beside those of all."""
+"""The options that a format takes but does not require, besides those of all formats."""
 _SAMPLES: Final = {
     "name": "io.github.you/weather",
     "release": "1.0.0",
@@ -56,13 +56,13 @@ _SAMPLES: Final = {
 
 @guarded
 def export_command(
-    format: Annotated[Format, typer.Argument(help="What to write.")],
+    format: Annotated[Format, typer.Argument(help="The format to write.")],
     agent: Annotated[
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
     config: ConfigFile = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file, not to stdout.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of stdout.")
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="mcp-server: the name in the registry, such as io.github.you/weather.")
@@ -75,14 +75,14 @@ def export_command(
         typer.Option(metavar="URL", help="mcp-server: where capset serves it; a2a: where your host runs it."),
     ] = None,
     description: Annotated[
-        str | None, typer.Option(help="mcp-server, mcpb, a2a: what it is for, if not what the agent says.")
+        str | None, typer.Option(help="mcp-server, mcpb, a2a: a description, by default the agent's.")
     ] = None,
     no_keys: Annotated[
         bool, typer.Option("--no-keys", help="mcp-server: clients send no API key, as with OAuth.")
     ] = False,
     author: Annotated[str | None, typer.Option(help="mcpb: who publishes it.")] = None,
     require: Annotated[
-        list[str] | None, typer.Option(help="mcpb: a package that it needs, 'capset[web]'; may be repeated.")
+        list[str] | None, typer.Option(help="mcpb: a package that it needs, such as 'capset[web]'; may be repeated.")
     ] = None,
     grant: Grant = None,
     attribute: Attribute = None,
@@ -91,13 +91,14 @@ def export_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Write an agent, with the tools that it has for the principal, in a format of others.
+    """Write an agent, with the tools that it has for the principal, in a format of other programs.
 
     openai is for OpenAI's Responses API, openai-chat for Chat Completions, anthropic for Anthropic's Messages API: each
     is a list of tools. json-schema describes calls, for programs that read JSON Schema. mcp-server is the server.json
     of MCP registries, mcpb a bundle that MCP clients install, a2a an agent card.
 
-    The same agent gives the same bytes. What a format cannot say is told on stderr. It ends with 1 if a policy failed.
+    The same agent gives the same bytes. What a format cannot express is reported on stderr. Exits with 1 if a policy
+    failed.
     """
     options = {"name": name, "release": release, "at": at, "author": author, "output": output}
     options |= {"description": description, "no_keys": no_keys or None, "require": require or None}
@@ -105,7 +106,7 @@ def export_command(
     if agent is None and config is None:
         raise DefinitionError("say what to export: --agent NAME, or --config FILE")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
-    if format == "mcpb":  # others read it: nothing of this machine's settings goes in unasked
+    if format == "mcpb":  # others read it, so this machine's settings are left out unless given as options
         bare_principal = replace(settings.principal, attributes=given_attributes(attribute))
         settings = replace(settings, principal=bare_principal, env=given_env(env))
     served = find_served(Registry.installed(), agent, None, config, settings.db)
@@ -122,7 +123,7 @@ def export_command(
 
 
 def _check_options(format: Format, options: set[str]) -> None:
-    """Raise ``DefinitionError`` for options that a format does not take, and those that it lacks."""
+    """Raise ``DefinitionError`` for options that a format does not take, and for missing required ones."""
     needed, taken = _NEEDED.get(format, ()), _TAKEN.get(format, ())
     if wrong := sorted(options - {*needed, *taken, "output"}):
         takers = [candidate for candidate in _NEEDED if wrong[0] in (*_NEEDED[candidate], *_TAKEN[candidate])]
@@ -137,7 +138,7 @@ def _check_output(output: Path | None, served: Served) -> None:
     sources = (served.file, served.configuration.path if served.configuration is not None else None)
     if output is not None and any(source is not None and source.resolve() == output.resolve() for source in sources):
         raise DefinitionError(
-            f"--output {output} is the file that is exported, and is not overwritten", hint="name another --output"
+            f"--output {output} is the exported file itself, and is not overwritten", hint="name another --output"
         )
 
 
@@ -189,19 +190,19 @@ def _bundle(
 
 
 def _bundled(served: Served, agent: str | None) -> BundledAgent:
-    """Return how a bundle starts the agent. Raises ``DefinitionError`` for one that only this machine has."""
+    """Return how a bundle starts the agent. Raises ``DefinitionError`` for an agent that needs this machine."""
     from capset_connect.interop import BundledAgent, bundled_file
 
     configuration = served.configuration
     if (served.upstream is not None and served.upstream.is_used) or (configuration and configuration.sources):
         raise DefinitionError(
-            "an agent with MCP servers or APIs is in no bundle: what you approved of them is in your database",
+            "an agent with MCP servers or APIs cannot be bundled: your approvals of their tools are in your database",
             hint="serve it, and give clients its URL: capset gateway",
         )
     if configuration is not None:
         if configuration.workspace is not None or configuration.checkpoints is not None:
             raise DefinitionError(
-                "a configuration with a workspace or an audit key is in no bundle: they are of this machine",
+                "a configuration with a workspace or an audit key cannot be bundled: they belong to this machine",
                 hint="bundle one without workspace and audit",
             )
         places = (action.source.rpartition(":")[0] or action.source for action in configuration.actions.values())
@@ -213,7 +214,7 @@ def _bundled(served: Served, agent: str | None) -> BundledAgent:
         )
     if isinstance(served.agent, Agent):
         return BundledAgent(["--agent", served.agent.name])
-    raise DefinitionError("a stored agent is in your database, and in no bundle: name an agent file", hint=agent)
+    raise DefinitionError("a stored agent cannot be bundled, as it is in your database: name an agent file", hint=agent)
 
 
 def _put(format: Format, export: Export, content: bytes, output: Path | None, *, as_json: bool) -> None:
@@ -224,7 +225,7 @@ def _put(format: Format, export: Export, content: bytes, output: Path | None, *,
         print_json({**data, **({"content": export.content} if output is None else {"output": str(output)})})
         return
     if output is None:
-        sys.stdout.buffer.write(content)  # the same bytes, whichever encoding the stream has
+        sys.stdout.buffer.write(content)  # the same bytes, whatever the stream's encoding
         sys.stdout.flush()
     for line in _told(export):
         err().print(line, soft_wrap=True)

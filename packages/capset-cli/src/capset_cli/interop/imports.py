@@ -1,4 +1,4 @@
-"""``capset import``: a configuration file of the tools, or of the MCP servers, in a file of others."""
+"""``capset import``: a configuration file with the tools or MCP servers in another program's file."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _FILE: Final = "a file of tools or servers"
 def import_command(
     file: Annotated[Path, typer.Argument(help="Tool definitions as JSON, or a client's mcpServers.")],
     effect: Annotated[
-        Effect | None, typer.Option("--effect", help="What the tools do; single ones are changed in the file.")
+        Effect | None, typer.Option("--effect", help="The effect of all tools; change that of single ones in the file.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it to a new file, with its handlers beside it."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to a new file, with the handlers beside it."),
     ] = None,
     skip_refused: Annotated[
-        bool, typer.Option("--skip-refused", help="Go on without the definitions that cannot be tools.")
+        bool, typer.Option("--skip-refused", help="Skip definitions that cannot be tools.")
     ] = False,
     as_json: AsJson = False,
 ) -> Exit:
-    """Make a configuration file of OpenAI's or Anthropic's tool JSON, of MCP's, or of the mcpServers of a client.
+    """Create a configuration file from the tool JSON of OpenAI, Anthropic or MCP, or from a client's mcpServers.
 
-    Each tool is an action whose handler you write, in a Python file that --output lays beside the configuration; until
-    then its calls fail and say so. Without --output the configuration is printed.
+    Each tool becomes an action. You write its handler, in a Python file that --output creates beside the configuration;
+    until then, its calls fail with an error that says so. Without --output, the configuration is printed.
     """
     text = read_text(file, _FILE)
     if _has_servers(text):
@@ -52,7 +52,7 @@ def import_command(
 
 
 def print_servers(text: str, output: Path | None = None, *, as_json: bool) -> Exit:
-    """Print or write a configuration of the servers of another client's file, and say what is left out."""
+    """Print or write a configuration with the MCP servers in a client's file, and report what is left out."""
     from capset_connect.mcp.client_files import read_client_file
 
     client_file = read_client_file(text)
@@ -65,7 +65,7 @@ def print_servers(text: str, output: Path | None = None, *, as_json: bool) -> Ex
 
 
 def _has_servers(text: str) -> bool:
-    with suppress(ValueError):  # told where it is read
+    with suppress(ValueError):  # reported where the file is read
         data = from_json(text)
         if isinstance(data, dict):
             from capset_connect.mcp.client_files import SERVER_KEYS
@@ -82,22 +82,22 @@ def _import_tools(
     try:
         data = from_json(text)
     except ValueError as error:
-        raise DefinitionError(f"{file} is no JSON: {error}", hint="give tool definitions as JSON") from None
+        raise DefinitionError(f"{file} is not JSON: {error}", hint="give tool definitions as JSON") from None
     reading = read_tools(data)
     for refusal in reading.refused:
         kind = "[yellow]warning:[/] left out:" if skip_refused else "[red]error:[/]"
         err().print(f"{kind} {verbatim(refusal)}", soft_wrap=True)
     if reading.refused and not skip_refused:
         raise DefinitionError(
-            f"{len(reading.refused)} of the definitions in {file} cannot be tools, and nothing was made",
-            hint="mend them, or go on without them: --skip-refused",
+            f"{len(reading.refused)} of the definitions in {file} cannot be tools, so nothing was written",
+            hint="fix them, or skip them with --skip-refused",
         )
     if not reading.tools:
         raise DefinitionError(f"there are no tool definitions in {file}")
     if effect is None:
         raise DefinitionError(
             "say what the tools do: --effect read, write, external or destructive",
-            hint="the strongest of them; read changes nothing, and single tools are changed in the file",
+            hint="give the strongest effect of any tool (read changes nothing); change single tools in the file",
         )
     name = output.name if output is not None else "the configuration"
     module = "handlers.py" if output is None else f"{re.sub('[^A-Za-z0-9_]', '_', output.stem)}_handlers.py"
@@ -113,24 +113,24 @@ def _import_tools(
 def _put(
     content: Mapping[str, Any], output: Path | None, *, handlers: tuple[str, str] | None = None, as_json: bool
 ) -> None:
-    """Print a configuration, or write it and its handlers to files that are not there yet."""
+    """Print a configuration, or write it and its handlers to new files."""
     if output is None:
         if as_json:
             print_json(content)
         else:
             print(written_text(".yaml", content), end="", flush=True)
         if handlers is not None:
-            note = f"{handlers[0]}, which has its handlers, is not written: give --output FILE"
+            note = f"{handlers[0]}, with its handlers, is not written: give --output FILE"
             err().print(f"[yellow]warning:[/] {note}", soft_wrap=True)
         return
     if output.suffix.lower() not in _SUFFIXES:
-        raise DefinitionError(f"--output ends in {', '.join(_SUFFIXES)}; got {output.name!r}")
+        raise DefinitionError(f"--output must end in one of {', '.join(_SUFFIXES)}; got {output.name!r}")
     texts = {output: written_text(output.suffix.lower(), content)}
     if handlers is not None:
         texts[output.with_name(handlers[0])] = handlers[1]
     for path in texts:
         if path.exists():
-            raise DefinitionError(f"{path} is there already, and is not overwritten", hint="name another --output")
+            raise DefinitionError(f"{path} exists already, and is not overwritten", hint="name another --output")
     for path, text in texts.items():
         with path.open("x", encoding="utf-8") as new:
             new.write(text)

@@ -33,9 +33,9 @@ def mcp_command(
     agent: Annotated[
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
-    session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    session: Annotated[str | None, typer.Option(help="The id of a session to continue.")] = None,
     new_session: Annotated[
-        bool, typer.Option("--new-session", help="Begin a session of its own, not the one that is kept.")
+        bool, typer.Option("--new-session", help="Start a new session instead of continuing the permanent one.")
     ] = False,
     config: ConfigFile = None,
     grant: Grant = None,
@@ -49,12 +49,12 @@ def mcp_command(
 ) -> Exit:
     """Serve an agent's tools to an MCP client, over stdin and stdout.
 
-    It goes on in the one session that the principal has with the agent, with its files, its state and its requests for
-    approvals, as a server does at /mcp/agents/ID.
-    It ends when the client closes stdin, or by Ctrl-C or SIGTERM; its exit code is then 0.
+    It continues the permanent session of the principal with the agent, with its files, state and approval requests, as
+    a server does at /mcp/agents/ID.
+    It exits with 0 when the client closes stdin, or on Ctrl-C or SIGTERM.
     """
     if new_session and session is not None:
-        raise DefinitionError("a session that is named is not a new one: give --session or --new-session, not both")
+        raise DefinitionError("--session names an existing session: give --session or --new-session, not both")
     serve = _server()
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(limit, session_budget, run_budget)

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from capset_connect.pins import Standing
 
 _LEAST: Final = 32
-"""How many digits of a hash say which one is meant: a server could find two texts that share a few."""
+"""The minimum number of digits to identify a hash: with fewer, a server could find two texts that share them."""
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The configuration file that declares them.")
 ]
-AgentFile = Annotated[Path | None, typer.Option("--agent", metavar="FILE", help="Or the agent file that does.")]
+AgentFile = Annotated[
+    Path | None, typer.Option("--agent", metavar="FILE", help="The agent file that declares them, instead of --config.")
+]
 _SOURCE: Final = "The name of a server, or api:NAME for an API, as the file declares it"
 Server = Annotated[str, typer.Argument(metavar="SERVER", help=f"{_SOURCE}.")]
 
@@ -54,10 +56,10 @@ def list_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """List the tools of the MCP servers and APIs of a file: what they offer now, and what was approved of it.
+    """List the tools of a file's MCP servers and APIs: those that they offer now, and those that were approved.
 
-    It connects to every server, and reads every API's document. A tool is approved, changed since it was approved,
-    new, gone, or left out by its declaration. It ends with 1 if one of them could not be asked.
+    It connects to every server, and reads every API's document. A tool is approved, changed since its approval, new,
+    gone, or left out by its declaration. Exits with 1 if a server cannot be reached or a document cannot be read.
     """
     reports = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
     if as_json:
@@ -77,16 +79,16 @@ def list_command(
 
 @guarded
 def diff_command(
-    server: Annotated[str | None, typer.Argument(metavar="SERVER", help=f"{_SOURCE}; all if left out.")] = None,
+    server: Annotated[str | None, typer.Argument(metavar="SERVER", help=f"{_SOURCE}; by default all.")] = None,
     config: Config = None,
     agent: AgentFile = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show how tools are described now, beside how they were approved. It ends with 3 if anything differs.
+    """Compare the current descriptions of tools with the approved ones. Exits with 3 if anything differs.
 
-    Invisible characters are shown as their numbers.
+    Invisible characters are escaped.
     """
     reports = _seen(_declared(config, agent, server), load_settings(db=db, principal=principal))
     changed = [(report, tool) for report in reports for tool in report.tools if tool.state != "approved"]
@@ -107,7 +109,7 @@ def approve_command(
     server: Server,
     tools: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOOL...", help="Tools by their names there, or NAME@HASH; all of them if left out."),
+        typer.Argument(metavar="TOOL...", help="Tools by their original names, or NAME@HASH; by default all of them."),
     ] = None,
     config: Config = None,
     agent: AgentFile = None,
@@ -115,10 +117,10 @@ def approve_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Approve tools of an MCP server or an API as it describes them now, on record. capset mcp diff shows them first.
+    """Approve tools of an MCP server or an API in their current form, on record. Review them with capset mcp diff.
 
-    With NAME@HASH, a tool is approved only as capset mcp diff showed it. Tools whose descriptions have problems are
-    approved only by name, and never those that nothing could call: without names, all of these are said, with the
+    With NAME@HASH, a tool is approved only in the form that capset mcp diff showed. Tools whose descriptions have
+    problems are approved only by name, and tools that cannot be called never: without names, both are listed with the
     reasons. Tools that are gone, or left out by their declaration, lose their approval.
     """
     settings = load_settings(db=db, principal=principal)
@@ -142,7 +144,7 @@ def approve_command(
             message = f"is approved, as {short(standing.offer.hash)}"
         out().print(f"{verbatim(standing.name)} {message}", soft_wrap=True)
     if not approved:
-        err().print("[dim]nothing has changed: what there is was approved before, or is not to be used as it is[/]")
+        err().print("[dim]nothing has changed: all tools were approved before, or have problems[/]")
     return Exit.DONE
 
 
@@ -150,33 +152,34 @@ def approve_command(
 def lock_command(
     file: Annotated[Path, typer.Argument(help="The lock file, such as mcp.lock.json.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing, and end with 3 if the file is not what is approved here.")
+        bool,
+        typer.Option("--check", help="Write nothing, and exit with 3 if the file differs from what is approved here."),
     ] = False,
     into: Annotated[
-        bool, typer.Option("--import", help="Approve what the file says, and nothing else of its servers.")
+        bool, typer.Option("--import", help="Approve the tools in the file, and no others of its servers.")
     ] = False,
     named: Annotated[
         list[str] | None,
-        typer.Option("--tool", metavar="SERVER/TOOL", help="Import this tool though it has problems; may be repeated."),
+        typer.Option("--tool", metavar="SERVER/TOOL", help="Import this tool despite its problems; may be repeated."),
     ] = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Write what is approved of every MCP server and API into a file, for review in git; or read it from there.
+    """Write the approvals of all MCP servers and APIs to a file, for review in git; or import them from it.
 
-    Tools whose descriptions have problems are imported only by name, and then it ends with 3 if any are left out; a
-    file with a tool that nothing could call is refused.
+    Tools whose descriptions have problems are imported only by name; if any are left out, it exits with 3. A file with
+    a tool that cannot be called is refused.
     """
     from capset_connect.lock import lock_text, read_lock
 
     settings = load_settings(db=db, principal=principal)
     if file.suffix != ".json":
-        raise DefinitionError(f"a lock file ends in .json; got {file.name!r:.80}")
+        raise DefinitionError(f"the name of a lock file must end in .json; got {file.name!r:.80}")
     if check and into:
         raise DefinitionError("--check changes nothing, and --import does: give one of them")
     if named and not into:
-        raise DefinitionError("--tool names what --import takes over: give both")
+        raise DefinitionError("--tool names a tool for --import: give both")
     if into:
         imported = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file")), named or ()))
         for key, offer in imported.left_out:
@@ -189,9 +192,9 @@ def lock_command(
     text = lock_text(pins := asyncio.run(_pins(existing_db(settings.db))))
     if check:
         if read_text(file, "a lock file") != text:
-            message = f"{file} is not what is approved in this database"
+            message = f"{file} differs from what is approved in this database"
             return _lock_ended(message, as_json=as_json, code=Exit.DIFFERENT)
-        return _lock_ended(f"{file} is what is approved in this database", as_json=as_json)
+        return _lock_ended(f"{file} matches what is approved in this database", as_json=as_json)
     file.write_text(text, encoding="utf-8")
     return _lock_ended(f"{file} has {counted(len(pins), 'tool')}", as_json=as_json)
 
@@ -205,7 +208,7 @@ def _lock_ended(message: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
 
 
 def _declared(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[Source]:
-    """Return the sources of a file, or the one of a name. Raises ``DefinitionError`` if there is none."""
+    """Return the sources of a file, or only the one called ``name``. Raises ``DefinitionError`` if there is none."""
     if (config is None) == (agent is None):
         raise DefinitionError("say which file declares them: --config FILE, or --agent FILE")
     file = config or agent
@@ -238,7 +241,7 @@ async def _look(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
 
 
 async def _pins(db: str) -> Sequence[ToolPin]:
-    """Return the pins of what files declare; those of stored agents are approved over REST, by their organisations."""
+    """Return the pins of sources in files. Those of stored agents are approved over REST, by their organisations."""
     async with Kernel(store=db) as kernel:
         return [pin for pin in await kernel.store.pins.list() if not pin.server.startswith(OF_AGENTS)]
 
@@ -246,7 +249,7 @@ async def _pins(db: str) -> Sequence[ToolPin]:
 async def _approve(
     source: Source, settings: Settings, named: Sequence[str] | None
 ) -> tuple[Sequence[Standing], Sequence[Standing]]:
-    """Return the tools whose approval has changed; and, if none are named, those whose problems keep them from it."""
+    """Return the tools whose approval changed, and, if none were named, those left out because of problems."""
     from capset_connect.pins import approve, as_declared, check_names, standings
 
     hashes = None if named is None else dict(_wanted(reference) for reference in named)
@@ -257,8 +260,8 @@ async def _approve(
             expected = (hashes or {}).get(offer.name, "")
             if not offer.hash.startswith(expected):
                 raise DefinitionError(
-                    f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
-                    hint="look at it again: capset mcp diff --config FILE",
+                    f"{offer.name!r} does not have the hash {expected}: it is {short(offer.hash)} now",
+                    hint="review it again: capset mcp diff --config FILE",
                 )
         changed = await approve(kernel, source, offers, actor_here(settings.principal), chosen=hashes)
         tools = standings(await kernel.store.pins.list(source.pin_key), offers) if hashes is None else ()
@@ -281,7 +284,7 @@ async def _import(settings: Settings, locked: Locked, named: Sequence[str]) -> L
 
 
 def _problems(reports: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
-    """Return what is wrong with sources: they cannot be asked, or have not what their declarations name."""
+    """Return the problems of sources: they cannot be reached, or lack what their declarations name."""
     return [
         {"server": report.source.pin_key, "message": message}
         for report in reports
@@ -290,7 +293,7 @@ def _problems(reports: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
 
 
 def _asked(reports: Iterable[SeenSource[Source]]) -> Exit:
-    """Return how a command ends that asked these sources: one that did not answer may have any tools."""
+    """Return the exit code of a command that queried these sources. It fails if one of them did not answer."""
     return Exit.FAILED if any(report.problem for report in reports) else Exit.DONE
 
 
@@ -300,7 +303,7 @@ def _warn(reports: Iterable[SeenSource[Source]]) -> None:
 
 
 def _shapes(tool: Standing) -> dict[str, Any]:
-    """Return what was approved of a tool, and what is said of it now, as JSON."""
+    """Return the approved and the current description of a tool as JSON data."""
     return {"before": tool.pin and _approved(tool.pin), "now": tool.offer and tool.offer.shape}
 
 
@@ -346,9 +349,9 @@ def _approved(pin: ToolPin) -> Mapping[str, Any]:
 
 
 def _difference(source: Source, tool: Standing, where: str) -> Iterator[str]:
-    """Yield the lines of a unified diff of a tool, from how it was approved to how it is described now.
+    """Yield the lines of a unified diff of a tool, from its approved to its current description.
 
-    ``where`` are the options with which ``capset mcp approve`` finds it.
+    ``where`` has the options by which ``capset mcp approve`` finds it.
     """
     from capset_connect.offers import described, hash_of, shown
 
@@ -364,7 +367,7 @@ def _difference(source: Source, tool: Standing, where: str) -> Iterator[str]:
         yield f"! {shown(problem)}"
     words, words_now = hash_of(approved, ignores_word_order=True), hash_of(now, ignores_word_order=True)
     if words == words_now and isinstance(source, McpServer):
-        yield "! only the order of its words differs: its server's ignore_word_order: true would take it as approved"
+        yield "! only the order of its words differs: with ignore_word_order: true for its server, it would be approved"
     for note in tool.notes:
         yield f"  {note}"
     if offer is not None and not offer.is_unusable:

@@ -1,4 +1,4 @@
-"""``capset mcp withdraw``: the end of an approval."""
+"""``capset mcp withdraw``: withdrawal of approvals."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _PAGE: Final = 200
 def withdraw_command(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="The name of a server, or api:NAME for an API.")],
     tools: Annotated[
-        list[str] | None, typer.Argument(metavar="TOOL...", help="Tools by their names there; all if left out.")
+        list[str] | None, typer.Argument(metavar="TOOL...", help="Tools by their original names; by default all.")
     ] = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Withdraw the approval of tools of an MCP server or an API, on record. No agent has them any more.
+    """Withdraw the approval of tools of an MCP server or an API, on record. Agents can no longer use them.
 
-    The server is not asked, and no file is needed. A server that is running takes it over within seconds. It ends with
-    2 for a server or a tool of which nothing was ever approved in this database.
+    The MCP server or API is not contacted, and no file is needed. A running capset server follows within seconds. Exits
+    with 2 for an MCP server, API or tool that was never approved in this database.
     """
     settings = load_settings(db=db, principal=principal)
     withdrawn, before = asyncio.run(_withdraw(server, tools or None, settings))
@@ -49,14 +49,14 @@ def withdraw_command(
     for name in before:
         err().print(f"[dim]{verbatim(name)} is not approved[/]", soft_wrap=True)
     if not withdrawn:
-        err().print("[dim]nothing has changed: nothing of it was approved[/]")
+        err().print("[dim]nothing has changed: none of its tools was approved[/]")
     return Exit.DONE
 
 
 async def _withdraw(key: str, tools: Sequence[str] | None, settings: Settings) -> tuple[list[str], list[str]]:
-    """Withdraw approvals; return the tools that had one, and those of the named that had one only before.
+    """Withdraw approvals; return the tools that had one, and the named tools that only had one in the past.
 
-    Raises ``DefinitionError`` for a server and for tools of which nothing was approved.
+    Raises ``DefinitionError`` for a source or tools that were never approved.
     """
     from capset_connect.pins import withdraw
 
@@ -79,14 +79,14 @@ async def _withdraw(key: str, tools: Sequence[str] | None, settings: Settings) -
 
 
 async def _approved_before(kernel: Kernel, act: ActName) -> dict[str, set[str]]:
-    """Return the tools of each source that were approved or withdrawn at some time, as far as the record goes."""
+    """Return the tools of each source that were ever approved or withdrawn, as far back as the records go."""
     tools_by_server: dict[str, set[str]] = {}
     before: int | None = None
     while True:
         page = await kernel.audit.query(AuditQuery(act=act, limit=_PAGE, before=before))
         for record in page.items:
             about = json.loads(record.arguments or "{}")
-            if isinstance(tools := about.get("tools"), dict):  # not one that was cut
+            if isinstance(tools := about.get("tools"), dict):  # not if it was truncated
                 tools_by_server.setdefault(about["server"], set()).update(cast("dict[str, object]", tools))
         if page.next is None:
             return tools_by_server

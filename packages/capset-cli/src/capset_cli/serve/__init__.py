@@ -89,31 +89,31 @@ def serve_command(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Ask for no key: every caller is --principal. On loopback only.")
+        bool, typer.Option("--insecure", help="Require no key: every caller acts as --principal. On loopback only.")
     ] = False,
     open_console: Annotated[
         bool, typer.Option("--open", help="Open the console in a browser once the server answers.")
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which the server may be called; may be repeated.")
+        list[str] | None, typer.Option(help="A host name by which clients may address the server; may be repeated.")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
+        list[str] | None, typer.Option(help="An origin from which browsers may call the server; may be repeated.")
     ] = None,
     proxy: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="An address or network of a proxy before the server, whose X-Forwarded-For names the client; may be "
-            "repeated.",
+            help="The address or network of a proxy in front of the server, whose X-Forwarded-For names the client; "
+            "may be repeated.",
         ),
     ] = None,
     root_path: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
-            help="The path below which the server is reached, such as /capset, else that of --public-url; a proxy may "
-            "cut it off.",
+            help="The path under which clients reach the server, such as /capset; by default that of --public-url. A "
+            "proxy may strip it.",
         ),
     ] = None,
     drain_delay: Annotated[
@@ -121,7 +121,7 @@ def serve_command(
         typer.Option(
             min=0,
             max=3600,
-            help="Seconds to go on after SIGTERM, while /v1/readyz says 503, before requests are refused.",
+            help="Seconds to keep serving after SIGTERM, while /v1/readyz returns 503, before requests are refused.",
         ),
     ] = 0,
     limit: LimitOption = None,
@@ -140,7 +140,7 @@ def serve_command(
         bool,
         typer.Option(
             "--ignore-system-texts",
-            help="Pass over system messages and instructions of OpenAI's clients, which are context otherwise.",
+            help="Ignore system messages and instructions of OpenAI's clients, which are otherwise used as context.",
         ),
     ] = False,
     summarise_at: SummariseAt = SUMMARISE_AT,
@@ -167,8 +167,8 @@ def serve_command(
     """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp), and the console (/), until SIGINT or SIGTERM.
 
     A caller needs an API key (capset key create), or a token of the issuer that --jwt-issuer names.
-    With --config the file's actions are an agent of its name; SIGHUP has the file read again, and one that is not sound
-    changes nothing.
+    With --config, the file's actions are served as one agent, named in the file or after it. SIGHUP reloads the file;
+    an invalid one changes nothing.
     """
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
     from capset_server.auth.resources import PublicAddress
@@ -179,7 +179,7 @@ def serve_command(
     if insecure and not is_loopback(host):
         raise DefinitionError(
             f"--insecure is for loopback only; got --host {host}",
-            hint="make keys instead: capset key create NAME --principal WHO",
+            hint="create keys instead: capset key create NAME --principal WHO",
         )
     if not insecure and (principal is not None or grant or attribute):
         raise DefinitionError(
@@ -196,7 +196,9 @@ def serve_command(
         attributes=jwt_attribute,
     )
     if insecure and issuer is not None:
-        raise DefinitionError("--insecure asks for no token: leave it out, or --jwt-issuer and what belongs to it")
+        raise DefinitionError(
+            "--insecure accepts no tokens: leave it out, or --jwt-issuer and the options that belong to it"
+        )
     open_id = open_id_client_of(issuer, oidc_client, oidc_scope)
     public = None if not public_url else PublicAddress.of(public_url)
     names = AllowedHosts.of(
@@ -239,7 +241,7 @@ def serve_command(
 
 
 def parse_networks(values: Iterable[str]) -> tuple[str, ...]:
-    """Return addresses and networks of proxies. Raises ``DefinitionError`` for one that is neither."""
+    """Return the addresses and networks of proxies. Raises ``DefinitionError`` for any other value."""
     for value in values:
         try:
             ipaddress.ip_network(value)
@@ -293,7 +295,7 @@ class _Served:
         return DeclaredSources(kernel, self.configuration.sources, upstream.connection, is_shared=upstream.is_shared)
 
     def reloading(self, service: Service, actor: Actor) -> AbstractContextManager[None]:
-        """Return a context manager that listens to SIGHUP, if there is a configuration to read again."""
+        """Return a context manager that listens for SIGHUP, if there is a configuration to reload."""
         if self.configuration is None:
             return contextlib.nullcontext()
         from capset_cli.serve.reload import Reload
@@ -329,11 +331,11 @@ async def _serve(
 
         def started() -> None:
             message = f"capset serves {verbatim(address)} [dim](console /, REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
-            # One line: all that follow are the log's.
+            # One line: all further lines are the log's.
             err().print(f"{message}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
             log_signing(kernel.signing, place)
             if opens:
-                # In a thread of its own: a browser of the terminal would not return before it is closed.
+                # In a thread: a browser in the terminal returns only when it is closed.
                 Thread(target=webbrowser.open, args=[served.public_url or address], daemon=True).start()
 
         actor = actor_here(settings.principal, "serve")
@@ -346,7 +348,7 @@ async def _serve(
             redis=settings.redis,
         )
         log = LogWriter(sys.stderr.buffer)
-        logs.configure(log)  # before the store is opened, which may have something to say
+        logs.configure(log)  # before the store is opened, which may log something
         async with served.upstream.opened(kernel, settings.db):
             place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()
@@ -386,7 +388,7 @@ async def _serve(
 
 
 def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
-    """Return the authenticator of an issuer's tokens, given a kernel; its keys must already be available."""
+    """Return a factory of the authenticator of an issuer's tokens. Raises ``DefinitionError`` for unusable keys."""
     from capset_server.auth.jwks import Jwks
     from capset_server.auth.tokens import Tokens
 
@@ -395,18 +397,18 @@ def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
 
 
 def _who(settings: Settings, issuer: Issuer | None, *, insecure: bool, has_keys: bool) -> str:
-    """Return a note about who may call the server, if that may be unexpected."""
+    """Return a note about who may call the server, if that could be unexpected."""
     if insecure:
         granted = " ".join(sorted(settings.principal.permissions)) or "no permissions"
         return f" [yellow]without keys:[/] everybody is {cell(settings.principal.id)}, with {cell(granted)}"
     if issuer is not None:
-        return f" [dim]and tokens of {cell(issuer.issuer)}[/]"
+        return f" [dim]accepting tokens of {cell(issuer.issuer)}[/]"
     return "" if has_keys else " [yellow]no keys yet:[/] capset key create NAME --principal WHO makes one"
 
 
 @contextmanager
 def telemetry() -> Generator[None]:
-    """Set up the OpenTelemetry SDK if requested; leaving flushes the remaining spans.
+    """Set up the OpenTelemetry SDK if requested, and flush the remaining spans at the end.
 
     The SDK reads its own variables: service name, resource, sampler, batches, endpoint, headers. Raises
     ``DefinitionError`` for an unknown exporter or protocol, and if the extra ``otel`` is missing.
@@ -445,12 +447,12 @@ def exporters_of(environ: Mapping[str, str]) -> list[str]:
     names = [name for name in dict.fromkeys(part.strip().lower() for part in exporters.split(",")) if name != "none"]
     for name in names:
         if name not in ("otlp", "console"):
-            raise DefinitionError(f"{_EXPORTER} is otlp, console or none; got {name!r:.80}")
+            raise DefinitionError(f"{_EXPORTER} must be otlp, console or none; got {name!r:.80}")
     protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _PROTOCOL)
     if "otlp" in names and protocol != _PROTOCOL:
         raise DefinitionError(
             f"traces are sent as {_PROTOCOL}; got {protocol!r:.80}",
-            hint=f"set {_PROTOCOLS[0]}={_PROTOCOL}, and the collector's HTTP endpoint, mostly at port 4318",
+            hint=f"set {_PROTOCOLS[0]}={_PROTOCOL}, and the collector's HTTP endpoint, usually on port 4318",
         )
     return names
 

@@ -11,8 +11,8 @@ AgentHost = Annotated[
     typer.Option(
         "--agent-host",
         metavar="ORG=HOST",
-        help="An internal host, or HOST:PORT, that MCP servers of this organisation's stored agents may be at; * for "
-        "all organisations; may be repeated.",
+        help="An internal host, or HOST:PORT, where MCP servers of this organisation's stored agents may be; * stands "
+        "for all organisations; may be repeated.",
     ),
 ]
 AgentSecret = Annotated[
@@ -20,6 +20,6 @@ AgentSecret = Annotated[
     typer.Option(
         "--agent-secret",
         metavar="ORG=NAME@HOST",
-        help="A secret that headers of these servers may have, where they are at this host; may be repeated.",
+        help="A secret that the headers for these servers may contain, if they are on this host; may be repeated.",
     ),
 ]

@@ -19,7 +19,7 @@ _SECRET: Final = "CAPSET_OIDC_SECRET"  # noqa: S105 - the name of a variable
 JwtIssuer = Annotated[
     str | None,
     typer.Option(
-        "--jwt-issuer", metavar="URL", envvar="CAPSET_JWT_ISSUER", help="Take JSON Web Tokens of this issuer (iss)."
+        "--jwt-issuer", metavar="URL", envvar="CAPSET_JWT_ISSUER", help="Accept JSON Web Tokens of this issuer (iss)."
     ),
 ]
 JwtAudience = Annotated[
@@ -28,13 +28,13 @@ JwtAudience = Annotated[
         "--jwt-audience",
         metavar="NAME",
         envvar="CAPSET_JWT_AUDIENCE",
-        help="What they say they are for (aud); else the resource below --public-url.",
+        help="The audience of the tokens (aud); by default the resource below --public-url.",
     ),
 ]
 JwtJwks = Annotated[
     str | None,
     typer.Option(
-        "--jwt-jwks", metavar="URL|FILE", envvar="CAPSET_JWT_JWKS", help="Where the issuer's public keys are."
+        "--jwt-jwks", metavar="URL|FILE", envvar="CAPSET_JWT_JWKS", help="The location of the issuer's public keys."
     ),
 ]
 PublicUrl = Annotated[
@@ -43,7 +43,7 @@ PublicUrl = Annotated[
         "--public-url",
         metavar="URL",
         envvar="CAPSET_PUBLIC_URL",
-        help="Where clients and people reach this server: they find the issuer by it, and the page to approve a call.",
+        help="This server's URL for clients and people, by which they find the issuer and the page to approve a call.",
     ),
 ]
 JwtOrgClaim = Annotated[
@@ -52,7 +52,7 @@ JwtOrgClaim = Annotated[
         "--jwt-org-claim",
         metavar="NAME",
         envvar="CAPSET_JWT_ORG_CLAIM",
-        help="The claim of the organisation, else org.",
+        help="The claim that has the organisation; by default org.",
     ),
 ]
 JwtOrg = Annotated[
@@ -67,7 +67,7 @@ JwtAlgorithm = Annotated[
         "--jwt-algorithm",
         metavar="NAME",
         envvar="CAPSET_JWT_ALGORITHMS",
-        help="How they are signed; may be repeated.",
+        help="A signature algorithm of the tokens; may be repeated.",
     ),
 ]
 JwtAttribute = Annotated[
@@ -76,7 +76,7 @@ JwtAttribute = Annotated[
         "--jwt-attribute",
         metavar="NAME=CLAIM",
         envvar="CAPSET_JWT_ATTRIBUTES",
-        help="An attribute of the principal, and the claim that has it, as in tier=plan.tier; may be repeated.",
+        help="An attribute of the principal, and the claim that has it, such as tier=plan.tier; may be repeated.",
     ),
 ]
 
@@ -86,7 +86,7 @@ OidcClient = Annotated[
         "--oidc-client",
         metavar="ID",
         envvar="CAPSET_OIDC_CLIENT",
-        help="The issuer's client by which people sign in to the console; its secret, if it has one, is "
+        help="The client id with which people sign in to the console at the issuer; the client's secret, if any, is in "
         "CAPSET_OIDC_SECRET.",
     ),
 ]
@@ -96,23 +96,24 @@ OidcScope = Annotated[
         "--oidc-scope",
         metavar="SCOPE",
         envvar="CAPSET_OIDC_SCOPES",
-        help="What is asked for there besides openid, else the scopes of capset but capset:admin; may be repeated.",
+        help="A scope to request besides openid; by default capset:read, capset:call, capset:write, capset:approve and "
+        "capset:audit; may be repeated.",
     ),
 ]
 
 
 def open_id_client_of(issuer: Issuer | None, client_id: str | None, scopes: list[str] | None) -> OpenIdClient | None:
-    """Return the client of the sign-in to the console, ``None`` without one.
+    """Return the OpenID client for signing in to the console, ``None`` without one.
 
-    Raises ``DefinitionError`` for one without an issuer or a public URL.
+    Raises ``DefinitionError`` if it has no issuer or no public URL.
     """
     if client_id is None:
         if scopes:
-            raise DefinitionError("--oidc-scope is for the sign-in at a provider: name its client by --oidc-client")
+            raise DefinitionError("--oidc-scope is for signing in at a provider: name the client with --oidc-client")
         return None
     if issuer is None:
         raise DefinitionError(
-            "--oidc-client signs people in at the issuer of tokens: name that by --jwt-issuer",
+            "--oidc-client signs people in at the issuer of tokens: name the issuer with --jwt-issuer",
             hint="and --jwt-jwks and --public-url with it",
         )
     from capset_server.auth.open_id import SCOPES, OpenIdClient
@@ -133,7 +134,7 @@ def issuer_of(
 ) -> Issuer | None:
     """Return the trusted issuer, ``None`` without one. Raises ``DefinitionError`` for an incomplete set of options.
 
-    A public URL alone names none: it is also where people approve calls.
+    A public URL alone names no issuer: it also leads to the pages where people approve calls.
 
     No settings file can set these: one planted in a folder must not let anyone in.
     """

@@ -20,16 +20,16 @@ HttpLimit = Annotated[
         "--http-limit",
         metavar="NAME=VALUE",
         envvar="CAPSET_HTTP_LIMIT",
-        help="Another limit of requests than the default, such as body=2097152, or shield=off; may be repeated.",
+        help="A limit of requests that replaces a default, such as body=2097152 or shield=off; may be repeated.",
     ),
 ]
 
 
 def request_limits(options: Sequence[str], *, file: int) -> RequestLimits:
-    """Return the limits with those that are given, each ``NAME=VALUE``; ``file`` is the default of that one.
+    """Return the limits of requests, with those in ``options``, each ``NAME=VALUE``. ``file`` is that one's default.
 
-    Raises ``DefinitionError`` for an unknown name, a name that is given twice, and a value that is not a positive
-    number, or for the shield ``on`` or ``off``.
+    Raises ``DefinitionError`` for an unknown name, a name that is given twice, and an invalid value: the shield is
+    ``on`` or ``off``, all others are positive numbers.
     """
     from capset_server.http.request_rules import RequestLimits
 

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("capset.configuration")
 _PINS_SECONDS: Final = 2.0
-"""How long a server may take to notice that tools of its MCP servers and APIs were approved."""
+"""How often a server checks for new approvals of tools of its MCP servers and APIs."""
 _RETRY_SECONDS: Final = 60.0
-"""How long it waits after a reload that failed: each one is on record."""
+"""The pause after a failed reload, because each one is recorded."""
 
 
 class Reload:
     """Reloader of the configuration file: each ``SIGHUP`` switches the service to the new content atomically.
 
-    So does each approval of tools of its MCP servers and APIs, by any process, two seconds later.
+    So does an approval of tools of its MCP servers and APIs by any process, about two seconds later.
 
-    Each reload is on record as an act, with the digests of the file and of the one before, and its outcome. A new file
-    takes effect once that is durable. Governance is fixed while a kernel runs: a file that changes it is refused.
+    Each reload is recorded as an act, with the digests of the new and the previous file, and its outcome. A new file
+    takes effect once the record is durable. Governance is fixed while a kernel runs: a file that changes it is refused.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Reload:
 
     @contextlib.contextmanager
     def listening(self) -> Generator[None]:
-        """Listen to the signal while inside, on platforms that have it."""
+        """Listen for the signal within the ``with`` block, on platforms that have it."""
         loop = asyncio.get_running_loop()
         number = getattr(signal, "SIGHUP", None)  # not on Windows
         if number is None:
@@ -66,7 +66,7 @@ class Reload:
                 task.cancel()
 
     async def reload(self) -> bool:
-        """Read the file again, and return whether it is in force.
+        """Reload the file, and return whether the new content is in force.
 
         An error is logged and recorded, and changes nothing.
         """
@@ -85,7 +85,7 @@ class Reload:
             return False
         record = await self._recorded(about, {})
         if record is None:
-            _log.error("the configuration stays as it was: the reload could not be put on record")
+            _log.error("the configuration stays as it was: the reload could not be recorded")
             return False
         self._service.adopt(registry)
         self._upstream.declare(configuration.sources)
@@ -109,13 +109,13 @@ class Reload:
             await self.reload()
 
     async def _watch(self) -> None:
-        """Reload when other tools of the configuration's MCP servers and APIs are approved than it was made of."""
+        """Reload when approvals of tools of the configuration's MCP servers and APIs have changed since it was read."""
         while True:
             await asyncio.sleep(_PINS_SECONDS)
             try:
                 is_stale = self._upstream.is_shared and await self._pins() != self._read_pins()
             except StoreError:
-                continue  # what needs the store says so; the next look finds the change
+                continue  # whatever needs the store reports it; the next check finds the change
             if is_stale and not await self.reload():
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -130,7 +130,7 @@ class Reload:
         return {pin for pin in await self._service.kernel.store.pins.list() if pin.server in keys} if keys else set()
 
     async def _recorded(self, about: Mapping[str, Any], columns: ActColumns) -> str | None:
-        """Put a reload on record and return the id of that, ``None`` if it cannot be written."""
+        """Record a reload, and return the record's id; ``None`` if it cannot be written."""
         kernel = self._service.kernel
         act = kernel.act("config.reload", about, by=self._actor, **columns)
         try:
@@ -141,9 +141,9 @@ class Reload:
         return act.id
 
     async def _read(self, digest: str | None) -> tuple[Configuration, Registry]:
-        """Return the file's content, all of it validated. Raises ``CapsetError``."""
+        """Return the content of the file, completely validated. Raises ``CapsetError``."""
         current = self._current
-        # Handlers may do slow work on import, and calls continue in the meantime.
+        # In a thread: handlers may do slow work on import, and calls continue in the meantime.
         configuration = await asyncio.to_thread(
             read_configuration, current.path, self._installed, upstream=self._upstream
         )
@@ -153,7 +153,7 @@ class Reload:
             raise Conflict("the file was changed while it was read; send the signal again")
         if configuration.lasting != current.lasting:
             lasting = "governance, roles, audit, workspace and notifications"
-            raise Conflict(f"{lasting} hold while the server runs: start it again to change them")
+            raise Conflict(f"{lasting} cannot change while the server runs: restart it to change them")
         return configuration, registry
 
 

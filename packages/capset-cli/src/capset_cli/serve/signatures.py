@@ -1,4 +1,4 @@
-"""Signing by ``capset serve``: which checkpoint key it has, and whether the log takes it (spec 4, G41)."""
+"""Signing by ``capset serve``: the checkpoint key to use, and whether the log accepts it (spec 4, G41)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CheckpointKeyFile = Annotated[
         metavar="FILE",
         envvar="CAPSET_CHECKPOINT_KEY_FILE",
         help=f"The private key that signs the log, outside the data folder; or the key itself in {_SECRET}. "
-        "By default one a database, in the user's state folder.",
+        "By default one for each database, in the user's state folder.",
     ),
 ]
 Unsigned = Annotated[bool, typer.Option("--unsigned", help="Do not sign the log.")]
@@ -35,7 +35,10 @@ Unsigned = Annotated[bool, typer.Option("--unsigned", help="Do not sign the log.
 
 @dataclass(frozen=True, slots=True)
 class SigningOptions:
-    """A server's options for signing: none, not to, or by which checkpoints; ``file`` is that of the key."""
+    """A server's options for signing: given checkpoints, the file of a key, or neither for the default key.
+
+    ``is_off`` turns signing off.
+    """
 
     checkpoints: Checkpoints | None = None
     file: Path | None = None
@@ -43,7 +46,7 @@ class SigningOptions:
 
 
 def signing_options(file: Path | None, configured: Checkpoints | None, db: str, *, off: bool) -> SigningOptions:
-    """Return the options for signing. Raises ``DefinitionError`` for several keys, and for an unsafe one."""
+    """Return the options for signing. Raises ``DefinitionError`` for several keys, and for an unsafe key file."""
     secret = os.environ.get(_SECRET) or None
     key_options = {"--checkpoint-key": file, _SECRET: secret, "checkpoints of the configuration file": configured}
     named = [name for name, value in key_options.items() if value is not None]
@@ -62,15 +65,15 @@ def _check_place(file: Path, db: str) -> None:
     scheme, _, path = db.partition(":///")
     if scheme == "sqlite" and file.resolve().is_relative_to(Path(path).resolve().parent):
         raise DefinitionError(
-            f"the checkpoint key {str(file)!r} lies in the folder of the database, with the log that it is to protect",
-            hint="keep it in another place, with --checkpoint-key FILE",
+            f"the checkpoint key {str(file)!r} is in the folder of the database, next to the log that it protects",
+            hint="keep it elsewhere, and name it with --checkpoint-key FILE",
         )
 
 
 async def begin_signing(kernel: Kernel, db: str, options: SigningOptions, *, by: Actor) -> str:
-    """Let a kernel sign its log by the options' key, and return where the key is, for the operator's eyes alone.
+    """Let a kernel sign its log with the options' key, and return the key's location, for the operator only.
 
-    Raises ``DefinitionError`` for a key that others may read, or that is none.
+    Raises ``DefinitionError`` for a key file that others may read, or that has no key.
     """
     if options.is_off:
         kernel.signing.end("it was started with --unsigned")
@@ -84,7 +87,7 @@ async def begin_signing(kernel: Kernel, db: str, options: SigningOptions, *, by:
 
 
 def log_signing(signing: Signing, place: str) -> None:
-    """Log whether the audit log is signed: by which key, and from where, or why not."""
+    """Log whether the audit log is signed: the key and its location, or the reason why not."""
     if signing.key is None:
         _log.warning("the audit log is not signed: %s (%s)", signing.reason, place)
     else:
@@ -103,7 +106,7 @@ async def _sign_by_file(kernel: Kernel, named: Path | None, by: Actor) -> str:
         try:
             key = make_private(path)
         except OSError as error:
-            kernel.signing.end("no checkpoint key could be kept here: name one with --checkpoint-key")
+            kernel.signing.end("no checkpoint key could be stored here: name one with --checkpoint-key")
             return f"{path}: {error.strerror}"
     await kernel.sign(Checkpoints(key), by=by)
     return str(path)

@@ -98,6 +98,6 @@ def test_a_session_of_a_configuration_says_how_it_goes_on(run: Run, tmp_path: Pa
     alone = run("run", "--session", session, "and again", *model)
     assert alone.code == 2
     option = f"--config '{tmp_path / 'my tools.json'}'"
-    assert f"the session {session!r} is one of a configuration file: give {option} with it" in alone.said
+    assert f"belongs to a configuration file: give {option}, too" in alone.said
     resumed = run("run", "--session", session, "and again", "--config", str(tmp_path / "my tools.json"), *model)
     assert (resumed.code, resumed.out) == (0, "Three.\n"), resumed.said

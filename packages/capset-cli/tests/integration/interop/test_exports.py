@@ -118,10 +118,10 @@ def test_a_bundle_has_the_agent_files_that_its_agent_names(run: Run, folder: Pat
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("workspace: .\n", "a configuration with a workspace or an audit key is in no bundle"),
+        ("workspace: .\n", "a configuration with a workspace or an audit key cannot be bundled"),
         (
             "mcp_servers:\n  shelf:\n    url: https://example.com/mcp\n",
-            "an agent with MCP servers or APIs is in no bundle: what you approved of them is in your database",
+            "an agent with MCP servers or APIs cannot be bundled",
         ),
     ],
 )
@@ -190,7 +190,7 @@ def test_the_file_that_is_exported_is_not_overwritten(capset: Command, folder: P
     before = (folder / source[1]).read_bytes()
     done = capset("export", "openai", *source, "--output", f"handlers/../{source[1]}")
     assert (done.code, done.out) == (2, "")
-    assert "is the file that is exported, and is not overwritten" in done.said
+    assert "is the exported file itself, and is not overwritten" in done.said
     assert (folder / source[1]).read_bytes() == before
 
 

@@ -74,7 +74,7 @@ def test_nothing_that_a_definition_says_is_code(capset: Command, tmp_path: Path)
 def test_a_configuration_is_printed_where_no_file_is_named(capset: Command, tmp_path: Path) -> None:
     done = capset("import", put(tmp_path, {"tools": [ADD]}), "--effect", "read")
     assert yaml.safe_load(done.out)["actions"][0]["handler"] == "./handlers.py:math_add"
-    assert "handlers.py, which has its handlers, is not written: give --output FILE" in done.said
+    assert "handlers.py, with its handlers, is not written: give --output FILE" in done.said
     assert not (tmp_path / "handlers.py").exists()
     assert capset("import", "tools.json", "--effect", "read", "--json").json == yaml.safe_load(done.out)
 
@@ -85,7 +85,7 @@ def test_nothing_that_is_there_is_overwritten(capset: Command, tmp_path: Path) -
     (tmp_path / "calc_handlers.py").write_text("mine = 1\n", encoding="utf-8")
     done = capset("import", "tools.json", "--effect", "read", "--output", "calc.yaml")
     assert done.code == 2
-    assert "calc_handlers.py is there already, and is not overwritten" in done.said
+    assert "calc_handlers.py exists already, and is not overwritten" in done.said
     assert (tmp_path / "calc_handlers.py").read_text("utf-8") == "mine = 1\n"
     assert not (tmp_path / "calc.yaml").exists()
 
@@ -129,7 +129,7 @@ def test_the_servers_of_a_client_are_a_configuration(capset: Command, tmp_path: 
         ([ADD], (), "say what the tools do: --effect read, write, external or destructive"),
         ([], ("--effect", "read"), "there are no tool definitions in tools.json"),
         ("x", ("--effect", "read"), "a list of tool definitions was expected, or an object with tools; got 'x'"),
-        ([ADD], ("--effect", "read", "--output", "calc.toml"), "--output ends in .yaml, .yml, .json; got 'calc.toml'"),
+        ([ADD], ("--effect", "read", "--output", "calc.toml"), ".yaml, .yml, .json; got 'calc.toml'"),
         (
             {"mcpServers": {"a": {"url": "https://example.com/"}}},
             ("--effect", "read"),
@@ -150,7 +150,7 @@ def test_what_is_no_json_is_refused(capset: Command, tmp_path: Path) -> None:
     (tmp_path / "tools.json").write_text("[", encoding="utf-8")
     done = capset("import", "tools.json", "--effect", "read")
     assert done.code == 2
-    assert "tools.json is no JSON" in done.said
+    assert "tools.json is not JSON" in done.said
 
 
 @pytest.mark.spec("W29")

@@ -48,7 +48,7 @@ def test_all_columns_are_written_in_chain_order(filled: Run) -> None:
     assert [(row["seq"], row["phase"]) for row in rows][2:] == expected
     assert rows[5]["act"] == "log.read", "the export before this one"
     repeated = filled("audit", "export", "--to", "records.ndjson")
-    assert (repeated.code, "there is a file 'records.ndjson' already" in repeated.said) == (2, True)
+    assert (repeated.code, "the file 'records.ndjson' exists already" in repeated.said) == (2, True)
 
 
 @pytest.mark.spec("G21", "G22")
@@ -83,7 +83,7 @@ def test_a_part_verifies_by_itself_and_by_the_checkpoint_before_it(filled: Run) 
         0,
         "consistent in itself: 3 records, every hash holds",
     )
-    assert "they begin with record 3; what was before is not in the file" in verification.said
+    assert "they begin with record 3; earlier records are not in the file" in verification.said
     assert filled("audit", "verify", "two", "--json").json == {
         "ok": True,
         "checked": 2,
@@ -125,10 +125,10 @@ def test_a_log_that_was_changed_is_not_exported_as_if_it_were_not(filled: Run) -
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("export --json", "--json says what was written to a file: name one with --to"),
+        ("export --json", "what was written to a file: name one with --to"),
         ("export --since noon", "--since must be a time"),
         ("verify nothing", "there is no file 'nothing'"),
-        ("verify text", "line 1 is no record"),
+        ("verify text", "line 1 is not a record"),
         ("verify text --db capset.db", "leave out FILE or --db"),
         ("verify text --key audit.key.pub", "name it with --checkpoint"),
         ("verify binary", "is not UTF-8 text, at byte 0"),

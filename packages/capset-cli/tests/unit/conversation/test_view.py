@@ -53,4 +53,4 @@ def test_a_terminal_shows_text_as_it_comes_and_says_what_does_not_stand() -> Non
     assert file.getvalue() == "Here "
     for turn_event in BROKEN[1:]:
         view.show(turn_event)
-    assert file.getvalue() == "Here \nthe model's answer broke off; it is asked again\nHere I am.\n"
+    assert file.getvalue() == "Here \nthe model's answer broke off; asking again\nHere I am.\n"

@@ -1,1 +1,1 @@
-"""Agents from files and from stores: reading, storing, comparing and showing them."""
+"""Agents from files and from stores: reading, storing, comparing and previewing them."""

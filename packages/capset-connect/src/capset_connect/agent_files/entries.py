@@ -1,4 +1,4 @@
-"""Resolution of an agent's capability entries to references to what is installed here (spec 1, C1, C4, C10)."""
+"""Resolves an agent's capability entries to references to installed capabilities (spec 1, C1, C4, C10)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from capset.wire.agents import CapabilityEntry
 
 @dataclass(frozen=True, slots=True)
 class EntryMismatch:
-    """An invalid entry: its position and id, the place in it (``""`` for the whole), and the expectation."""
+    """An invalid entry: its position and id, the invalid member (``""`` for the entry itself), and the expectation."""
 
     position: int
     id: str
@@ -30,16 +30,16 @@ class EntryMismatch:
 
     @property
     def field(self) -> Field:
-        """The mismatch as a field of an agent."""
+        """The mismatch as a validation error of an agent's field."""
         place = f".{self.place}" if self.place else ""
         return Field(f"capabilities.{self.position}{place}", self.expected, self.did_you_mean)
 
 
 @dataclass(frozen=True, slots=True)
 class Referred:
-    """The references of some entries, and all mismatches.
+    """The references of capability entries, and all mismatches.
 
-    Invalid parts are left out of the references: a capability, a preset, a config or a name.
+    The references omit every invalid part: a capability, a preset, a config or a name.
     """
 
     refs: tuple[AnyRef, ...]
@@ -47,9 +47,9 @@ class Referred:
 
 
 def refer(entries: Iterable[CapabilityEntry], registry: Registry, *, is_new: bool = False) -> Referred:
-    """Return the references of some entries; an alias stands for its capability.
+    """Return the references of capability entries. Aliases are resolved.
 
-    With ``is_new``, a capability that is coming soon is a mismatch too: it cannot be used yet.
+    With ``is_new``, a capability with the status ``coming_soon`` is also a mismatch: it cannot be used yet.
     """
     refs: dict[str, AnyRef] = {}
     wrong: list[EntryMismatch] = []
@@ -60,8 +60,8 @@ def refer(entries: Iterable[CapabilityEntry], registry: Registry, *, is_new: boo
             wrong.append(EntryMismatch(position, entry.id, "", error.message))
             continue
         if capability.name in refs:
-            alias = "" if entry.id == capability.name else f": {entry.id!r} is an alias of it"
-            wrong.append(EntryMismatch(position, entry.id, "", f"{capability.name!r} stands there twice{alias}"))
+            alias = "" if entry.id == capability.name else f": {entry.id!r} is an alias for it"
+            wrong.append(EntryMismatch(position, entry.id, "", f"{capability.name!r} is listed twice{alias}"))
             continue
         if is_new and capability.status == "coming_soon":
             wrong.append(
@@ -77,7 +77,7 @@ def refer(entries: Iterable[CapabilityEntry], registry: Registry, *, is_new: boo
 
 
 def _chosen(ref: AnyRef, entry: CapabilityEntry) -> tuple[AnyRef, list[Field]]:
-    """Return a reference with the valid choices of an entry, and the invalid ones."""
+    """Return a reference with the valid options of an entry, and the errors of the invalid ones."""
     wrong: list[Field] = []
     for name, is_on in (entry.presets or {}).items():
         if name in ref.base.presets:
@@ -106,11 +106,11 @@ def _configured(ref: AnyRef, config: Mapping[str, Any]) -> tuple[AnyRef, list[Fi
         return ref, [Field("config", f"the capability {ref.name!r} has no config")]
     try:
         if size_of(config) > MAX_SIZE:
-            return ref, [Field("config", f"a config has at most {MAX_SIZE} values and letters")]
+            return ref, [Field("config", f"a config may have at most {MAX_SIZE} values and characters")]
         text = to_json(config)
         from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError):  # pydantic's serialisation errors are ValueErrors
-        return ref, [Field("config", "must be JSON data: texts, finite numbers, true, false, null, lists, mappings")]
+        return ref, [Field("config", "must be JSON data: strings, finite numbers, true, false, null, lists, mappings")]
     try:
         return ref.with_config(config_from(model, text)), []
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Agent files: YAML, JSON or TOML with an agent's prompt and its capabilities (spec 5, P4)."""
+"""Agent files: an agent's prompt and capabilities in YAML, JSON or TOML (spec 5, P4)."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ from capset_connect.pins import capability_with
 from capset_connect.plain_files import parse, read_text
 from capset_connect.sources import KEYS, Source, Upstream, declarations
 
-_HINT: Final = "the shortest agent file is, in YAML, the line: name: my-agent"
+_HINT: Final = "a minimal agent file in YAML is the line: name: my-agent"
 
 
 def read_agent_file(path: Path, registry: Registry, *, upstream: Upstream | None = None) -> Agent:
-    """Return the agent that a file describes.
+    """Return the agent that a file defines.
 
-    ``upstream`` makes the capabilities of the MCP servers and APIs that it declares. Raises ``DefinitionError`` for a
-    file that cannot be read or parsed, and one that lists every invalid field, every capability that is not installed,
-    and every invalid choice within one.
+    ``upstream`` creates the capabilities of the MCP servers and APIs that the file declares. Raises ``DefinitionError``
+    if the file cannot be read or parsed. For an invalid file, the error lists every invalid field, every capability
+    that is not installed, and every invalid option of a capability.
     """
     return _read(path, registry, (), upstream)
 
 
 def read_agent_sources(path: Path) -> list[Source]:
-    """Return the MCP servers and APIs that an agent file declares, not those of its sub-agents' files.
+    """Return the MCP servers and APIs that an agent file declares, without those of its sub-agents' files.
 
-    Raises as ``read_agent_file`` does.
+    Raises the errors of ``read_agent_file``.
     """
     shape = _shape(parse(path, read_text(path, "an agent file")), str(path), None)
     return [make() for _, make in declarations(shape, path.parent)]
 
 
 def read_all_sources(path: Path, registry: Registry) -> list[Source]:
-    """Return the MCP servers and APIs that an agent file and those of its sub-agents declare, each once.
+    """Return the MCP servers and APIs that an agent file and its sub-agents' files declare, without duplicates.
 
-    Raises as ``read_agent_file`` does, and for two of one name that are not declared alike.
+    Raises the errors of ``read_agent_file``, and ``DefinitionError`` for a name with two different declarations.
     """
     sources: dict[str, Source] = {}
 
     def make(source: Source) -> AnyCapability:
         if sources.setdefault(source.capability, source) != source:
-            raise DefinitionError(f"{path}: two of its agents declare {source.label}, each in its own way")
+            raise DefinitionError(f"{path}: two of its agents declare {source.label} differently")
         return capability_with(source)
 
     read_agent_file(path, registry, upstream=lambda _: make)
@@ -66,9 +66,9 @@ def read_all_sources(path: Path, registry: Registry) -> list[Source]:
 
 
 def sub_agent_files(path: Path, registry: Registry) -> Iterator[Path]:
-    """Yield the files of other agents that an agent file names, and those that these name.
+    """Yield the files of the sub-agents of an agent file, at every depth.
 
-    It is for a file that ``read_agent_file`` has read, and so names itself nowhere.
+    Call it only for a file that ``read_agent_file`` has accepted, because that guarantees that there is no cycle.
     """
     yield from _files_in(_shape(parse(path, read_text(path, "an agent file")), str(path), None), path, registry)
 
@@ -88,13 +88,13 @@ def _is_file(name: str, registry: Registry) -> bool:
 
 
 def _read(path: Path, registry: Registry, within: tuple[Path, ...], upstream: Upstream | None) -> Agent:
-    """Return the agent of a file that other files name, the outermost first."""
+    """Return the agent of a file. ``within`` are the files that reference it, the outermost first."""
     try:
-        real_path = Path(realpath(path))  # which, unlike resolve(), takes a loop of links as it is
+        real_path = Path(realpath(path))  # unlike resolve(), it accepts a loop of symlinks
     except ValueError:  # a NUL, a lone surrogate
-        raise DefinitionError(f"{str(path)!r:.200} is no path that a file can have") from None
+        raise DefinitionError(f"{str(path)!r:.200} is not a valid file path") from None
     if real_path in within:
-        raise DefinitionError(f"{path}: an agent cannot be a tool of itself, nor of those that it has as tools")
+        raise DefinitionError(f"{path}: an agent cannot be its own tool, directly or through other agents")
     data = parse(path, read_text(path, "an agent file"))
     return build_agent(data, registry, str(path), within=(*within, real_path), upstream=upstream)
 
@@ -107,18 +107,18 @@ def build_agent(
     within: tuple[Path, ...] = (),
     upstream: Upstream | None = None,
 ) -> Agent:
-    """Return the agent that plain data describes; ``where`` is the prefix of every error message.
+    """Return the agent that plain data defines. ``where`` is the prefix of every error message.
 
-    ``within`` has the path of its file, if it is from one, behind those of the files that name it; ``upstream`` makes
-    the capabilities of its MCP servers and APIs.
+    ``within`` ends with the path of the file that the data comes from, if any, after the paths of the files that
+    reference it. ``upstream`` creates the capabilities of its MCP servers and APIs.
     """
     return _made(_shape(data, where, registry), registry, where, within, upstream)
 
 
 def _shape(data: Any, where: str, registry: Registry | None) -> AgentFileShape:
-    """Return what a file holds. Errors list its capabilities that a registry has not, if one is given."""
+    """Validate the data of a file. With a registry, errors include the capabilities that it lacks."""
     if not isinstance(data, dict):
-        raise DefinitionError(f"{where}: not an agent file: it must hold a mapping with a name", hint=_HINT)
+        raise DefinitionError(f"{where}: not an agent file: expected a mapping with a name", hint=_HINT)
     document = cast("dict[str, Any]", data)
     try:
         return AgentFileShape.model_validate(document)
@@ -139,12 +139,12 @@ def _made(
 def _with_sources(
     shape: AgentFileShape, registry: Registry, where: str, within: tuple[Path, ...], upstream: Upstream | None
 ) -> Registry:
-    """Return a registry that has the capabilities of the MCP servers and APIs that an agent's file declares."""
+    """Return the registry, extended with the capabilities of the MCP servers and APIs that an agent file declares."""
     declared = [key for key in KEYS if getattr(shape, key)]
     if not declared:
         return registry
     if upstream is None or not within:
-        raise DefinitionError(f"{where}: {declared[0]}: these can only be declared in a file that a command reads")
+        raise DefinitionError(f"{where}: {declared[0]}: can only be declared in an agent file that a command reads")
     try:
         sources = [declare() for _, declare in declarations(shape, within[-1].parent)]
         make = upstream(sources)
@@ -161,7 +161,7 @@ def agent_tools(
     within: tuple[Path, ...] = (),
     upstream: Upstream | None = None,
 ) -> list[AnyTool]:
-    """Return the tools of an agent that are other agents. Raises ``DefinitionError`` and ``NotFound``."""
+    """Return the sub-agents of an agent as tools. Raises ``DefinitionError`` and ``NotFound``."""
     tools: list[AnyTool] = []
     for position, sub_agent in enumerate(shape.agents):
         entry = SubAgentEntry(agent=sub_agent) if isinstance(sub_agent, str) else sub_agent
@@ -170,7 +170,7 @@ def agent_tools(
             inner = _made(entry.agent, registry, place, within, upstream)
         elif _is_file(entry.agent, registry):
             if not within:
-                raise DefinitionError(f"{place}: a file cannot be named here; got {entry.agent!r}")
+                raise DefinitionError(f"{place}: only an agent file can reference other files; got {entry.agent!r}")
             inner = _read(within[-1].parent / entry.agent, registry, within, upstream)
         else:
             inner = registry.get_agent(entry.agent)
@@ -186,9 +186,9 @@ def agent_tools(
 def make_agent(
     shape: AgentShape, registry: Registry, where: str, *, tools: Iterable[AnyTool] = (), is_new: bool = False
 ) -> Agent:
-    """Return the agent of a shape. Raises ``DefinitionError``, naming everything in it that is not available.
+    """Return the agent of a shape. Raises ``DefinitionError``, listing everything in it that is not available.
 
-    With ``is_new``, that includes what is coming soon. ``tools`` are those of its own.
+    With ``is_new``, that includes capabilities with the status ``coming_soon``. ``tools`` are the agent's own tools.
     """
     referred = refer(shape.entries(), registry, is_new=is_new)
     context, wrong = context_of(shape)
@@ -237,7 +237,7 @@ def _listed(heading: str, problems: Iterable[Field | str]) -> str:
 
 
 def _entry_misfits(data: Mapping[str, Any], registry: Registry) -> list[Field]:
-    """Return the mismatches of the well-formed entries of data that is invalid elsewhere."""
+    """Return the mismatches of the well-formed capability entries in data that is otherwise invalid."""
     entries = data.get("capabilities")
     if not isinstance(entries, list):
         return []

@@ -1,4 +1,4 @@
-"""MCP servers that stored agents declare: their capabilities, their connections, and their approval (spec 7, M26)."""
+"""MCP servers that stored agents declare: capabilities, connections and approvals (spec 7, M26)."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ if TYPE_CHECKING:
 _TRANSPORT: Final = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""Headers that could lead a request elsewhere behind a host, or end it early."""
+"""Headers that could route a request to another host behind the server, or truncate it."""
 _MAX_SECONDS: Final = 600.0
-"""The longest time that a rule of a tool may give its calls, in seconds."""
+"""The longest timeout that a tool's rule may set, in seconds."""
 _MAX_BYTES: Final = 1024 * 1024
-"""The size of what may be approved for one agent, as JSON in bytes: every process that opens the agent holds it."""
+"""Maximum size of one agent's approved tools as JSON, in bytes. Every process that opens the agent holds them."""
 Servers = Mapping[str, AgentServerShape]
-"""Declarations by name."""
+"""Server declarations by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOwner:
-    """A stored agent, as the one whose servers they are."""
+    """The stored agent that declares some servers."""
 
     org: str | None
     id: str
@@ -70,13 +70,13 @@ class ServerOwner:
 
 @dataclass(frozen=True, slots=True)
 class OwnServers:
-    """The capabilities of an agent's own servers, and a notice for each that cannot be used as it is."""
+    """The capabilities of an agent's own servers, and a notice for each server that cannot be used as declared."""
 
     capabilities: tuple[Capability, ...] = ()
     notices: tuple[str, ...] = ()
 
     def within(self, registry: Registry) -> Registry:
-        """Return a registry in which they stand before those of equal names."""
+        """Return a registry that includes these capabilities; they replace those with equal names."""
         if not self.capabilities:
             return registry
         named = {**registry.capabilities, **{capability.name: capability for capability in self.capabilities}}
@@ -84,7 +84,7 @@ class OwnServers:
 
 
 def servers_of(declarations: Mapping[str, ServerToolsShape] | Mapping[str, object] | None) -> Servers:
-    """Return declarations as they were stored, or as a session has them."""
+    """Return validated declarations from their stored form or from a session's definition."""
     plain = {
         name: shape.plain() if isinstance(shape, ServerToolsShape) else shape
         for name, shape in (declarations or {}).items()
@@ -93,19 +93,19 @@ def servers_of(declarations: Mapping[str, ServerToolsShape] | Mapping[str, objec
 
 
 def servers_in(definition: str) -> Servers:
-    """Return the declarations in a session's definition: those of its agent when the session began."""
+    """Return the declarations in a session's definition, as they were when the session began."""
     return servers_of(from_json(definition).get("mcp_servers")) if '"mcp_servers"' in definition else {}
 
 
 def with_servers(definition: str, row: AgentRow | None) -> str:
-    """Return the definition of a session of an agent, with the declarations of the agent's own servers."""
+    """Return a session's definition with the declarations of the agent's own servers added."""
     if row is None or not row.mcp_servers:
         return definition
     return json.dumps({**from_json(definition), "mcp_servers": dict(row.mcp_servers)}, ensure_ascii=False)
 
 
 def new_servers(after: Servers, before: Servers) -> tuple[str, ...]:
-    """Return the capabilities of the servers that are not declared as before: only an administrator enables them."""
+    """Return the capabilities of new and changed servers, which only an administrator can enable."""
     texts_before = {name: _text_of(server) for name, server in before.items()}
     return tuple(f"mcp:{name}" for name, server in after.items() if texts_before.get(name) != _text_of(server))
 
@@ -117,8 +117,8 @@ def _text_of(shape: AgentServerShape) -> str:
 class AgentServers:
     """The MCP servers that the stored agents of one kernel declare.
 
-    A connection is made at the first call, shared by all who use the agent, closed when it is idle or the kernel
-    closes, and one of a few of its organisation.
+    A connection is opened at the first call and shared by all users of the agent. It is closed when it is idle or the
+    kernel closes. The number of open connections of an organisation is limited.
     """
 
     def __init__(self, kernel: Kernel, allowances: ServerAllowances | None = None) -> None:
@@ -128,10 +128,10 @@ class AgentServers:
         self._looks = defaultdict[str | None, asyncio.Lock](asyncio.Lock)
         self._connections: WeakValueDictionary[tuple[ServerOwner, str, str], McpConnection] = WeakValueDictionary()
         self._is_bound = False
-        """Whether the kernel closes the connections when it closes itself."""
+        """Whether the kernel's exit stack closes the connections."""
 
     def problems(self, owner: ServerOwner, servers: Servers) -> list[Field]:
-        """Return why servers cannot be declared so."""
+        """Return the errors of the declarations."""
         fields: list[Field] = []
         for name, shape in servers.items():
             try:
@@ -141,12 +141,12 @@ class AgentServers:
         return fields
 
     async def pins(self, owner: ServerOwner, names: Iterable[str]) -> tuple[ToolPin, ...]:
-        """Return what is approved of servers."""
+        """Return the pins of an agent's servers."""
         keys = [McpSource(name=name, agent=owner.id).pin_key for name in names]
         return tuple([pin for key in keys for pin in await self._kernel.store.pins.list(key)])
 
     def of(self, owner: ServerOwner, servers: Servers, pins: Sequence[ToolPin]) -> OwnServers:
-        """Return the capabilities of servers with the tools that are approved. Nothing is connected to."""
+        """Return the capabilities of servers with their approved tools, without connecting to any server."""
         capabilities: list[Capability] = []
         notices: list[str] = []
         for name, shape in servers.items():
@@ -158,15 +158,15 @@ class AgentServers:
             try:
                 capabilities.append(self._capability(owner, server, shape, pins))
             except DefinitionError as error:
-                notices.append(f"{server.label} is without its tools: {error.message}")
+                notices.append(f"{server.label} has no tools: {error.message}")
                 capabilities.append(capability_with(server))
         return OwnServers(tuple(capabilities), tuple(notices))
 
     async def look(self, row: AgentRow, name: str | None = None) -> list[SeenSource[McpServer]]:
-        """Compare the tools of an agent's servers, or of one of them, with what was approved; each server is asked.
+        """List the tools of an agent's servers, or of one of them, and compare them with what was approved.
 
-        An organisation has one comparison at a time: what its servers say stays in memory until the comparison ends.
-        Raises ``NotFound`` if the agent declares none of this name.
+        Each organisation has one comparison at a time, because the tool lists stay in memory until it ends. Raises
+        ``NotFound`` if the agent declares no server with this name.
         """
         names = servers_of(row.mcp_servers) if name is None else (name,)
         targets = [self._named(row, server_name) for server_name in names]
@@ -182,12 +182,12 @@ class AgentServers:
         *,
         check: Callable[[tuple[ToolPin, ...]], object],
     ) -> list[Standing]:
-        """Approve tools of an agent's server as they were seen, by their names and hashes, on record.
+        """Approve tools of an agent's server, given by their names and the hashes of what was reviewed, on record.
 
-        ``check`` is given what would be approved of all servers of the agent, and raises if that cannot be. Raises
-        ``NotFound`` if the agent declares none of this name, ``DefinitionError`` for a tool that the server has not or
-        that nothing could call, and for names in its declaration that it has not; and ``Conflict`` for a tool that is
-        not as it was seen any more.
+        ``check`` receives the resulting pins of all the agent's servers, and raises if they are not possible. Raises
+        ``NotFound`` if the agent declares no server with this name; ``DefinitionError`` for a tool that the server does
+        not have or that cannot be called, and for names in the declaration that the server does not have; and
+        ``Conflict`` for a tool that has changed since it was reviewed.
         """
         owner, server, shape = self._named(row, name)
         connection = self._connection(owner, server, shape)
@@ -195,27 +195,27 @@ class AgentServers:
         await check_names(server, connection)
         check_seen(server, offers, tools)
         chosen = [offers[tool] for tool in tools]
-        # Those that nothing could call are refused below.
+        # Tools that cannot be called are refused below.
         added = [pin_of(server, offer, by.id, self._kernel.now()) for offer in chosen if not offer.is_unusable]
         current_pins = await self.pins(owner, row.mcp_servers or ())
         pins = (*(pin for pin in current_pins if pin.server != server.pin_key or pin.tool not in tools), *added)
         size = sum(len(pin.shape.encode()) for pin in pins)
         if size > _MAX_BYTES:
-            raise InvalidArguments(f"the approved tools of an agent have {_MAX_BYTES:,} bytes at most, not {size:,}")
+            raise InvalidArguments(f"an agent's approved tools may have at most {_MAX_BYTES:,} bytes; got {size:,}")
         check(pins)
         return await approve(self._kernel, server, list(offers.values()), by, chosen=tools, **_columns(row))
 
     async def withdraw(self, row: AgentRow, name: str, tools: Iterable[str], by: Principal | Actor) -> list[str]:
-        """Take approvals back, on record, and return the names of the tools.
+        """Withdraw approvals, on record, and return the names of the tools.
 
-        The agent may declare the server no more: sessions of earlier versions have it. Raises ``DefinitionError`` for a
-        tool that is not approved.
+        The agent need not declare the server any more, because sessions of earlier versions may still use it. Raises
+        ``DefinitionError`` for a tool that is not approved.
         """
         source = McpSource(name=name, agent=row.id)
         return await withdraw(self._kernel, source, by, chosen=tools, **_columns(row))
 
     def _named(self, row: AgentRow, name: str) -> tuple[ServerOwner, McpServer, AgentServerShape]:
-        """Return one of the servers of an agent. Raises ``NotFound``."""
+        """Return one of the agent's servers. Raises ``NotFound``."""
         servers, owner = servers_of(row.mcp_servers), ServerOwner(row.org, row.id)
         if name not in servers:
             raise NotFound(f"the agent {row.id!r}: {unknown('MCP server', name, servers)}")
@@ -231,7 +231,7 @@ class AgentServers:
         return McpServer(name=name, agent=owner.id, internal=self._allowances.internal(owner.org), **fields)
 
     def _check(self, owner: ServerOwner, server: McpServer) -> None:
-        """Raise ``DefinitionError`` for what a host may declare of a server, and an organisation may not."""
+        """Raise ``DefinitionError`` for declarations that a host may make, but an organisation may not."""
         url = read_url(server.url or "")
         allowed = self._allowances.secrets(owner.org, url)
         for name in sorted({*secrets_in(server.headers.values())} - allowed):
@@ -240,18 +240,18 @@ class AgentServers:
             )
         for name, text in server.headers.items():
             if name.lower() in _TRANSPORT:
-                raise DefinitionError(f"the header {name!r} belongs to the connection: leave it out")
+                raise DefinitionError(f"the header {name!r} belongs to the connection: remove it")
             if is_secret_name(name) and not secrets_in([text]):
                 raise DefinitionError(
-                    f"the header {name!r} would stand here for all to read: write ${{NAME}} in it, a secret that the "
+                    f"the header {name!r} would be stored in plain text: use ${{NAME}}, the name of a secret that the "
                     "operator allows"
                 )
         for tool, rules in server.rules.items():
             if rules.get("timeout", 0.0) > _MAX_SECONDS:
-                raise DefinitionError(f"rules of {tool!r}: a call may take {_MAX_SECONDS:g} seconds at most")
+                raise DefinitionError(f"rules of {tool!r}: a call may take at most {_MAX_SECONDS:g} seconds")
         for limits in (server.limits, *(rules.get("limits", ()) for rules in server.rules.values())):
             if any(limit.per == "all" for limit in checked_limits("the server", limits)):
-                raise DefinitionError("a limit here counts by principal, session or org: all is for the operator")
+                raise DefinitionError("a limit here must be per principal, session or org; all is for the operator")
 
     def _capability(
         self, owner: ServerOwner, server: McpServer, shape: AgentServerShape, pins: Sequence[ToolPin]
@@ -263,7 +263,7 @@ class AgentServers:
         return capability_of(connection, server_pins, self._approved(owner, server))
 
     def _approved(self, owner: ServerOwner, server: McpServer) -> Approved:
-        """Return a function that finds a server's approved tools: none once its agent has none of this name and URL."""
+        """Return a function that looks up a server's pins; ``None`` once the agent no longer has it at this URL."""
 
         async def approved() -> Mapping[str, str] | None:
             _, row = await self._kernel.current.agent(owner.org, owner.id)
@@ -275,9 +275,9 @@ class AgentServers:
         return approved
 
     def _connection(self, owner: ServerOwner, server: McpServer, shape: AgentServerShape) -> McpConnection:
-        """Return the connection to a server, not made yet: the one that there is, if it is declared as before.
+        """Return the server's connection, which is opened on demand. An unchanged declaration reuses the existing one.
 
-        Raises ``DefinitionError`` if the extra that it needs is missing.
+        Raises ``DefinitionError`` if the required extra is not installed.
         """
         if find_spec("mcp") is None:
             raise DefinitionError("MCP servers need an extra", hint=install_command("mcp"))

@@ -1,4 +1,4 @@
-"""Protection of high-risk capabilities: only an administrator gives them to an agent (spec 5, P3)."""
+"""Protection of high-risk capabilities: only an administrator can give them to an agent (spec 5, P3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capset.errors import PermissionDenied
 class Author:
     """The author of a change, such as ``user:ada``, and whether it is an administrator.
 
-    ``principal`` is on record as the one who made it, where it is known.
+    If ``principal`` is known, it is recorded as the author of the change.
     """
 
     name: str
@@ -26,22 +26,22 @@ class Author:
 
 
 def needs_admin(after: Composition, before: Composition | None) -> tuple[str, ...]:
-    """Return the high-risk capabilities that an agent newly has, or uses in a new way.
+    """Return the high-risk capabilities that a change adds to an agent, or whose use it changes.
 
-    This includes those that come through another's ``uses`` or are in a block that a tool runs. A change of config or
-    presets counts as new, because it may reach something else. Dynamic ``uses`` are decided at run time; what they can
-    add is the risk of the capability that has them.
+    This includes capabilities from another capability's ``uses`` or from a block that a tool runs. A change of config
+    or presets counts, because the capability may then reach something else. Dynamic ``uses`` are decided at run time;
+    the risk of the capability that declares them must cover what they can add.
     """
     used_before = {} if before is None else _used(before)
     return tuple(name for name, used in _used(after).items() if used_before.get(name) != used)
 
 
 def check_enabled(needed: tuple[str, ...]) -> None:
-    """Raise ``PermissionDenied``, naming what only an administrator enables, if there is any."""
+    """Raise ``PermissionDenied``, naming the capabilities in ``needed``, unless it is empty."""
     if needed:
         raise PermissionDenied(
             f"Permission denied: only an administrator enables {', '.join(map(repr, needed))}",
-            hint="leave it as it is, or ask somebody whose key has the scope capset:admin",
+            hint="leave it unchanged, or ask someone whose key has the scope capset:admin",
         )
 
 
@@ -69,7 +69,7 @@ def _used(composition: Composition) -> dict[str, list[Any]]:
 def _text_of(config: Any) -> str:
     """Return a config as JSON text, because Python treats 1, 1.0 and True as equal.
 
-    It is compared in addition to the config, not instead of it: all secrets have the same text.
+    Compare it in addition to the config, not instead of it: all secrets have the same text.
     """
     try:
         return json.dumps(json.loads(to_json(config, round_trip=True, serialize_unknown=True)), sort_keys=True)

@@ -1,4 +1,4 @@
-"""Previews of agents to be written: every problem is reported, and nothing is stored (spec 5, P7)."""
+"""Previews of changes to agents: every problem is reported, and nothing is stored (spec 5, P7)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from capset_connect.agent_files.rows import Loaded
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Preview:
-    """An agent that could be written, or everything that prevents it: then ``agent`` is ``None``.
+    """An agent that could be stored, or everything that prevents it; ``agent`` is then ``None``.
 
-    ``problems`` are invalid fields; ``conflicts`` are between valid ones. ``needs_admin`` names the capabilities that
-    only an administrator enables. Of a change, ``saved`` is the agent as it is, and ``written`` what would be stored.
+    ``problems`` are invalid fields; ``conflicts`` are conflicts between valid ones. ``needs_admin`` names the
+    capabilities that only an administrator can enable. For a change of an existing agent, ``saved`` is its current
+    state and ``written`` the row that would be stored.
     """
 
     agent: Agent | None
@@ -36,7 +37,7 @@ class Preview:
 
 
 def preview_of(agent_input: AgentInput, registry: Registry, before: Composition | None) -> Preview:
-    """Return the preview of a change to an agent that was ``before``, if it existed.
+    """Return the preview of an agent. ``before`` is the composition of its current version, if it has one.
 
     A hundred capabilities with many conflicts take a second.
     """

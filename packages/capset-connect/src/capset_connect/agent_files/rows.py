@@ -1,4 +1,4 @@
-"""The stored and the written form of an agent (spec 5, P4, P7)."""
+"""Conversions between stored rows of agents, their input and their files (spec 5, P4, P7)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "allowance": kept_allowance,
     "mcp_servers": kept_servers,
 }
-"""The stored form of the fields that have one of their own; that of all others follows from their kind."""
+"""Converters for fields with a special stored form. For all other fields, the kind determines the stored form."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Loaded:
-    """An agent ready for use; ``row`` is its stored form, unless it is defined in code.
+    """An agent that is ready for use. ``row`` is its stored form, or ``None`` if it is defined in code.
 
-    ``notices`` name capabilities that are gone, deprecated or contribute nothing.
+    ``notices`` name capabilities that are no longer installed, are deprecated, or contribute nothing.
     """
 
     id: str
@@ -43,12 +43,12 @@ class Loaded:
 
     @property
     def servers(self) -> Servers:
-        """The MCP servers of its own."""
+        """The agent's own MCP servers."""
         return {} if self.row is None else servers_of(self.row.mcp_servers)
 
 
 def filled(row: AgentRow, agent_input: AgentInput) -> AgentRow:
-    """Return a row with the given members, exactly as given."""
+    """Return the row with the fields of ``agent_input``."""
     values: dict[str, Any] = {field.name: _stored_value(field, agent_input) for field in AGENT_FIELDS}
     return replace(row, **values)
 
@@ -74,13 +74,13 @@ def row_of(entry: CapabilityEntry) -> CapabilityRow:
 
 
 def as_stored(row: AgentRow, agent: Agent, registry: Registry) -> AgentRow:
-    """Return the row of an agent in its stored form: tidied instructions, and capabilities by their own names."""
+    """Return the row of an agent with normalised instructions, and with capabilities by name instead of alias."""
     capabilities = tuple(replace(entry, id=registry.get(entry.id).name) for entry in row.capabilities)
     return replace(row, instructions=agent.instructions, capabilities=capabilities)
 
 
 def definition_of_row(row: AgentRow) -> dict[str, Any]:  # JSON
-    """Return a stored agent in the form of an agent file."""
+    """Return a stored agent as the data of an agent file."""
     return _plain(row, [field for field in AGENT_FIELDS if field.in_file])
 
 
@@ -96,12 +96,12 @@ def _plain(row: AgentRow, fields: Iterable[AgentField]) -> dict[str, Any]:  # JS
 
 
 def text_of(row: AgentRow) -> str:
-    """Return a definition as text, for comparisons: to Python, 1 and true are equal."""
+    """Return a definition as JSON text for comparisons, because Python treats 1 and ``True`` as equal."""
     return json.dumps(definition_of_row(row), sort_keys=True)
 
 
 def is_same(row: AgentRow, other: AgentRow) -> bool:
-    """Return whether two agents have the same writable members."""
+    """Return whether two stored agents have the same writable fields."""
     return json.dumps(plain_of(row), sort_keys=True) == json.dumps(plain_of(other), sort_keys=True)
 
 
@@ -111,25 +111,25 @@ def size_of(row: AgentRow) -> int:
 
 
 def plain_of(row: AgentRow) -> dict[str, Any]:  # JSON
-    """Return the writable members of a stored agent."""
+    """Return the writable fields of a stored agent."""
     return _plain(row, AGENT_FIELDS)
 
 
 def restored(row: AgentRow, status: AgentStatus) -> AgentInput:
-    """Return a version's content, to be written again with another status.
+    """Return the content of a version as input with the given status.
 
-    Raises ``InvalidArguments`` if it is no longer valid.
+    Raises ``InvalidArguments`` if the content is no longer valid.
     """
     return _input({**plain_of(row), "status": status})
 
 
 def patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
-    """Return the result of applying a JSON merge patch to an agent (RFC 7396).
+    """Apply a JSON merge patch (RFC 7396) to an agent, and return the result.
 
-    Raises ``InvalidArguments`` for an invalid result, and for an unknown member, even where it is null.
+    Raises ``InvalidArguments`` for an invalid result, and for an unknown member, even if its value is null.
     """
     current: dict[str, Any] = {**dict.fromkeys(_OPTIONAL), **plain_of(row)}
-    # Unknown members cannot be cleared either: the name may be a typo.
+    # Clearing an unknown member is also an error: the name may be a typo.
     unknown = {name: None for name, value in patch.items() if value is None and name not in current}
     merged = merge_patch(current, patch) | unknown
     return _input(merged)
@@ -144,7 +144,7 @@ def _input(members: Mapping[str, Any]) -> AgentInput:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:  # JSON of every type
-    """Apply a merge patch to JSON data: null removes a member, objects are merged, all else is replaced."""
+    """Apply a merge patch to JSON data: null removes a member, objects are merged, other values are replaced."""
     if not isinstance(patch, dict):
         return patch
     merged: dict[str, Any] = dict(cast("dict[str, Any]", target)) if isinstance(target, dict) else {}

@@ -1,4 +1,4 @@
-"""Allowances of the operator for the MCP servers of stored agents: internal hosts, and secrets (spec 7, M26)."""
+"""Allowances that the operator grants to MCP servers of stored agents: internal hosts and secrets (spec 7, M26)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _ANY: Final = "*"
 
 
 class ServerAllowances:
-    """Allowances for the MCP servers of stored agents, by organisation; without any, nothing is allowed.
+    """Allowances for the MCP servers of stored agents, by organisation. By default, nothing is allowed.
 
-    ``hosts`` are internal hosts that they may be at, ``ORG=HOST`` or ``ORG=HOST:PORT``. ``secrets`` may stand in their
-    headers, ``ORG=NAME@HOST``, where they are sent to that host: over HTTPS, or to an internal host that is allowed.
-    ``*`` is every organisation, and nothing before ``=`` that of agents without one.
+    ``hosts`` are internal hosts that servers may run on, as ``ORG=HOST`` or ``ORG=HOST:PORT``. ``secrets`` may be used
+    in headers, as ``ORG=NAME@HOST``: they are sent to that host only, over HTTPS or to an allowed internal host. The
+    organisation ``*`` stands for all, and an empty one for agents without an organisation.
     """
 
     def __init__(self, hosts: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
-        """Raise ``DefinitionError`` for what cannot be read."""
+        """Raise ``DefinitionError`` for an option that cannot be parsed."""
         self._hosts = [_parts(option, "ORG=HOST") for option in hosts]
         Allowed.read(host for _, host in self._hosts)
         self._secrets: list[tuple[str, str, tuple[str, int | None]]] = []
@@ -40,7 +40,7 @@ class ServerAllowances:
                 ) from None
 
     def internal(self, org: str | None) -> tuple[str, ...]:
-        """Return the internal hosts that servers of an organisation may be at."""
+        """Return the internal hosts that an organisation's servers may run on."""
         return tuple(host for owner, host in self._hosts if owner in (_ANY, org or ""))
 
     def secrets(self, org: str | None, url: Url) -> frozenset[str]:
@@ -53,19 +53,19 @@ class ServerAllowances:
 
 
 class AllowedSecrets:
-    """The secrets of these names alone."""
+    """A filter on a source of secrets: only the given names are available."""
 
     def __init__(self, secrets: Secrets, names: frozenset[str]) -> None:
         self._all = secrets
         self._names = names
 
     async def get(self, name: str) -> str | None:
-        """Return a secret, or ``None`` if there is none of this name, or it may not be used here."""
+        """Return a secret, or ``None`` if it does not exist or is not allowed."""
         return await self._all.get(name) if name in self._names else None
 
 
 def _parts(option: str, form: str) -> tuple[str, str]:
     org, separator, rest = option.rpartition("=")
     if not separator or not rest:
-        raise DefinitionError(f"this must be {form}, or *{form[3:]} for every organisation; got {option!r:.80}")
+        raise DefinitionError(f"expected {form}, or *{form[3:]} for every organisation; got {option!r:.80}")
     return org, rest

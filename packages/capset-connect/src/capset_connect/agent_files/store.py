@@ -1,4 +1,4 @@
-"""The agents of an organisation: its stored ones, and those defined in code (spec 5, P3–P5)."""
+"""The agents of an organisation: stored agents, and agents defined in code (spec 5, P3–P5)."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ from capset_connect.pins import Standing
 
 _CACHED: Final = 1_000
 _PREVIEWS: Final = 2
-"""The number of concurrent previews; each occupies one of the threads that stores read with."""
+"""Maximum number of concurrent previews. Each occupies a thread of the pool that stores also read with."""
 _MAX_BYTES: Final = 1024 * 1024
-"""The largest size of a definition as JSON; one that an earlier version stored may be changed, but not grow."""
+"""Maximum size of a definition as JSON, in bytes. A larger existing one may be changed, but not grow."""
 _TRIES: Final = 20
-"""How often a change is retried when others change the same agent; each time, one of them has succeeded."""
+"""How often a change is tried while others change the same agent. In each round, one of the changes succeeds."""
 
 
 class StoredAgents:
-    """Store access for agents: writes are atomic, and reads work even if a capability has been removed.
+    """Stored agents: writes are atomic, and reads work even if a capability is no longer installed.
 
-    ``servers`` has the MCP servers that they declare; by default, their operator allows them nothing more.
+    ``servers`` manages the MCP servers that the agents declare; by default, without allowances by the operator.
     """
 
     def __init__(self, kernel: Kernel, registry: Registry, servers: AgentServers | None = None) -> None:
         self._kernel = kernel
         self.servers = servers or AgentServers(kernel)
         self._registry = registry
-        # One object per definition, so that the kernel composes it once.
+        # Cached, because the kernel composes each agent object only once.
         self._cached = lru_cache(_CACHED)(self._load)
         self._previews = asyncio.Semaphore(_PREVIEWS)
 
@@ -80,10 +80,10 @@ class StoredAgents:
         return tuple(self._registry.agents.values())
 
     async def create(self, org: str | None, agent_input: AgentInput, *, author: Author) -> AgentRow:
-        """Store a new agent and return it.
+        """Store a new agent and return its row.
 
-        Raises ``DefinitionError``, naming everything that is not available, or a conflict; and ``PermissionDenied``,
-        naming what only an administrator enables.
+        Raises ``DefinitionError`` for a conflict, or listing everything that is not available; and
+        ``PermissionDenied``, naming the capabilities that only an administrator can enable.
         """
         now = self._kernel.now()
         empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
@@ -92,47 +92,47 @@ class StoredAgents:
         return row
 
     async def get(self, org: str | None, id: str) -> Loaded:
-        """Return an agent: a stored one by its id, or one defined in code by its name.
+        """Return a stored agent by its id, or an agent defined in code by its name.
 
-        Raises ``NotFound`` if the org has no such agent.
+        Raises ``NotFound`` if the organisation has no such agent.
         """
         if (defined := self._registry.agents.get(id)) is not None:
             return Loaded(id, defined, None, self._kernel.compose(defined).notices)
         return await self.loaded(await self._row(org, id))
 
     async def active(self, org: str | None, id: str) -> Loaded:
-        """Return an agent that accepts sessions. Raises ``NotFound``, and ``Conflict`` for an archived one."""
+        """Return an agent that accepts sessions. Raises ``NotFound``, and ``Conflict`` for an archived agent."""
         loaded = await self.get(org, id)
         if loaded.row is not None and loaded.row.status != "active":
             raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
         return loaded
 
     async def loaded(self, row: AgentRow) -> Loaded:
-        """Return a stored agent ready for use, with a notice for each part that no longer works."""
+        """Load a stored agent, with a notice for each part that no longer works."""
         return self.loaded_with(row, await self.pins(row))
 
     async def pins(self, row: AgentRow) -> tuple[ToolPin, ...]:
-        """Return what is approved of an agent's own MCP servers."""
+        """Return the pins of an agent's own MCP servers."""
         return await self.servers.pins(ServerOwner(row.org, row.id), row.mcp_servers or ())
 
     def loaded_with(self, row: AgentRow, pins: tuple[ToolPin, ...]) -> Loaded:
-        """Return a stored agent ready for use, as ``loaded`` does, with these pins of its own servers."""
+        """Load a stored agent as ``loaded`` does, with the given pins of its own servers."""
         agent, gone = self._known(row, pins)
         try:
             notices = self._kernel.compose(agent).notices
-        except DefinitionError as error:  # what is installed has changed since
+        except DefinitionError as error:  # the installed capabilities have changed
             notices = (error.message,)
         return Loaded(row.id, agent, row, (*gone, *notices))
 
     async def stored(self, org: str | None, id: str) -> AgentRow:
-        """Return the row of a stored agent. Raises ``NotFound``, and ``Conflict`` for one that is defined in code."""
+        """Return the row of a stored agent. Raises ``NotFound``, and ``Conflict`` for an agent defined in code."""
         self._check_stored(id)
         return await self._row(org, id)
 
     async def approve_tools(
         self, org: str | None, id: str, name: str, tools: Mapping[str, str], *, by: Principal
     ) -> list[Standing]:
-        """Approve tools of an agent's own server. Raises as ``AgentServers.approve``, and as ``compose``."""
+        """Approve tools of an agent's own server. Raises the errors of ``AgentServers.approve`` and of ``compose``."""
         row = await self.stored(org, id)
 
         def check(pins: tuple[ToolPin, ...]) -> None:
@@ -141,11 +141,10 @@ class StoredAgents:
         return await self.servers.approve(row, name, tools, by, check=check)
 
     async def of_session(self, row: SessionRow) -> Agent:
-        """Return a session's agent as it was when the session began, without what has been removed since.
+        """Return a session's agent as it was when the session began, without capabilities that are no longer installed.
 
-        Its own MCP servers have the tools that are approved now.
-
-        Raises ``Conflict`` if the session's definition is incomplete and its code is no longer installed unchanged.
+        Its own MCP servers have the tools that are currently approved. Raises ``Conflict`` if the session's definition
+        is incomplete and no unchanged agent with that name is installed.
         """
         if (defined := agent_in_code(row, self._kernel, self._registry)) is not None:
             return defined
@@ -161,21 +160,21 @@ class StoredAgents:
         author: Author,
         version: int | None = None,
     ) -> AgentRow:
-        """Change an agent atomically by a JSON merge patch (RFC 7396; null clears), and return it.
+        """Apply a JSON merge patch (RFC 7396; null clears a field) to an agent atomically, and return its row.
 
-        Raises ``InvalidArguments`` or ``DefinitionError`` for an invalid result, ``PermissionDenied``, naming what only
-        an administrator enables, ``Outdated`` if the agent has another version than the expected one, and ``Conflict``
-        for an agent defined in code.
+        Raises ``InvalidArguments`` or ``DefinitionError`` for an invalid result; ``PermissionDenied``, naming the
+        capabilities that only an administrator can enable; ``Outdated`` if the agent's version is not the expected
+        ``version``; and ``Conflict`` for an agent defined in code.
         """
         return await self._write(org, id, lambda row: patched(row, patch), author, version)
 
     async def rollback(
         self, org: str | None, id: str, to: int, *, author: Author, version: int | None = None
     ) -> AgentRow:
-        """Write the content of an earlier version, except its status, as the next version, and return that.
+        """Write the content of an earlier version, except its status, as a new version, and return its row.
 
-        Raises ``NotFound`` for an unknown version, and the errors of ``change``: part of the content may no longer be
-        available.
+        Raises ``NotFound`` for an unknown version, and the errors of ``change``, because part of the content may no
+        longer be available.
         """
         await self.stored(org, id)
         earlier = await self._kernel.store.agents.version(org, id, to)
@@ -184,9 +183,9 @@ class StoredAgents:
         return await self._write(org, id, lambda row: restored(earlier, row.status), author, version)
 
     async def at(self, org: str | None, id: str, version: int) -> Loaded:
-        """Return an agent as of one version, without what has been removed since; in code, only version 1 exists.
+        """Return one version of an agent, without capabilities that are no longer installed.
 
-        Raises ``NotFound``.
+        An agent in code has only version 1. Raises ``NotFound``.
         """
         loaded = await self.get(org, id)
         if loaded.row is None:
@@ -199,9 +198,9 @@ class StoredAgents:
         return await self.loaded(row)
 
     async def check_move(self, row: SessionRow, to: Loaded) -> None:
-        """Raise ``PermissionDenied`` if a move would give a session high-risk capabilities new to it and its agent.
+        """Raise ``PermissionDenied`` if moving a session to another version would add high-risk capabilities.
 
-        What the session already has, or the agent's present version, counts as enabled.
+        Capabilities of the session and of the agent's current version count as enabled.
         """
         session_agent, present = await self.of_session(row), await self.get(row.org, to.id)
         after = self._kernel.compose(to.agent)
@@ -223,10 +222,10 @@ class StoredAgents:
         id: str,
         patch: Mapping[str, Any],  # any JSON
     ) -> Preview:
-        """Return the preview of a merge patch on an agent; for one defined in code, of the agent itself.
+        """Return the preview of a merge patch on an agent. For an agent defined in code, the patch must be empty.
 
-        Raises ``NotFound``, ``InvalidArguments`` for an invalid patch, and ``Conflict`` for a patch that is not empty
-        on an agent defined in code.
+        Raises ``NotFound``, ``InvalidArguments`` for an invalid patch, and ``Conflict`` for a non-empty patch on an
+        agent defined in code.
         """
         if patch:
             self._check_stored(id)
@@ -243,7 +242,7 @@ class StoredAgents:
     async def _previewed(
         self, agent_input: AgentInput, owner: ServerOwner, row: AgentRow | None
     ) -> tuple[Preview, Registry]:
-        """Return a preview, and the registry with the agent's own servers."""
+        """Return a preview, and the registry that includes the agent's own servers."""
         after, before = agent_input.mcp_servers or {}, servers_of(None if row is None else row.mcp_servers)
         problems = self.servers.problems(owner, after)
         loaded_servers = self.servers.of(owner, after, () if problems else await self.servers.pins(owner, after))
@@ -276,10 +275,10 @@ class StoredAgents:
             if await self._kernel.store.agents.replace(changed, act=self._act(row, changed, author)):
                 self._kernel.current.forget()
                 return changed
-        raise Conflict(f"the agent {id!r} is being changed by others all the time; try again later")
+        raise Conflict(f"the agent {id!r} has too many concurrent changes; try again later")
 
     def _act(self, before: AgentRow | None, after: AgentRow, author: Author) -> ActEntry:
-        """Return the entry of a change of an agent."""
+        """Return the record entry of a change to an agent."""
         name: ActName = "agent.create" if before is None else "agent.change"
         about: dict[str, Any] = {"id": after.id, "version": after.version, "author": author.name}
         about["sha256"] = row_digest(after)
@@ -306,10 +305,10 @@ class StoredAgents:
     async def _filled(self, row: AgentRow, agent_input: AgentInput, author: Author) -> AgentRow:
         changed = filled(row, agent_input)
         if text_of(changed) == text_of(row):
-            return changed  # so that an agent whose capability is gone can still be archived
+            return changed  # an agent whose capability is not installed any more can still be archived
         if _MAX_BYTES < (size := size_of(changed)) > size_of(row):
             raise InvalidArguments(
-                f"Invalid agent: it has {size} bytes as JSON, and may have {_MAX_BYTES} (agent_bytes)"
+                f"Invalid agent: it has {size} bytes as JSON; the maximum is {_MAX_BYTES} (agent_bytes)"
             )
         owner, servers = ServerOwner(row.org, row.id), agent_input.mcp_servers or {}
         if problems := self.servers.problems(owner, servers):
@@ -324,7 +323,7 @@ class StoredAgents:
         return replace(as_stored(changed, agent, registry), static_hash=composition.static_hash)
 
     async def _composed(self, row: AgentRow) -> Composition | None:
-        """Return a stored agent's current composition; ``None`` for a new one, or if it can no longer be composed."""
+        """Return a stored agent's composition; ``None`` for a new agent, or if it can no longer be composed."""
         if not row.static_hash:
             return None
         return self._composition(self._known(row, await self.pins(row))[0])
@@ -336,13 +335,13 @@ class StoredAgents:
             return None
 
     def _known(self, row: AgentRow, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
-        """Return a stored agent, and a notice for each part of it that is gone."""
+        """Return a stored agent, and a notice for each unavailable part."""
         return self._cached(json.dumps(definition_of_row(row)), ServerOwner(row.org, row.id), pins)
 
     def _load(self, definition: str, owner: ServerOwner, pins: tuple[ToolPin, ...]) -> tuple[Agent, tuple[str, ...]]:
-        """Return the agent of a definition, and a notice for each part of it that is gone.
+        """Return the agent of a definition, and a notice for each unavailable part.
 
-        ``pins`` are those of the servers that it declares.
+        ``pins`` are the pins of the servers that it declares.
         """
         shape = AgentFileShape.model_validate(read_definition(definition)[0])
         loaded_servers = self.servers.of(owner, servers_of(shape.mcp_servers), pins)
@@ -355,9 +354,7 @@ class StoredAgents:
 
 def _notice(misfit: EntryMismatch, registry: Registry) -> str:
     if misfit.place:
-        return (
-            f"capability {misfit.id!r} is used without {misfit.place}, which does not fit any more: {misfit.expected}"
-        )
+        return f"capability {misfit.id!r} is used without {misfit.place}, which is no longer valid: {misfit.expected}"
     if misfit.id in registry.capabilities or misfit.id in registry.aliases:
         return f"capability {misfit.id!r} is left out: {misfit.expected}"
     return f"capability {misfit.id!r} is gone: it is not installed here"
@@ -383,14 +380,14 @@ def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent 
         return None
     state = "has changed since the session began" if versions else "is not installed here"
     raise Conflict(
-        f"the session {row.id!r} is one of the agent {row.agent!r}, which only its code defines "
+        f"the session {row.id!r} belongs to the agent {row.agent!r}, which is defined only in code "
         f"({', '.join(unsaid)}) and which {state}",
-        hint="open it where that code is: kernel.open(agent, session_id=…), or an entry point in capset.agents",
+        hint="open it with its code: kernel.open(agent, session_id=…), or an entry point in capset.agents",
     )
 
 
 def new_session_row(kernel: Kernel, loaded: Loaded, principal: Principal) -> SessionRow:
-    """Return the row of a new session of an agent, not yet stored."""
+    """Return the row of a new session of an agent, without storing it."""
     row = kernel.new_session(loaded.agent, principal)
     version = loaded.row.version if loaded.row else 1
     definition = with_servers(row.definition, loaded.row)
@@ -398,16 +395,16 @@ def new_session_row(kernel: Kernel, loaded: Loaded, principal: Principal) -> Ses
 
 
 async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow:
-    """Return the one session of a principal with an agent, stored with the agent as in ``row``.
+    """Store ``row`` as a principal's fixed session, or update that session to the agent in ``row``; return it.
 
-    ``agent`` identifies the agent: its id, or the path of its file and its name. A principal that acts for others has
-    one for each of these.
+    ``agent`` identifies the session: the agent's id, or the path of its file and its name; a thread may follow. A
+    principal that acts for others has one such session for each of them.
     """
     return await kernel.store.sessions.ensure(replace(row, door=_door_of(row, agent)))
 
 
 async def find_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow | None:
-    """Return the session that ``ensure_session`` has made, as it is, ``None`` if it has made none."""
+    """Return the session that ``ensure_session`` has stored, or ``None``."""
     return await kernel.store.sessions.find(_door_of(row, agent))
 
 

@@ -1,4 +1,4 @@
-"""Wire shapes of stored agents and agents in code, for every interface (spec 5, P4, P5, P7)."""
+"""Wire shapes of stored agents and of agents in code, shared by all interfaces (spec 5, P4, P5, P7)."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ async def page_of(
     limit: int = 50,
     cursor: str | None = None,
 ) -> AgentPageShape:
-    """List agents: those defined in code by name, then the stored ones, newest first.
+    """Return a page of agents: those defined in code by name, then stored ones, newest first.
 
-    With ``capabilities``, only those that name one of them; with ``has_servers``, only those with MCP servers of their
-    own, which no agent in code has. A cursor among those in code is ``~`` and the last name of the previous page.
+    ``capabilities`` selects agents that use one of them; ``has_servers`` selects agents with their own MCP servers,
+    which agents in code never have. A cursor within the agents in code is ``~`` and the last name of the previous page.
     """
     defined = [
         agent
@@ -79,7 +79,7 @@ async def page_of(
         first, cursor = [agent for agent in defined if agent.name > cursor[1:]], None
     selected = first[:limit]
     remaining = limit - len(selected)
-    # The store is queried even with no slots left: it knows the total, and whether there is a next page.
+    # The store is queried even for a full page: it has the total, and knows whether there is a next page.
     query = AgentQuery(org, status, name, capabilities, has_servers, limit=remaining or 1, before=cursor)
     total = 0
     pins: dict[str, tuple[ToolPin, ...]] = {}
@@ -97,7 +97,7 @@ async def page_of(
     items = list[AgentDetail]()
     for agent in selected:
         items.append(detail_of(kernel, await agents.get(org, agent.name)))
-        await asyncio.sleep(0)  # the first composition of each takes a millisecond
+        await asyncio.sleep(0)  # composing an agent for the first time takes a millisecond
     if len(first) > len(selected) or (not remaining and stored):
         following = f"~{selected[-1].name}"
     return AgentPageShape(items=[*items, *stored[:remaining]], total=len(defined) + total, next=following)
@@ -106,7 +106,7 @@ async def page_of(
 async def versions_of(
     kernel: Kernel, agents: StoredAgents, org: str | None, id: str, *, limit: int = 50, cursor: str | None = None
 ) -> VersionPageShape:
-    """List the versions of an agent, newest first; one defined in code has one. Raises ``NotFound``."""
+    """Return a page of an agent's versions, newest first. An agent in code has one version. Raises ``NotFound``."""
     before = None if cursor is None else int(cursor)
     loaded = await agents.get(org, id)
     if loaded.row is None:
@@ -128,7 +128,7 @@ async def diff_of(
     principal: Principal,
     env: Mapping[str, Any],
 ) -> AgentDiffShape:
-    """Compare two versions of an agent of the principal's org, the present one by default. Raises ``NotFound``."""
+    """Compare two versions of an agent. ``after`` defaults to the current version. Raises ``NotFound``."""
     earlier = await agents.at(principal.org, id, before)
     present = await agents.get(principal.org, id)
     other = present if after is None else await agents.at(principal.org, id, after)
@@ -145,17 +145,17 @@ async def shown_preview(
     env: Mapping[str, Any],
     id: str | None = None,
 ) -> PreviewShape:
-    """Return a preview together with its evaluation for this principal.
+    """Return the shape of a preview, with its evaluation for a principal.
 
-    What only an administrator may write is evaluated for administrators only, because that runs policies and makes
-    dynamic toolkits.
+    An agent that only an administrator may store is evaluated for administrators only, because evaluation runs policies
+    and creates dynamic toolkits.
     """
     snapshot, conflicts = None, preview.conflicts
     if preview.agent is not None and (author.is_admin or not preview.needs_admin):
         try:
-            # Not the kernel's own compose, which would cache it for sessions that will never exist.
+            # Not kernel.compose(), which would cache a composition that no session will use.
             snapshot = await kernel.evaluate(compose(preview.agent), principal=principal, env=env, agent_id=id)
-        except DefinitionError as error:  # problems that only evaluation reveals
+        except DefinitionError as error:  # a problem that only evaluation detects
             conflicts = (CompositionConflict(error),)
     is_valid = preview.agent is not None and not conflicts
     diff = await _diff_of_change(kernel, preview, snapshot, principal=principal, env=env)
@@ -165,7 +165,7 @@ async def shown_preview(
 async def _diff_of_change(
     kernel: Kernel, preview: Preview, snapshot: Snapshot | None, *, principal: Principal, env: Mapping[str, Any]
 ) -> AgentDiffShape | None:
-    """Return how a previewed change differs from the agent as it is; ``snapshot`` is what would come of it."""
+    """Compare a previewed change, evaluated as ``snapshot``, with the agent's current version."""
     saved, changed_row = preview.saved, preview.written
     if saved is None or saved.row is None or changed_row is None:
         return None
@@ -186,10 +186,10 @@ async def _diff_of_change(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AgentDiff:
-    """Two versions compared: ``changes`` of the definition, and ``composed``, the compositions for one principal.
+    """The differences between two versions: ``changes`` of the definition, and ``composed`` for one principal.
 
-    ``composed`` is ``None`` if one of them can no longer be composed, or only an administrator may evaluate it;
-    ``notices`` give the reason, and name what is gone.
+    ``composed`` is ``None`` if a version can no longer be composed, or may only be evaluated for an administrator.
+    ``notices`` give the reason, and name capabilities that are no longer installed.
     """
 
     before: int
@@ -209,10 +209,10 @@ async def diff_agents(
     principal: Principal,
     env: Mapping[str, Any],
 ) -> AgentDiff:
-    """Compare two versions of one agent, as they are today for this principal in this environment.
+    """Compare two versions of one agent, both evaluated now for this principal and environment.
 
-    A version with high-risk capabilities that the ``present`` one lacks is evaluated for administrators only, because
-    evaluation runs policies and makes dynamic toolkits.
+    A version with high-risk capabilities that the ``present`` version lacks is evaluated for administrators only,
+    because evaluation runs policies and creates dynamic toolkits.
     """
     notices: list[str] = []
     sides: list[Side] = []
@@ -240,7 +240,7 @@ async def diff_agents(
 
 
 def changes_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield the differences between two definitions, field by field; capabilities are matched by id."""
+    """Yield the differences between two definitions, field by field. Capabilities are matched by id."""
     for name in sorted({*before, *after}):
         if name not in after:
             yield Change(name, "removed", before=before[name])
@@ -264,7 +264,7 @@ def _composed(kernel: Kernel, loaded: Loaded) -> Composition | None:
     try:
         return kernel.compose(loaded.agent)
     except DefinitionError:
-        return None  # then none of its capabilities counts as enabled
+        return None  # none of its capabilities counts as enabled
 
 
 def _version(loaded: Loaded) -> int:

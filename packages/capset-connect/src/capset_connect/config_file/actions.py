@@ -1,4 +1,4 @@
-"""One action of a configuration file: a handler with its schemas, or an installed tool in a narrower form (G8, G27)."""
+"""An action of a configuration file: a handler with its schemas, or a restricted installed tool (G8, G27)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from capset_connect.config_file.shapes import BUILT_IN, ActionShape
 
 T = TypeVar("T")
 _OWN: Final = ("parameters", "returns", "effect", "idempotent")
-"""The members that an installed tool, or a handler that is a tool, defines itself."""
+"""Members that an action may not set if its tool is installed, or if its handler is a ``Tool``."""
 _UNSEEN: Final = "not known here"
-"""The description for a handler that was not loaded: it may be a tool with its own."""
+"""The description if the handler was not loaded: it may be a ``Tool`` with its own description."""
 Report = Callable[[str, str], None]
-"""A function that receives a problem: the place in the action, by its documented name, and the expectation."""
+"""Reports a problem: the member of the action, by its documented name, and the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """A tool of an installed capability, and its form as an action."""
+    """A tool of an installed capability, and the action derived from it."""
 
     capability: AnyCapability
     original: AnyTool
@@ -38,7 +38,7 @@ class Borrowed:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An action of a file; ``dropped`` are the members that do not fit its shape."""
+    """An action of a file. ``dropped`` names the invalid members, which are not in the shape."""
 
     shape: ActionShape
     dropped: frozenset[str]
@@ -47,7 +47,7 @@ class Given:
 def build_action(
     action: Given, handlers: Handlers | Unloaded, registry: Registry, report: Report
 ) -> AnyTool | Borrowed | None:
-    """Return the tool of an action, or ``None`` once all of its problems were reported."""
+    """Return the tool of an action, or report all of its problems and return ``None``."""
     return _Building(action, report).build(handlers, registry)
 
 
@@ -63,7 +63,7 @@ class _Building:
         shape = self._shape
         named = shape.tool or (None if shape.handler else BUILT_IN.get(shape.name.replace("_", "-")))
         if shape.handler is not None and shape.tool is not None:
-            self._wrong("tool", "an action has a handler or a tool, not both")
+            self._wrong("tool", "an action must have a handler or a tool, not both")
         if named is not None:
             return self._borrowed(registry, named)
         if shape.handler is None and not {"handler", "tool"} & self._given.dropped:
@@ -100,13 +100,13 @@ class _Building:
         )
 
     def _parts(self, handler: Any) -> None:  # any value from a module
-        """Report the problems of every part of an action apart from loading its handler."""
+        """Report the problems of every member, except those of loading the handler."""
         shape = self._shape
         if handler is not None:
             self._try("handler", lambda: plain_handler(self._owner, handler))
         description = shape.description or shape.title or (_UNSEEN if handler is not_loaded else "")
         if not description.strip() and not {"description", "title"} & self._given.dropped:
-            self._wrong("description", "an action needs a description, or a title: the model chooses by it")
+            self._wrong("description", "an action needs a description or a title: models choose actions by it")
         self._try("parameters", lambda: parameters_schema(self._owner, shape.parameters or {}))
         self._try("returns", lambda: returns_schema(self._owner, shape.returns, is_own=True))
         self._try("limits", self._limits)
@@ -115,7 +115,7 @@ class _Building:
     def _borrowed(self, registry: Registry, named: str) -> Borrowed | None:
         name, _, tool_name = named.partition(".")
         if not tool_name:
-            self._wrong("tool", f"an installed tool is named as CAPABILITY.TOOL; got {named!r:.80}")
+            self._wrong("tool", f"an installed tool must be given as CAPABILITY.TOOL; got {named!r:.80}")
             return None
         place = "tool" if self._shape.tool is not None else ""
         try:
@@ -132,13 +132,13 @@ class _Building:
         return None if tool is None else Borrowed(capability, original, tool)
 
     def _narrower(self, tool: AnyTool, version: str | None) -> AnyTool | None:
-        """Return a tool with requirements added to the original's, and none removed."""
+        """Return a tool with additional requirements. None of the original's is removed."""
         shape = self._shape
         for field in _OWN:
             if getattr(shape, field) is not None:
-                self._wrong(field, f"{tool.name!r} is a tool that says its {field} itself; leave it out")
+                self._wrong(field, f"the tool {tool.name!r} defines its own {field}; remove it here")
         if shape.approval == "auto" and tool.approval != "auto":
-            self._wrong("approval", f"{tool.name!r} has to be approved by itself; a file cannot take that away")
+            self._wrong("approval", f"the tool {tool.name!r} requires approval; a file cannot remove that")
         limits = self._try("limits", self._limits)
         retry = self._try("retry", lambda: self._retry(idempotent=tool.idempotent))
         permissions = self._try("permissions", lambda: checked_permissions(self._owner, shape.permissions or ()))
@@ -180,10 +180,10 @@ class _Building:
 
     def _check_permissions(self) -> None:
         if self._shape.permissions is None and "permissions" not in self._given.dropped:
-            self._wrong("permissions", "say what a principal must hold; [] if that is nothing")
+            self._wrong("permissions", "list the permissions that a principal needs, or [] for none")
 
     def _try(self, field: str, make: Callable[[], T]) -> T | None:
-        """Return the result of ``make``, or report its error."""
+        """Return the result of ``make``; if it raises, report the error and return ``None``."""
         if field in self._given.dropped:
             return None
         try:
@@ -202,5 +202,5 @@ class _Building:
 
 
 def _version(handler: FoundHandler) -> str | None:
-    """Return a version from the handler's file, so that a changed handler gives the tool another hash."""
+    """Return a version derived from the handler's file, so that the tool's hash changes with the handler."""
     return None if handler.digest is None else f"sha256:{handler.digest}"

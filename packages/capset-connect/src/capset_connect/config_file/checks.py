@@ -1,6 +1,6 @@
-"""Validation of a submitted configuration by its text alone (spec 5, P12).
+"""Validation of a submitted configuration from its text alone (spec 5, P12).
 
-No code is imported, no path is followed, and nothing about this machine is revealed.
+It imports no code, follows no path, and reveals nothing about this machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME: Final = "configuration"
 
 
 def check_text(text: str, format: Format, registry: Registry) -> ConfigCheckShape:
-    """Return all problems of a configuration, or what it would serve if there are none."""
+    """Return all problems of a configuration, or a summary of what it would serve."""
     handlers = Unloaded()
     try:
         reading = parsed(Path(f"{_NAME}.{format}"), text, handlers)
@@ -33,7 +33,7 @@ def check_text(text: str, format: Format, registry: Registry) -> ConfigCheckShap
 
 
 def told_of_problems(problems: Iterable[Problem]) -> ConfigCheckShape:
-    """Return the check result of a configuration that cannot be used."""
+    """Return the check result of an invalid configuration."""
     return ConfigCheckShape(valid=False, problems=[_problem(problem) for problem in problems], warnings=[])
 
 
@@ -42,7 +42,7 @@ def told_of(
 ) -> ConfigCheckShape:
     """Return the check result of a valid configuration.
 
-    ``unseen`` are the handlers that were not loaded, ``unfollowed`` the warnings of other paths.
+    ``unseen`` are the handlers that were not loaded; ``unfollowed`` are warnings about other unchecked paths.
     """
     warnings = [_problem(problem) for problem in (*configuration.warnings, *unfollowed)]
     warnings += [_unseen(action) for action in configuration.actions.values() if action.source in unseen]
@@ -58,7 +58,7 @@ def told_of(
 
 
 def _unseen(action: Action) -> ProblemShape:
-    message = f"the handler {action.source} is not loaded here: what it does, and whether it is there, was not checked"
+    message = f"the handler {action.source} is not loaded here: neither its existence nor its code was checked"
     return ProblemShape(line=action.line, path="handler", action=action.tool.name, message=message)
 
 

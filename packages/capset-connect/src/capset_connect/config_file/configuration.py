@@ -1,4 +1,4 @@
-"""Configurations, and the problems of a configuration file, each with its line (spec 4, G28)."""
+"""Valid configurations, and the problems of invalid configuration files with their lines (spec 4, G28)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from capset_connect.sources import Source
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error or a warning: its line, from 1, the member, the message, and the action, if it is in one.
+    """An error or a warning: its line (from 1), the path of the member, the message, and the action, if any.
 
-    ``line`` is ``None`` if the file could not be parsed and the parser gave no line.
+    ``line`` is ``None`` if the file could not be parsed and the parser reported no line.
     """
 
     line: int | None
@@ -36,7 +36,7 @@ class Problem:
 
 
 class InvalidConfiguration(DefinitionError):
-    """Nothing of the file is used; ``problems`` are all that were found, in the order of their lines."""
+    """Raised for an invalid file, which is rejected as a whole. ``problems`` are sorted by line."""
 
     def __init__(self, file: Path, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
@@ -46,7 +46,7 @@ class InvalidConfiguration(DefinitionError):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A tool from the file, its source (the handler, or ``CAPABILITY.TOOL``), and its line, from 1."""
+    """A tool of the file, its ``source`` (the handler, or ``CAPABILITY.TOOL``), and its ``line``, from 1."""
 
     tool: AnyTool
     source: str
@@ -55,7 +55,7 @@ class Action:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Configuration:
-    """A valid file. ``actions`` are by name; ``digest`` is the SHA-256 of the file's text.
+    """A valid configuration file. ``actions`` are keyed by name; ``digest`` is the SHA-256 of the file's text.
 
     Run it with ``Kernel(governance=…, workspace=…, checkpoints=…, channels=…)`` and a session of ``agent``.
     """
@@ -74,20 +74,20 @@ class Configuration:
 
     @property
     def lasting(self) -> tuple[object, ...]:
-        """The settings that are fixed while a kernel runs, for comparison with another configuration's."""
+        """The settings that cannot change while a kernel runs, for comparison with another configuration."""
         signed = self.checkpoints and (self.checkpoints.key.public.id, self.checkpoints.every, self.checkpoints.keep)
         return self.governance, self.workspace, signed, self.channels
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """Every action's tool, in the order of the file."""
+        """The tools of all actions, in the order of the file."""
         return tuple(action.tool for action in self.actions.values())
 
     def within(self, registry: Registry, *, earlier: tuple[Agent, ...] = ()) -> Registry:
-        """Return a registry with the agent added to the installed capabilities, and those of its MCP servers and APIs.
+        """Return the registry, extended with the agent and with the capabilities of its MCP servers and APIs.
 
-        So stored agents may have the latter, too. ``earlier`` are the agents that it replaces. Raises
-        ``DefinitionError`` if another agent of its name is installed.
+        Stored agents can use these capabilities, too. ``earlier`` are the agents that this agent replaces. Raises
+        ``DefinitionError`` if another agent with its name is installed.
         """
         upstream = {source.capability for source in self.sources}
         bases = (ref.base for ref in self.capabilities if ref.base.name in upstream)
@@ -97,23 +97,23 @@ class Configuration:
 
 
 Told = tuple[str | None, str, str]
-"""The action concerned, if any; the member of the action, or else of the governance; and the warning."""
+"""The action, if any; the member of the action or of the governance; and the warning."""
 
 
 def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[Told]:
-    """Yield warnings; none of them makes the configuration invalid."""
+    """Yield the warnings about a valid configuration."""
     tools = [action.tool for action in actions]
     is_limited = governance.allowance is not None and bool(governance.allowance.limits)
     if not governance.record_reads:
-        yield None, "record_reads", "this silences reads only: calls of all other tools are on record all the same"
+        yield None, "record_reads", "only calls of tools that read are unrecorded; all other calls are still recorded"
     if governance.default_permissions:
         permissions = ", ".join(sorted(governance.default_permissions))
-        yield None, "default_permissions", f"every principal holds {permissions}, anonymous ones too"
+        yield None, "default_permissions", f"every principal holds {permissions}, including anonymous ones"
     if not governance.require_auth and any(tool.permissions for tool in tools):
-        warning = "some actions need permissions, and principals who are not authenticated are not refused"
-        yield None, "require_auth", f"{warning}: they may hold what is granted to everybody"
+        warning = "some actions need permissions, but unauthenticated principals are not refused"
+        yield None, "require_auth", f"{warning}: they hold the permissions that are granted to everyone"
     for tool in tools:
         if tool.has_side_effects and not tool.permissions:
-            yield tool.name, "permissions", f"everybody may call it, and its effect is {tool.effect!r}"
+            yield tool.name, "permissions", f"anyone may call it, but its effect is {tool.effect!r}"
         if tool.effect in ("external", "destructive") and not (tool.limits or is_limited):
-            yield tool.name, "limits", f"its effect is {tool.effect!r}, and nothing limits how often it is called"
+            yield tool.name, "limits", f"its effect is {tool.effect!r}, but nothing limits how often it is called"

@@ -1,4 +1,4 @@
-"""Handlers named by a configuration file: files below its folder, or installed modules (spec 4, G27, G28)."""
+"""Handlers that a configuration file references: files below its folder, or installed modules (spec 4, G27, G28)."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _LOADS: Final = count(1)
 
 
 class FoundHandler(NamedTuple):
-    """The object behind a reference, and a digest of its file; an installed package has no digest."""
+    """The object that a reference resolves to, and the digest of its file; ``None`` for an installed package."""
 
     value: Any  # any value from a module
     digest: str | None
 
 
 class Handlers:
-    """Loader of handlers for one reading of a file: each Python file is run once per reading."""
+    """Loads the handlers for one reading of a configuration file. Each Python file is executed once."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the ``folder`` of the configuration file; paths that lead out of it, after symlinks, are refused."""
+        """``folder`` is that of the configuration file; paths outside it, after resolving symlinks, are refused."""
         self._folder = folder.resolve()
         self._prefix = f"_capset_configuration_{next(_LOADS)}"
         self._loaded: dict[Path, tuple[ModuleType, str] | DefinitionError] = {}
 
     def resolve(self, reference: str) -> FoundHandler:
-        """Load ``./handlers/weather.py``, with or without ``:function``, or ``package.module:function``.
+        """Load a handler: ``./handlers/weather.py``, with or without ``:function``, or ``package.module:function``.
 
-        Raises ``DefinitionError`` for a handler that does not exist, is not below the folder, or cannot be loaded.
+        Raises ``DefinitionError`` if the handler does not exist, is outside the folder, or cannot be loaded.
         """
         place, name = _parts(reference)
         if _is_file(place):
@@ -54,7 +54,7 @@ class Handlers:
         return FoundHandler(getattr(module, name), digest)
 
     def forget(self) -> None:
-        """Discard the loaded modules: the file that names them is refused."""
+        """Remove the loaded modules, because the configuration file was refused."""
         for loaded in self._loaded.values():
             if not isinstance(loaded, DefinitionError):
                 sys.modules.pop(loaded[0].__name__, None)
@@ -79,25 +79,25 @@ class Handlers:
         except (OSError, ValueError, RuntimeError):  # too long, a NUL, circular symlinks
             is_inside, is_file, path = True, False, self._folder
         if not is_inside:
-            raise DefinitionError(f"{place!r} leads out of the configuration file's folder, below which handlers stand")
+            raise DefinitionError(f"{place!r} is outside the configuration file's folder: move it below that folder")
         if not is_file:
             raise DefinitionError(f"there is no file {place!r} below the configuration file's folder")
         if path.suffix != ".py":
-            raise DefinitionError(f"handlers are Python files, ending in .py; got {place!r}")
+            raise DefinitionError(f"handlers are Python files with the suffix .py; got {place!r}")
         return path
 
     def _load(self, path: Path, place: str) -> tuple[ModuleType, str]:
-        """Run a file as a module with a private name: annotations and dataclasses look up their module by that."""
+        """Execute a file as a module in ``sys.modules``, where dataclasses and annotations look up their module."""
         name = f"{self._prefix}.{len(self._loaded)}_{path.stem}"
         module = ModuleType(name)
         module.__file__ = str(path)
         sys.modules[name] = module
         try:
             source = path.read_bytes()
-            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102 - it is a handler
+            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102 - a handler
         except SyntaxError as error:
             sys.modules.pop(name, None)
-            raise DefinitionError(f"{place} cannot be loaded: {error.msg}, on its line {error.lineno}") from None
+            raise DefinitionError(f"{place} cannot be loaded: {error.msg}, on line {error.lineno}") from None
         except (Exception, SystemExit) as error:
             sys.modules.pop(name, None)
             raise DefinitionError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from None
@@ -105,23 +105,23 @@ class Handlers:
 
 
 class Unloaded:
-    """Replacement for ``Handlers`` where no code may be loaded: it accepts every well-formed reference.
+    """Replaces ``Handlers`` where no code may be loaded. It accepts every well-formed reference.
 
-    It reads no file and imports nothing, so it cannot tell what exists. ``taken`` are the references so far.
+    It reads no file and imports nothing, so it cannot tell whether a handler exists. ``taken`` collects the references.
     """
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
 
     def resolve(self, reference: str) -> FoundHandler:
-        """Return a placeholder for a reference. Raises ``DefinitionError`` for one that is malformed."""
+        """Return a placeholder for a handler. Raises ``DefinitionError`` for a malformed reference."""
         place, _ = _parts(reference)
         if not _is_file(place):
             _check_dotted(place)
         elif is_outside(place):
-            raise DefinitionError(f"{place!r} leads out of the configuration file's folder, below which handlers stand")
+            raise DefinitionError(f"{place!r} is outside the configuration file's folder: move it below that folder")
         elif not place.endswith(".py"):
-            raise DefinitionError(f"handlers are Python files, ending in .py; got {place!r:.80}")
+            raise DefinitionError(f"handlers are Python files with the suffix .py; got {place!r:.80}")
         self.taken.add(reference)
         return FoundHandler(not_loaded, None)
 
@@ -130,25 +130,25 @@ class Unloaded:
 
 
 def not_loaded(params: object, context: object) -> None:
-    """Stand in for a handler that was not loaded; it is never called."""
+    """Serve as a placeholder for a handler that was not loaded. It is never called."""
     raise DefinitionError("this handler was not loaded")
 
 
 def is_outside(place: str) -> bool:
-    """Return whether a path leads out of its folder, judging by its text alone."""
+    """Return whether a path is outside its folder, judging by its text alone."""
     parts = posixpath.normpath(place.replace("\\", "/"))
     return "\0" in place or parts == ".." or parts.startswith(("../", "/")) or place[1:2] == ":"
 
 
 def _parts(reference: str) -> tuple[str, str]:
-    """Return the place of a handler, and the name of its function. Raises ``DefinitionError`` for an invalid name."""
+    """Split a reference into the file or module and the function. Raises ``DefinitionError`` if it is invalid."""
     if any("\ud800" <= letter <= "\udfff" for letter in reference):
-        raise DefinitionError(f"a handler is text without lone surrogates; got {reference!r:.80}")
+        raise DefinitionError(f"a handler must be text without lone surrogates; got {reference!r:.80}")
     place, colon, name = reference.rpartition(":")
     if not colon:
         place, name = reference, FUNCTION
     if not name.isidentifier():
-        raise DefinitionError(f"what follows the colon is the name of a function; got {name!r:.80}")
+        raise DefinitionError(f"expected the name of a function after the colon; got {name!r:.80}")
     if place.lower().endswith(_FOREIGN):
         raise DefinitionError(
             f"handlers are Python files; got {place!r}: write it as {str(Path(place).with_suffix('.py'))!r}"

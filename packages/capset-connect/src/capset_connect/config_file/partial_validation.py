@@ -1,4 +1,4 @@
-"""Validation part by part, also of files that are invalid as a whole, so that all problems are found at once."""
+"""Validation of a configuration file part by part, so that all problems of an invalid file are found at once."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[S]):
-    """A part of the file: its path, its valid content, and its invalid members by their documented names."""
+    """A part of the file: its path, its valid content, and the documented names of its invalid members."""
 
     path: str
     shape: S
     dropped: frozenset[str]
 
     def place(self, member: str) -> str:
-        """Return the path of a member, given by its documented name, under the name that the file uses."""
+        """Return the path of a member in the file. ``member`` is its documented name, which the file may alias."""
         first, dot, rest = member.partition(".")
         field = type(self.shape).model_fields.get(first)
         named = (field.alias if field is not None else None) or first
@@ -68,7 +68,7 @@ class Taken(Generic[S]):
 
 
 def check_shape(data: Mapping[str, Any]) -> list[Field]:
-    """Return every member of a file that does not fit its shape."""
+    """Return the validation error of every invalid member of a file."""
     try:
         ConfigurationShape.model_validate(data)
     except ValidationError as error:
@@ -77,7 +77,7 @@ def check_shape(data: Mapping[str, Any]) -> list[Field]:
 
 
 def _meant(field: Field) -> Field:
-    """Return an unknown field with a suggestion, also below the top level."""
+    """Add a suggestion to the error of an unknown field below the top level."""
     above, _, name = field.path.rpartition(".")
     kind = next((kind for pattern, kind in _PARTS if pattern.fullmatch(above)), None)
     if field.expected != UNKNOWN_FIELD or kind is None:
@@ -90,7 +90,7 @@ def _names_of(kind: type[Shape]) -> list[str]:
 
 
 def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[Taken[ActionShape], Given]]:
-    """Yield the actions in both forms, as far as they can be read."""
+    """Yield the valid content of the actions, in both forms."""
     forms: list[tuple[str, type[ActionShape]]] = [("actions", ActionShape), (f"{LAYER}.actions", OriginActionShape)]
     for path, shape in forms:
         entries = _member(data, path)
@@ -100,7 +100,7 @@ def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[Taken[ActionShape], Gi
 
 
 def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | Taken[SecurityShape]]:
-    """Yield the governance of the actions, in either form."""
+    """Yield the valid content of the governance, in both forms."""
     if (part := _take("governance", GovernanceShape, data.get("governance"))) is not None:
         yield part
     if (part := _take(f"{LAYER}.security", SecurityShape, _member(data, f"{LAYER}.security"))) is not None:
@@ -108,7 +108,7 @@ def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | 
 
 
 def channels_in(data: Mapping[str, Any]) -> Iterator[tuple[str, ChannelShape]]:
-    """Yield the channels that fit their shape, by their names."""
+    """Yield the names and shapes of the valid channels."""
     channels = data.get("notifications")
     for name, channel in cast("dict[str, Any]", channels).items() if isinstance(channels, dict) else ():
         taken = _take(f"notifications.{name}", ChannelShape, channel)
@@ -117,14 +117,14 @@ def channels_in(data: Mapping[str, Any]) -> Iterator[tuple[str, ChannelShape]]:
 
 
 def whole_in(data: Mapping[str, Any]) -> ConfigurationShape:
-    """Return the valid ones of the other members of a file."""
+    """Return the valid members of a file, except the actions and the governance."""
     rest = {name: value for name, value in data.items() if name not in ("actions", "governance", "layers")}
     taken = _take("", ConfigurationShape, rest)
     return ConfigurationShape.model_validate({}) if taken is None else taken.shape
 
 
 def _take(path: str, kind: type[S], raw: object) -> Taken[S] | None:
-    """Return the valid content of a part; ``None`` if it is absent, or its valid content is not enough."""
+    """Return the valid content of a part; ``None`` if it is absent or lacks required members."""
     if not isinstance(raw, Mapping):
         return None
     members = cast("Mapping[str, Any]", raw)

@@ -1,4 +1,4 @@
-"""Reading of a configuration file: all of it, or a list of all its problems (spec 4, G28)."""
+"""Reads a configuration file completely, or reports all of its problems (spec 4, G28)."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ from capset_connect.sources import Source, Upstream, declarations
 
 T = TypeVar("T")
 MAX_PROBLEMS: Final = 100
-"""Problems that are listed; reading stops there."""
+"""Maximum number of problems that are reported. Reading stops there."""
 _OF_MODELS: Final = re.compile(r" or instance of \w+")
-"""Pydantic's addition to messages about objects, which mentions classes of the code."""
+"""The part of pydantic's messages about objects that names internal classes."""
 _UNFOLLOWED: Final = {
-    "workspace": "the folder is not looked at here: whether it is there was not checked",
-    "audit.key": "the file of the key is not read here: whether it is there, and holds a key, was not checked",
+    "workspace": "paths are not followed here: it was not checked whether the folder exists",
+    "audit.key": "files are not read here: it was not checked whether the file exists and contains a key",
 }
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9 _.-]+")
 
 
 def read_configuration(path: Path, registry: Registry, *, upstream: Upstream | None = None) -> Configuration:
-    """Return the configuration in a file; its handlers are loaded again each time.
+    """Return the configuration in a file. Its handlers are loaded each time.
 
-    ``registry`` has the capabilities whose tools it may name. ``upstream`` makes the capabilities of MCP servers
-    and APIs; without it, a file that declares some is refused. Raises ``InvalidConfiguration`` with
-    all problems, each with its line; ``DefinitionError`` for a file that cannot be read.
+    ``registry`` has the capabilities whose tools the file may use. ``upstream`` creates the capabilities of MCP servers
+    and APIs; without it, a file that declares any is refused. Raises ``InvalidConfiguration`` with all problems and
+    their lines, and ``DefinitionError`` if the file cannot be read.
     """
     return parsed(path, read_text(path, "a configuration file"), Handlers(path.parent)).read(registry, upstream)
 
 
 def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
-    """Return the reading of a file with this text. Raises ``InvalidConfiguration`` if the text is not a mapping."""
+    """Parse the text of a file into a ``Reading``. Raises ``InvalidConfiguration`` if it is not a mapping."""
     try:
         lines = lines_of(path.suffix.lower(), text)
         data = parse(path, text)
@@ -72,12 +72,12 @@ def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
     except DefinitionError as error:
         raise InvalidConfiguration(path, [Problem(None, "", error.message)]) from None
     if not isinstance(data, dict):
-        raise InvalidConfiguration(path, [Problem(1, "", "it must hold a mapping, such as one with actions")])
+        raise InvalidConfiguration(path, [Problem(1, "", "expected a mapping, such as one with actions")])
     return Reading(path, text, cast("dict[str, Any]", data), lines, handlers)
 
 
 class Reading:
-    """One reading of a file; with ``Unloaded`` handlers, only its text is used."""
+    """One reading of a file. With ``Unloaded`` handlers, only its text is used."""
 
     def __init__(
         self, path: Path, text: str, data: Mapping[str, Any], lines: Lines, handlers: Handlers | Unloaded
@@ -92,7 +92,7 @@ class Reading:
         self._governed: dict[str, str] = {}
 
     def read(self, registry: Registry, upstream: Upstream | None = None) -> Configuration:
-        """Return the configuration. Raises ``InvalidConfiguration`` with its problems, ``MAX_PROBLEMS`` at most."""
+        """Return the configuration. Raises ``InvalidConfiguration`` with up to ``MAX_PROBLEMS`` problems."""
         try:
             return self._read(registry, upstream)
         except BaseException:
@@ -100,7 +100,7 @@ class Reading:
             raise
 
     def unfollowed(self) -> list[Problem]:
-        """Return a warning for each path of a valid file that ``Unloaded`` handlers do not follow."""
+        """Return a warning for each path of a valid file that was not checked because its handlers are ``Unloaded``."""
         rest = whole_in(self._data)
         settings = {"workspace": rest.workspace, "audit.key": rest.audit}
         return [
@@ -169,7 +169,7 @@ class Reading:
 
             is_new = name not in first
             if not is_new:
-                report("name", f"there is an action of this name already, on line {first[name]}")
+                report("name", f"another action on line {first[name]} has this name")
             first.setdefault(name, line)
             self._places.setdefault(name, taken.place)
             built = build_action(action, self._handlers, registry, report)
@@ -193,7 +193,7 @@ class Reading:
                 if value is None and not (name == "refusals" and name in taken.shape.model_fields_set):
                     continue
                 if name in values:
-                    self._report(taken.place(name), f"{self._governed[name]} says this already: say it once")
+                    self._report(taken.place(name), f"already set by {self._governed[name]}: set it once")
                     continue
                 self._governed[name] = taken.place(name)
                 self._try(
@@ -226,7 +226,7 @@ class Reading:
         return tuple(refs.values())
 
     def _sources(self, rest: ConfigurationShape) -> dict[str, Source]:
-        """Return the sources of the file by their places."""
+        """Return the valid MCP servers and APIs of the file by their paths."""
         sources = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
         return {place: source for place, source in sources.items() if source is not None}
 
@@ -240,7 +240,7 @@ class Reading:
     def _upstream(self, sources: Mapping[str, Source], upstream: Upstream | None) -> Iterator[AnyRef]:
         if upstream is None:
             for place in sources:
-                self._report(place, "its tools are those that a store has pins of, and none was given to read them in")
+                self._report(place, "its tools come from pins in a store, but no store was given")
         elif sources and (make := self._try(next(iter(sources)), lambda: upstream([*sources.values()]))) is not None:
             for place, source in sources.items():
                 if (capability := self._try(place, lambda source=source: make(source))) is not None:
@@ -255,7 +255,7 @@ class Reading:
         except (OSError, ValueError, RuntimeError):  # too long, a NUL, circular symlinks
             folder, is_folder = None, False
         if not is_folder:
-            self._report("workspace", f"there is no folder {path!r:.80}; make it first, or name another")
+            self._report("workspace", f"there is no folder {path!r:.80}; create it, or name another one")
         return folder
 
     def _checkpoints(self, audit: AuditShape) -> Checkpoints | None:
@@ -264,7 +264,9 @@ class Reading:
         try:
             key = CheckpointKey.read(self._path.parent / audit.key)
         except (OSError, ValueError):
-            self._report("audit.key", f"there is no file {audit.key!r:.80} to read; capset audit keygen FILE makes one")
+            self._report(
+                "audit.key", f"there is no file {audit.key!r:.80} to read; create it with capset audit keygen FILE"
+            )
         except DefinitionError as error:
             self._report("audit.key", error.message + (f"; {error.hint}" if error.hint else ""))
         else:
@@ -274,11 +276,11 @@ class Reading:
     def _agent(self, name: str | None, tools: list[AnyTool], refs: tuple[AnyRef, ...]) -> Agent:
         stem = _UNNAMED.sub("-", self._path.stem).lstrip(" _.-")[:100]
         agent = Agent(name or (stem if AGENT.fullmatch(stem) else "configuration"), tools=tools, uses=refs)
-        compose(agent)  # two tools of one name, a missing config
+        compose(agent)  # detects duplicate tool names and missing configs
         return agent
 
     def _name_at(self, path: str) -> str | None:
-        """Return the name of the action that contains a path, which may be no valid one."""
+        """Return the name of the action that contains a path. The name need not be valid."""
         node: Any = self._data
         name: Any = None
         for part in path.split("."):
@@ -304,19 +306,19 @@ class Reading:
     def _report(self, path: str, message: str, action: str | None = None) -> None:
         self._problems.append(Problem(self._lines.of(path), path, message, action))
         if len(self._problems) == MAX_PROBLEMS:
-            more = Problem(None, "", f"only the first {MAX_PROBLEMS} problems are listed: the rest was not looked at")
+            more = Problem(None, "", f"only the first {MAX_PROBLEMS} problems are listed; the rest was not checked")
             raise InvalidConfiguration(self._path, [*self._problems, more])
 
 
-def _governing(name: str, value: Any) -> Any:  # of the type that the member has
-    """Return a value of the governance, validated alone. Raises ``DefinitionError``."""
+def _governing(name: str, value: Any) -> Any:  # of the member's type
+    """Convert and validate one member of the governance. Raises ``DefinitionError``."""
     converted: Any = value
     if isinstance(value, AllowanceShape):
         converted = value.allowance()
     elif name == "approvers":
         return [
             _rule(number, rule) for number, rule in enumerate(value, 1)
-        ]  # the rest of it together with other members
+        ]  # validated further together with the other members
     elif name == "refusals" and value is not None:
         converted = limit_of(value)
     Governance(**{name: converted})
@@ -333,7 +335,7 @@ def _rule(number: int, shape: ApproverRuleShape) -> ApproverRule:
 
 
 def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:
-    """Return a reference to a capability with only these tools, and the presets enabled that contain them."""
+    """Return a reference to a capability with only these tools. The presets that contain them are enabled."""
     presets = {
         name: True for name, preset in ref.base.presets.items() if any(tool in tools for tool in preset.part.tools)
     }

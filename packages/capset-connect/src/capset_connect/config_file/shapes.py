@@ -1,4 +1,4 @@
-"""The shapes of a configuration file, in both of its forms (spec 4, G27)."""
+"""The shapes of configuration files, in both forms (spec 4, G27)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RETRY: Final[dict[str, Any]] = {
         },
     ]
 }
-# Their validators (limits.py, retries.py) give better messages than a union of types would, so they take any value.
+# Of type Any, because their own validators (limits.py, retries.py) give better messages than a union of types.
 RefusalsText = Annotated[Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], {"type": "null"}]})]
 RetryText = Annotated[Any, WithJsonSchema(_RETRY)]
 Name = Annotated[str, Field(pattern=f"^{TOOL.pattern}$")]
@@ -47,20 +47,20 @@ BUILT_IN: Final = {
     "file-read": "files.file_read",
     "email-send": "email.email_send",
 }
-"""The origin's built-in actions, and the installed tools that they are here; ``_`` is accepted for ``-``."""
+"""The origin's built-in actions, and the installed tools that implement them. ``_`` is accepted for ``-``."""
 *_NAMES, _LAST = (f"`{name}`" for name in BUILT_IN)
-_TITLE: Final = "What people call it."
-_DESCRIPTION: Final = "What it is for: the model chooses by it. The title, if left out."
+_TITLE: Final = "A name for people."
+_DESCRIPTION: Final = "Its purpose, by which models choose it; the title, if left out."
 
 
 class ActionShape(StrictShape):
-    """An action: a handler of the file's own, or a tool that is installed here."""
+    """An action: a handler, or a tool of an installed capability."""
 
     model_config = ConfigDict(
         json_schema_extra={"if": {"required": ["handler"]}, "then": {"required": ["permissions"]}}
     )
 
-    name: Name = Field(description="What the model calls it.")
+    name: Name = Field(description="The name that models use.")
     title: str | None = Field(None, description=_TITLE)
     description: str | None = Field(None, description=_DESCRIPTION)
     handler: str | None = Field(
@@ -70,90 +70,90 @@ class ActionShape(StrictShape):
     )
     tool: str | None = Field(
         None,
-        description="In the place of a handler: a tool that is installed here, `CAPABILITY.TOOL`. "
-        f"{', '.join(_NAMES)} and {_LAST} are the built-in ones by their names alone.",
+        description="Instead of a handler: a tool of an installed capability, `CAPABILITY.TOOL`. Actions named "
+        f"{', '.join(_NAMES)} and {_LAST} need neither.",
     )
     parameters: dict[str, Any] | None = Field(
         None,
-        description="A JSON Schema of type object, or short: each parameter's schema by its name, with `required: "
-        "true` in it. None, if left out.",
+        description="A JSON Schema of type object, or in short form: a schema for each parameter, which may contain "
+        "`required: true`. No parameters, if left out.",
     )
     returns: dict[str, Any] | None = Field(None, description="The JSON Schema of the result; any JSON, if left out.")
     permissions: list[Permission] | None = Field(
         None,
-        description="What a principal must hold, all of them; `[]` for none. Of an installed tool: what it must hold "
-        "beside the tool's own.",
+        description="All the permissions that a principal needs; `[]` for none. For an installed tool: permissions in "
+        "addition to the tool's own.",
     )
     limits: LimitsText = Field(None, description=LIMITS_SAID)
     effect: Effect | None = Field(
         None,
-        description="`read` changes nothing; all others are on record before they start. `write`, if left out.",
+        description="`read` changes nothing; other calls are recorded before they start. `write`, if left out.",
     )
     idempotent: bool | None = Field(
-        None, description="Whether calling it again changes nothing more; `false`, if left out."
+        None, description="Whether repeating a call has no further effect; `false`, if left out."
     )
-    timeout: float | None = Field(None, gt=0, description="Seconds that a call may take.")
+    timeout: float | None = Field(None, gt=0, description="The timeout of a call, in seconds.")
     retry: RetryText = Field(
-        None, description="How often in all it is run where it fails for a moment; for an idempotent action only."
+        None, description="The maximum number of attempts after temporary failures, for idempotent actions only."
     )
     approval: Literal["auto", "ask"] | None = Field(
-        None, description="`ask` if somebody has to approve every call; `auto`, if left out."
+        None, description="`ask` if every call needs an approval; `auto`, if left out."
     )
 
 
 class OriginActionShape(ActionShape):
-    """An action in the origin's words."""
+    """An action with the origin's member names."""
 
-    name: Name = Field(alias="id", description="What the model calls it.")
+    name: Name = Field(alias="id", description="The name that models use.")
     title: str | None = Field(None, alias="name", description=_TITLE)
     limits: LimitsText = Field(None, alias="rateLimit", description=LIMITS_SAID)
 
 
 class SecurityShape(StrictShape):
-    """Governance in the origin's words."""
+    """Governance with the origin's member names."""
 
     default_permissions: list[Permission] | None = Field(
-        None, alias="defaultPermissions", description="What every principal holds; nothing, if left out."
+        None, alias="defaultPermissions", description="Permissions that every principal holds; none, if left out."
     )
     require_auth: bool | None = Field(
-        None, alias="requireAuth", description="Refuses principals that are not authenticated."
+        None, alias="requireAuth", description="Whether to refuse unauthenticated principals."
     )
     record_reads: bool | None = Field(
-        None, alias="auditLog", description="`false` silences reads only: all other calls are on record all the same."
+        None, alias="auditLog", description="`false` turns off records of reads only; other calls are always recorded."
     )
 
 
 class ApproverRuleShape(StrictShape):
-    """Who may approve which requests. All rules that are for a request hold at once: the strictest decides."""
+    """Who may approve which requests. An approver must satisfy all rules that apply to a request."""
 
     tools: list[str] | None = Field(
         None,
-        description="Patterns for the names of tools, `pay`, or of `CAPABILITY.TOOL`, `payments.*`; all, if left out.",
+        description="Patterns for tools by name, `pay`, or as `CAPABILITY.TOOL`, `payments.*`; all tools, if left out.",
     )
-    effects: list[Effect] | None = Field(None, description="The effects of the tools; all, if left out.")
-    agents: list[str] | None = Field(None, description="Patterns for the names of agents; all, if left out.")
+    effects: list[Effect] | None = Field(None, description="The effects of the tools; all effects, if left out.")
+    agents: list[str] | None = Field(None, description="Patterns for the names of agents; all agents, if left out.")
     risks: list[Risk] | None = Field(
-        None, description="The risks of the capabilities that bring the tools; all, if left out."
+        None, description="The risks of the capabilities that contain the tools; all risks, if left out."
     )
-    permission: Permission | None = Field(None, description="The permission that an approver has to hold.")
+    permission: Permission | None = Field(None, description="The permission that an approver needs.")
     attributes: dict[str, AttributeValue | list[AttributeValue]] | None = Field(
-        None, description="The value, or the possible values, of each attribute that an approver has to have."
+        None, description="The attributes that an approver needs, each with its value or its allowed values."
     )
     same_attributes: list[str] | None = Field(
-        None, description="The attributes in which an approver has to be like the requester, such as `department`."
+        None, description="The attributes that must be equal for approver and requester, such as `department`."
     )
     approvals: int | None = Field(
-        None, ge=1, le=MAX_APPROVALS, description="How many different principals have to approve: 1, if left out."
+        None, ge=1, le=MAX_APPROVALS, description="The number of different principals who must approve; 1, if left out."
     )
     forbid_own: bool | None = Field(
-        None, description="Whether requesters may never approve their own requests, even where `own_approvals` is set."
+        None, description="Whether requesters may not approve their own requests, even if `own_approvals` is set."
     )
     expires_after: float | None = Field(
-        None, gt=0, description="The seconds for which such a request stays open, in the place of `approval_seconds`."
+        None, gt=0, description="Seconds until such a request expires; overrides `approval_seconds`."
     )
     escalate_after: float | None = Field(None, gt=0, description="The seconds after which others may approve, too.")
     escalate_to: Permission | None = Field(
-        None, description="The permission of these others, in the place of `permission` and the attributes."
+        None, description="The permission that these others need, instead of `permission` and the attributes."
     )
 
     def rule(self) -> ApproverRule:
@@ -162,116 +162,116 @@ class ApproverRuleShape(StrictShape):
 
 
 class GovernanceShape(StrictShape):
-    """What holds for every call."""
+    """Settings that apply to every call."""
 
     default_permissions: list[Permission] | None = Field(
-        None, description="What every principal holds; nothing, if left out."
+        None, description="Permissions that every principal holds; none, if left out."
     )
-    require_auth: bool | None = Field(None, description="Refuses principals that are not authenticated.")
+    require_auth: bool | None = Field(None, description="Whether to refuse unauthenticated principals.")
     record_reads: bool | None = Field(
-        None, description="Whether calls of tools that only read are on record; all others always are."
+        None, description="Whether calls of tools that only read are recorded; all other calls always are."
     )
     redact: list[str] | None = Field(
-        None, description="Regular expressions (RE2): what they match is masked in records, results and errors."
+        None, description="Regular expressions (RE2) whose matches are masked in records, results and errors."
     )
-    result_bytes: int | None = Field(None, ge=1_024, description="How many bytes of a result a model is given.")
+    result_bytes: int | None = Field(None, ge=1_024, description="The maximum size of a result for a model, in bytes.")
     approval_seconds: float | None = Field(
-        None, gt=0, description="How long a request for an approval stays open; then it counts as rejected."
+        None, gt=0, description="Seconds until an approval request expires; then it counts as rejected."
     )
-    own_approvals: bool | None = Field(None, description="Whether somebody may approve what they asked for themselves.")
+    own_approvals: bool | None = Field(None, description="Whether requesters may approve their own requests.")
     approvers: list[ApproverRuleShape] | None = Field(
         None,
         max_length=MAX_RULES,
-        description="Rules for who may approve what; without any, everybody but the requester may.",
+        description="Rules for who may approve what; without rules, everyone except the requester may.",
     )
     code_voids_approvals: bool | None = Field(
-        None, description="Whether an approval is void once the tool's code is other code: `true`, if left out."
+        None, description="Whether an approval becomes void when the tool's code changes; `true`, if left out."
     )
     refusals: RefusalsText = Field(
         None,
-        description="How many calls of a principal may be refused before no more are looked at: `600/1m`, if left "
-        "out; `null` for any number. They are counted in each process.",
+        description="How many calls of a principal may be refused before further calls are rejected without a check; "
+        "`600/1m`, if left out; `null` for no limit. Refusals are counted in each process.",
     )
     pending_approvals: int | None = Field(
         None,
         ge=1,
-        description="How many requests for approvals of one principal may be open at once: 100, if left out.",
+        description="The maximum number of pending approval requests of one principal; 100, if left out.",
     )
     allowance: AllowanceShape | None = Field(
-        None, description="What every session and every run may use, and limits on all calls together."
+        None, description="Budgets for every session and every run, and limits on all calls together."
     )
     file_bytes: int | None = Field(
-        None, ge=0, le=FILE_BYTES, description="How long a file of a session is at most: 100 MB, if left out."
+        None, ge=0, le=FILE_BYTES, description="The maximum size of a session file, in bytes; 100 MB, if left out."
     )
     session_bytes: int | None = Field(
-        None, ge=0, description="How long the files of a session are together at most: 500 MB, if left out."
+        None, ge=0, description="The maximum total size of a session's files, in bytes; 500 MB, if left out."
     )
     session_files: int | None = Field(
         None,
         ge=0,
-        description="How many files a session has at most, and how many directories beside them: 10,000, if left out.",
+        description="The maximum number of files in a session, and also of directories; 10,000, if left out.",
     )
 
 
 class AuditShape(StrictShape):
-    """How far the records have come is signed, and records that are too old are cut off."""
+    """Signed checkpoints of the record, and its retention."""
 
     key: str = Field(
-        description="The file of the private key that signs, absolute or seen from this file's folder; "
-        "`capset audit keygen FILE` makes one."
+        description="The file with the private signing key, absolute or relative to this file's folder; "
+        "`capset audit keygen FILE` creates one."
     )
-    every: Window = Field("5m", description="How often a checkpoint is signed while records come.")
-    keep: Window | None = Field(None, description="How long records are kept, such as `90d`; for ever, if left out.")
+    every: Window = Field("5m", description="How often a checkpoint is signed while records are written.")
+    keep: Window | None = Field(None, description="How long records are kept, such as `90d`; forever, if left out.")
 
 
 class CapabilitiesLayerShape(StrictShape):
     """The origin's third layer."""
 
-    actions: list[OriginActionShape] = Field(default_factory=list[OriginActionShape], description="What can be called.")
-    security: SecurityShape | None = Field(None, description="What holds for every call.")
+    actions: list[OriginActionShape] = Field(default_factory=list[OriginActionShape], description="The actions.")
+    security: SecurityShape | None = Field(None, description="Settings that apply to every call.")
 
 
 class LayersShape(StrictShape):
-    """The origin's form of a file. Of its layers, that of capabilities is read."""
+    """The origin's form of a file. Only its layer `capabilities` is read."""
 
-    capabilities: CapabilitiesLayerShape = Field(description="The layer that has the actions.")
+    capabilities: CapabilitiesLayerShape = Field(description="The layer with the actions.")
 
 
 class ConfigurationShape(StrictShape):
-    """What a configuration file holds. Actions may stand in both forms; what governs them, in one."""
+    """The content of a configuration file. Actions may use both forms; each governance setting, only one."""
 
-    schema_: str | None = Field(None, alias="$schema", description="For editors: the address of this JSON Schema.")
+    schema_: str | None = Field(None, alias="$schema", description="For editors: the URL of this JSON Schema.")
     agent: Annotated[str, Field(pattern=f"^{AGENT.pattern}$")] | None = Field(
-        None, description="The name of the agent that has the actions; the file's own name, if left out."
+        None, description="The name of the agent that has the actions; derived from the file's name, if left out."
     )
-    actions: list[ActionShape] = Field(default_factory=list[ActionShape], description="What can be called.")
-    governance: GovernanceShape | None = Field(None, description="What holds for every call.")
-    audit: AuditShape | None = Field(None, description="Signed checkpoints of the record, and how long it is kept.")
+    actions: list[ActionShape] = Field(default_factory=list[ActionShape], description="The actions.")
+    governance: GovernanceShape | None = Field(None, description="Settings that apply to every call.")
+    audit: AuditShape | None = Field(None, description="Signed checkpoints of the record, and its retention.")
     roles: dict[str, list[str]] = Field(
         default_factory=dict[str, list[str]],
-        description="Names for permissions, by role; what has no colon is another role.",
+        description="The permissions of each role; an entry without a colon is another role.",
     )
     workspace: str | None = Field(
-        None, description="The one folder that tools may read, absolute or seen from this file's folder."
+        None, description="The only folder that tools may read, absolute or relative to this file's folder."
     )
     capabilities: dict[str, dict[str, Any] | None] = Field(
         default_factory=dict[str, dict[str, Any] | None],
-        description="Capabilities that are installed here, with their configs (`{}` for none). Where actions name "
-        "tools of one, it brings just those, else all of its tools.",
+        description="Installed capabilities with their configs (`{}` for none). If actions use tools of a capability, "
+        "the agent gets only those, otherwise all of its tools.",
     )
     mcp_servers: dict[str, McpServerShape] = Field(
         default_factory=dict[str, McpServerShape],
-        description="MCP servers by name, whose approved tools the agent has. "
-        "`capset mcp approve SERVER --config FILE` approves them.",
+        description="MCP servers by name. The agent has their approved tools, which "
+        "`capset mcp approve SERVER --config FILE` approves.",
     )
     apis: dict[str, ApiShape] = Field(
         default_factory=dict[str, ApiShape],
-        description="APIs by name, whose approved operations the agent has. "
-        "`capset mcp approve api:NAME --config FILE` approves them, too.",
+        description="APIs by name. The agent has their approved operations, which "
+        "`capset mcp approve api:NAME --config FILE` approves.",
     )
     notifications: dict[str, ChannelShape] = Field(
         default_factory=dict[str, ChannelShape],
-        description="Channels by name, which are told of requests for approvals; a server sends what is queued.",
+        description="Channels by name, which are notified of approval requests. A server sends what is queued.",
     )
     layers: LayersShape | None = Field(None, description="The origin's form: `layers.capabilities.actions`.")
 
@@ -280,5 +280,5 @@ TITLE: Final = "A capset configuration file"
 
 
 def configuration_schema() -> dict[str, Any]:  # a JSON Schema's values are of every JSON type
-    """Return the schema of configuration files, in both of their forms."""
+    """Return the JSON Schema of configuration files, in both forms."""
     return {"$schema": DIALECT, **plain_schema(ConfigurationShape.model_json_schema()), "title": TITLE}

@@ -1,4 +1,4 @@
-"""Checks of the MCP servers and APIs of a configuration file that need no network (spec 7, M6, M23)."""
+"""Offline checks of the MCP servers and APIs of a configuration file (spec 7, M6, M23)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from capset_connect.plain_files import read_text
 from capset_connect.tool_rules import EVERY
 
 Told = tuple[str, str]
-"""The place of a problem within the file, and the problem."""
+"""The path of a problem in the file, and its message."""
 
 
 async def source_problems(configuration: Configuration) -> Sequence[Problem]:
-    """Return what is wrong with sources of a file, as far as this machine says; none is connected to."""
+    """Return the problems of a file's sources that this machine can detect without connecting to them."""
     problems: list[Told] = []
     for source in configuration.sources:
         problems += await _api_problems(source) if isinstance(source, OpenApi) else _server_problems(source)
@@ -31,7 +31,7 @@ async def source_problems(configuration: Configuration) -> Sequence[Problem]:
 
 
 def source_warnings(configuration: Configuration) -> Sequence[Problem]:
-    """Return what may be wrong with sources of a file, and only their documents could say."""
+    """Return possible problems of a file's sources that only their documents could confirm."""
     apis = [api for api in configuration.sources if isinstance(api, OpenApi) and api.document_url is not None]
     return _placed(configuration, [problem for api in apis for problem in _likely_misspellings(api)])
 
@@ -57,7 +57,7 @@ def _server_problems(server: McpServer) -> Iterator[Told]:
 
 
 def _refused_host(url: str | None, internal: Iterable[str]) -> str | None:
-    """Return why a URL whose host is written as an address leads nowhere; where a name leads, only resolvers say."""
+    """Return why the address in a URL is refused. Host names, except ``localhost``, are not checked."""
     if url is None:
         return None
     at = read_url(url)
@@ -65,8 +65,8 @@ def _refused_host(url: str | None, internal: Iterable[str]) -> str | None:
     if not is_address(address) or Allowed.read(internal).takes(at.host, at.port, address):
         return None
     if reach_of(address) == "refused":
-        return f"{at.host} is neither public nor an internal host, and is never requested"
-    return f"{at.host} is not public: if it is meant, {internal_member(at.host, at.port)}"
+        return f"{at.host} is never requested: it is neither a public nor an internal host"
+    return f"{at.host} is not public: if this is intended, {internal_member(at.host, at.port)}"
 
 
 def _missing_file(path: str | None) -> str | None:
@@ -84,7 +84,7 @@ async def _api_problems(api: OpenApi) -> list[Told]:
 
 
 async def _document_problems(api: OpenApi) -> list[Told]:
-    # What reads documents takes long to import.
+    # The client takes long to import.
     from capset_connect.openapi.client import OpenApiClient
 
     try:
@@ -95,7 +95,7 @@ async def _document_problems(api: OpenApi) -> list[Told]:
 
 
 def _likely_misspellings(api: OpenApi) -> Iterator[Told]:
-    """Yield names in rules that are nearly those of chosen operations; an operation has two names."""
+    """Yield rules whose names resemble those of selected operations. A rule may use an operation's other name."""
     for name in sorted({*api.rules} - {EVERY, *(api.operations or ())}):
         if (near := closest(name, api.operations or ())) is not None:
-            yield f"apis.{api.name}.rules.{name}", f"operations has no {name!r}: if it means {near!r}, write that"
+            yield f"apis.{api.name}.rules.{name}", f"operations has no {name!r}; did you mean {near!r}?"

@@ -1,7 +1,7 @@
 """The line of each member of a file, by its dotted path: ``actions.0.handler``.
 
-The parser of YAML gives the lines of YAML and JSON. Parsers of TOML give none, so those come from its headers and the
-keys at the start of a line: a member of an inline table or a list has the line of the key that holds it.
+The YAML parser provides the lines of YAML and JSON. TOML parsers provide none, so the lines are taken from table
+headers and from keys at the start of a line: members of inline tables and arrays have the line of the enclosing key.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from yaml import Node
 
 MAX_VALUES: Final = 100_000
-"""The maximum number of values in a file. In YAML, a value written once can be repeated many times."""
+"""The maximum number of values in a file. YAML aliases can repeat a value many times."""
 MAX_LEVELS: Final = 100
 MAX_NAME: Final = 1_000
-"""The maximum length of a member's name in characters: every problem below it repeats it."""
+"""The maximum length of a member's name in characters. The path of every problem below it repeats the name."""
 MAX_LETTERS: Final = 4_194_304
 """The maximum total length, in characters, of the paths whose lines are stored."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -37,19 +37,19 @@ _TOKEN: Final = re.compile(
     r"|[\[\]{},\n]",
     re.DOTALL,
 )
-"""Multi-line strings, comments, keys (and values like them), and opening, separating and closing characters. None
-backtracks: groups are atomic, since before 3.11.5 Python matches possessive ones wrongly (gh-106052)."""
+"""Multi-line strings, comments, keys (and values that look like keys), brackets, separators and line breaks. None
+backtracks. Groups are atomic, because Python before 3.11.5 matches possessive ones incorrectly (gh-106052)."""
 
 
 class Lines:
-    """Lines by path, from 1; a path without one has that of its parent."""
+    """Line numbers by path, from 1. A path without a line has the line of its parent."""
 
     def __init__(self) -> None:
         self._found: dict[str, int] = {}
         self._left = MAX_LETTERS
 
     def note(self, above: str | None, name: str, line: int) -> str | None:
-        """Store the line of a member, once, and return its path; ``None`` if it, or ``above``, exceeds the limits."""
+        """Store the first line of a member; return its path, or ``None`` if it or ``above`` exceeds the limits."""
         path = self.join(above, name)
         if path is None or path in self._found:
             return path
@@ -60,22 +60,22 @@ class Lines:
         return path
 
     def join(self, above: str | None, name: str) -> str | None:
-        """Return the path of a member; ``None`` if its line could not be stored."""
+        """Return the path of a member, or ``None`` if its line could not be stored."""
         if above is None or len(above) + len(name) >= self._left:
             return None
         return f"{above}.{name}" if above else name
 
     def of(self, path: str) -> int:
-        """Return the line of a member, or of its nearest known parent."""
+        """Return the line of a member or of its nearest known parent."""
         while path and path not in self._found:
             path = path.rpartition(".")[0]
         return self._found.get(path, 1)
 
 
 def lines_of(suffix: str, text: str) -> Lines:
-    """Return the lines of a file with this ``suffix``; if it cannot be parsed, as many as could be found.
+    """Return the lines of a file with this ``suffix``. If the text cannot be parsed, the lines are incomplete.
 
-    Raises ``DefinitionError`` for YAML and JSON with more than ``MAX_VALUES`` values, and for more than ``MAX_LEVELS``
+    Raises ``DefinitionError`` for YAML or JSON with more than ``MAX_VALUES`` values, and for more than ``MAX_LEVELS``
     levels.
     """
     lines = Lines()
@@ -84,9 +84,9 @@ def lines_of(suffix: str, text: str) -> Lines:
 
 
 def check_members(data: object) -> None:
-    """Check the depth of a file's data, and the length of its names. Raises ``DefinitionError``.
+    """Check the depth of a file's data, and its members' names. Raises ``DefinitionError``.
 
-    YAML must have passed ``lines_of`` before: recursive data would have no end.
+    For YAML, call ``lines_of`` first: it limits the number of values, which aliases could multiply exponentially.
     """
     level: list[object] = [data]
     for _ in range(MAX_LEVELS + 1):
@@ -96,9 +96,9 @@ def check_members(data: object) -> None:
                 members = cast("dict[object, object]", node)
                 names = [name for name in members if isinstance(name, str)]
                 if any(len(name) > MAX_NAME for name in names):
-                    raise DefinitionError(f"the name of a member has at most {MAX_NAME:,} letters")
+                    raise DefinitionError(f"the name of a member may have at most {MAX_NAME:,} characters")
                 if (odd := next((name for name in names if _SURROGATE.search(name)), None)) is not None:
-                    raise DefinitionError(f"the name of a member has no lone surrogates; got {odd!r:.80}")
+                    raise DefinitionError(f"the name of a member must not contain lone surrogates; got {odd!r:.80}")
                 inner.extend(members.values())
             elif isinstance(node, list):
                 inner.extend(cast("list[object]", node))
@@ -112,10 +112,10 @@ def _too_deep() -> DefinitionError:
 
 
 def _of_yaml(text: str, lines: Lines) -> None:
-    # Only YAML files pay for the import of the parser.
+    # Imported here so that TOML files do not pay for it.
     import yaml
 
-    with suppress(yaml.YAMLError, RecursionError):  # reported when it is parsed
+    with suppress(yaml.YAMLError, RecursionError):  # the parser reports it later
         root = yaml.compose(text, yaml.SafeLoader)
         if root is not None:
             _walk(root, "", lines, [MAX_VALUES], 0)
@@ -126,7 +126,7 @@ def _walk(node: Node, path: str | None, lines: Lines, remaining: list[int], leve
 
     remaining[0] -= 1
     if remaining[0] < 0:
-        raise DefinitionError(f"a file may say at most {MAX_VALUES:,} values, each as often as it is repeated")
+        raise DefinitionError(f"a file may have at most {MAX_VALUES:,} values, counting each repetition")
     if level > MAX_LEVELS:
         raise _too_deep()
     if isinstance(node, yaml.SequenceNode):
@@ -143,7 +143,7 @@ def _walk(node: Node, path: str | None, lines: Lines, remaining: list[int], leve
 
 
 def _of_json(text: str, lines: Lines) -> None:
-    _of_yaml(text.replace("\t", " "), lines)  # JSON is YAML but for its tabs
+    _of_yaml(text.replace("\t", " "), lines)  # apart from tabs, JSON is valid YAML
 
 
 def _of_toml(text: str, lines: Lines) -> None:
@@ -157,7 +157,7 @@ def _of_toml(text: str, lines: Lines) -> None:
             continue
         if header := _HEADER.match(line):
             *above, last = _names(header[2])
-            table = "" if len(above) < MAX_LEVELS else None  # deeper tables follow only text that is not TOML
+            table = "" if len(above) < MAX_LEVELS else None  # deeper tables occur only after invalid TOML
             for name in above:
                 table = _within(lines.join(table, name), counts, lines)
             table = lines.join(table, last)
@@ -174,7 +174,7 @@ def _of_toml(text: str, lines: Lines) -> None:
 
 
 def _check_toml_levels(text: str) -> None:
-    """Refuse deeply nested dotted keys and tables: the parser's time grows with the square of the levels."""
+    """Refuse deeply nested keys and tables, because the parser takes quadratic time in the number of levels."""
     above: list[int] = []
     levels = key = 0
     for token in _TOKEN.finditer(text):
@@ -188,12 +188,12 @@ def _check_toml_levels(text: str) -> None:
             levels -= above.pop()
         elif first in ",\n":
             key = 0
-        if levels + key > MAX_LEVELS + 2:  # the header's own container counts too
+        if levels + key > MAX_LEVELS + 2:  # the header's own brackets count, too
             raise _too_deep()
 
 
 def _within(path: str | None, counts: Mapping[str, int], lines: Lines) -> str | None:
-    """Return the path of a table, or of the latest one of an array of tables."""
+    """Return the path of a table, or of the latest element of an array of tables."""
     return lines.join(path, str(counts[path])) if path is not None and path in counts else path
 
 

@@ -1,4 +1,4 @@
-"""Files of others: tool definitions as JSON, read and written, and descriptions of agents for others (spec 8)."""
+"""Interoperability: import and export of tool definitions as JSON, and published descriptions of agents (spec 8)."""
 
 from __future__ import annotations
 

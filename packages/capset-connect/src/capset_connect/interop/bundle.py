@@ -1,4 +1,4 @@
-"""MCP bundles: an agent or a configuration as one file that MCP clients install, started by uv (spec 8, W27)."""
+"""MCP bundles: an agent or a configuration in one file that MCP clients install and start with uv (spec 8, W27)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SERVER: Final = '''"""Serve the tools of this bundle over standard streams."""
 import sys
 
 if not sys.flags.safe_path:
-    # This folder: a file of the bundle called calendar.py, say, would hide a module of that name.
+    # Remove this folder: a file of the bundle such as calendar.py would shadow the module of that name.
     del sys.path[0]
 
 from capset_cli.app import app
@@ -48,7 +48,7 @@ dependencies = [
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The bytes of a bundle, its manifest, and what it does not hold."""
+    """The bytes of a bundle, and its manifest as an export."""
 
     content: bytes
     manifest: Export
@@ -56,12 +56,12 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class BundledAgent:
-    """An agent as a bundle starts it: by options of ``capset mcp serve``, with files that these name."""
+    """An agent of a bundle: the options of ``capset mcp serve`` that start it, and the files that they name."""
 
     options: Sequence[str]
-    """Such as ``--config``, ``capset.yaml``."""
+    """For example ``--config``, ``capset.yaml``."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Content by the path in the bundle."""
+    """File contents by their paths in the bundle."""
 
 
 def export_bundle(
@@ -73,19 +73,18 @@ def export_bundle(
     description: str | None = None,
     requirements: Iterable[str] = (),
 ) -> Bundle:
-    """Return an MCP bundle (``.mcpb``) of an agent: equal agents give equal bytes.
+    """Return an MCP bundle (``.mcpb``) of an agent. Equal agents give equal bytes.
 
     Args:
-        snapshot: the agent, as ``evaluate`` sees it.
+        snapshot: the agent, as returned by ``evaluate``.
         agent: how it is started, and its files.
         version: the bundle's version, such as ``1.0.0``.
-        author: who publishes it.
-        description: what it is for; the agent's own, if left out.
-        requirements: packages beside ``capset[mcp]`` of this version, such as ``capset[web]`` or one with capabilities.
+        author: the publisher.
+        description: the bundle's purpose; the agent's description, if left out.
+        requirements: packages in addition to ``capset[mcp]`` of this version, such as ``capset[web]``.
 
-    The principal, its permissions and attributes, and the environment stand in ``server.py``, where they can be read:
-    names that are those of secrets are refused, and ``manifest.warnings`` says what stands there. Raises
-    ``DefinitionError``.
+    ``server.py`` contains the principal, its permissions and attributes, and the environment in plain text. Names of
+    secrets are therefore refused, and ``manifest.warnings`` lists the content. Raises ``DefinitionError``.
     """
     name = re.sub("[^a-z0-9]+", "-", snapshot.composition.block.name.lower()).strip("-") or "agent"
     command = ["mcp", "serve", *agent.options, *_principal_options(snapshot)]
@@ -104,7 +103,7 @@ def export_bundle(
             "mcp_config": {
                 "command": "uv",
                 "args": ["run", "--directory", "${__dirname}", _ENTRY],
-                # Where the options grant nothing, the client's own environment must not.
+                # The environment of the client must not grant more than the options.
                 "env": {"CAPSET_DB": "${user_config.db}", "CAPSET_GRANT": "", "CAPSET_ATTRIBUTES": "{}"},
             },
         },
@@ -133,15 +132,15 @@ def export_bundle(
     }
     _check_paths(agent.files)
     files = {path: text.encode() for path, text in texts.items()} | dict(agent.files)
-    left_out = (f"packages beside {', '.join(needed)}: requirements name them", *absent(snapshot))
+    left_out = (f"packages other than {', '.join(needed)}: list them in requirements", *absent(snapshot))
     return Bundle(_zipped(files), Export(content, left_out, (_readable(snapshot),)))
 
 
 def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> BundledAgent:
-    """Return an agent that a file declares, with the files below its folder that it names, as relative paths.
+    """Return the agent that a file declares, with the file and ``others``, which are paths relative to its folder.
 
-    ``option`` is that of ``capset mcp serve``, ``--agent`` or ``--config``. Raises ``DefinitionError`` for a file that
-    cannot be read.
+    ``option`` is the option of ``capset mcp serve``: ``--agent`` or ``--config``. Raises ``DefinitionError`` for a file
+    that cannot be read.
     """
     files: dict[str, bytes] = {}
     for relative in dict.fromkeys((path.name, *(PurePosixPath(other).as_posix() for other in others))):
@@ -153,7 +152,7 @@ def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> Bundled
 
 
 def _principal_options(snapshot: Snapshot) -> Iterator[str]:
-    """Yield options by which the bundle's principal and environment are those of a snapshot."""
+    """Yield the options that give the bundle the principal and environment of a snapshot."""
     principal = snapshot.principal
     _check_principal(principal)
     yield from ("--principal", principal.id)
@@ -163,25 +162,25 @@ def _principal_options(snapshot: Snapshot) -> Iterator[str]:
         for key, value in sorted(values.items()):
             if (secret := next(_secret_names(key, value), None)) is not None:
                 raise DefinitionError(
-                    f"{option} {key}: {secret!r:.80} is the name of a secret, and server.py of a bundle can be read",
-                    hint=f"leave {option} {key} out, or rename it if it is no secret",
+                    f"{option} {key}: {secret!r:.80} is the name of a secret, but a bundle's server.py is plain text",
+                    hint=f"remove {option} {key}, or rename it if it is not a secret",
                 )
             yield from (option, f"{key}={json.dumps(value)}")
 
 
 def _check_principal(principal: Principal) -> None:
-    """Refuse what no option of ``capset mcp serve`` says. Raises ``DefinitionError``."""
+    """Raise ``DefinitionError`` for a principal that the options of ``capset mcp serve`` cannot express."""
     plain = Principal(principal.id)
     for fact in ("kind", "org", "on_behalf_of", "allowance"):
         if (value := getattr(principal, fact)) != getattr(plain, fact):
             raise DefinitionError(
                 f"a bundle serves a plain user, but principal {principal.id!r:.80} has {fact} {value!r:.80}",
-                hint="write the bundle for a principal with an id, permissions and attributes alone",
+                hint="write the bundle for a principal with only an id, permissions and attributes",
             )
 
 
 def _secret_names(key: str, value: object) -> Iterator[str]:
-    """Yield the names of secrets in what an option says, at every depth."""
+    """Yield the names of secrets in the value of an option, at every depth."""
     if is_secret_name(key):
         yield key
     if isinstance(value, Mapping):
@@ -193,7 +192,7 @@ def _secret_names(key: str, value: object) -> Iterator[str]:
 
 
 def _readable(snapshot: Snapshot) -> str:
-    """Return what anyone who has the bundle can read of its principal."""
+    """Return a warning that lists what a bundle reveals about its principal."""
     principal = snapshot.principal
     facts = {"permissions": principal.permissions, "attributes": principal.attributes, "environment": snapshot.env}
     parts = [f"{fact} {', '.join(sorted(names)) if names else '(none)'}" for fact, names in facts.items()]
@@ -201,7 +200,7 @@ def _readable(snapshot: Snapshot) -> str:
 
 
 def _check_paths(paths: Iterable[str]) -> None:
-    """Refuse paths that are not below the folder on every system, or are one there. Raises ``DefinitionError``."""
+    """Raise ``DefinitionError`` for paths that are outside the folder, or equal, on any operating system."""
     taken = {name.casefold(): name for name in _OWN}
     for path in paths:
         parts = PurePosixPath(path).parts
@@ -213,7 +212,7 @@ def _check_paths(paths: Iterable[str]) -> None:
             )
         if (other := taken.setdefault(path.casefold(), path)) != path or path in _OWN:
             raise DefinitionError(
-                f"a bundle cannot have a file at {path!r:.80} beside {other}: their names differ at most in case",
+                f"a bundle cannot have a file at {path!r:.80} beside {other}: their names differ in case at most",
                 hint="give one of them another name",
             )
 
@@ -227,7 +226,7 @@ def _checked_requirement(requirement: str) -> str:
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
-    """Return an archive whose bytes depend on nothing but the files: no times, no compression of some version."""
+    """Return an archive whose bytes depend on the files alone: it has no timestamps and no compression."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for path, data in sorted(files.items()):

@@ -1,4 +1,4 @@
-"""Configuration files made of tool definitions, with a module in which their handlers are to be written (W28)."""
+"""Configuration files generated from tool definitions, with a module of handler stubs (W28)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def {function}(params: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ToolConfiguration:
-    """A configuration with an action for each tool, and the text of the Python module that has their handlers."""
+    """A configuration with an action for each tool, and the source of the Python module with their handlers."""
 
     content: dict[str, Any]  # JSON data
     handlers: str
@@ -43,10 +43,10 @@ class ToolConfiguration:
 def configuration_of(
     tools: Iterable[DefinedTool], *, effect: Effect, configuration: str, module: str
 ) -> ToolConfiguration:
-    """Return a configuration of tools. Each handler raises until somebody has written it.
+    """Return a configuration of tools, with handler stubs that raise until they are implemented.
 
-    ``effect`` is that of every tool, which hints of MCP only strengthen; ``configuration`` and ``module`` are the names
-    of the two files, which stand in one folder.
+    ``effect`` is the effect of every tool; MCP hints can only strengthen it. ``configuration`` and ``module`` are the
+    names of the two files, which must be in the same folder.
     """
     actions: list[dict[str, Any]] = []
     handlers = [_HEAD.format(configuration=ascii(configuration)[1:-1].replace('"', "'"))]
@@ -65,20 +65,20 @@ def configuration_of(
             **({"returns": dict(tool.returns)} if tool.returns is not None else {}),
         }
         actions.append(action)
-        # No text of a definition stands in the module, which is code, but names that are safe in it.
+        # The module is code: of a definition, it contains only names, which are safe there.
         handlers.append(_HANDLER.format(function=function, name=tool.here))
     return ToolConfiguration({"actions": actions}, "".join(handlers))
 
 
 def _title(tool: DefinedTool) -> str:
-    """Return the title of an action, which keeps the tool's own name where that is not the action's."""
+    """Return the title of an action. It includes the tool's original name if the action's name differs."""
     if tool.title is None or tool.title == tool.name:
         return tool.name
     return tool.title if tool.here == tool.name else f"{tool.title} ({tool.name})"
 
 
 def _function_name(name: str, taken: set[str]) -> str:
-    """Return the name of a function for a tool, and add it to those that are taken."""
+    """Return an unused function name for a tool, and add it to ``taken``."""
     base = re.sub("[^A-Za-z0-9_]", "_", name)
     base = base if base.isidentifier() and not base.startswith("_") else f"tool_{base.lstrip('_')}"
     base = f"{base}_" if keyword.iskeyword(base) or keyword.issoftkeyword(base) else base

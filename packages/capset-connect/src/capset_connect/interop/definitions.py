@@ -1,4 +1,4 @@
-"""Tool definitions of others: OpenAI's two forms, Anthropic's, MCP's, bare function documents (spec 8, W20, W22)."""
+"""Tool definitions of OpenAI (two formats), Anthropic and MCP, and bare function documents (spec 8, W20, W22)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _DIGITS: Final = 8
 
 
 Given: TypeAlias = Mapping[str, Any]
-"""A definition as it was given: JSON."""
+"""A definition in its original form: JSON."""
 _SCHEMAS: Final = ("parameters", "input_schema", "inputSchema")
-"""The member that has the schema of the arguments: OpenAI's and of bare documents, Anthropic's, MCP's."""
+"""The members for the schema of the arguments: of OpenAI and bare documents, of Anthropic, and of MCP."""
 _RESULTS: Final = ("outputSchema", "response")
-"""The member that has the schema of the result: MCP's, and of bare documents."""
+"""The members for the schema of the result: of MCP, and of bare documents."""
 _KNOWN: Final = frozenset({"type", "name", "title", "description", "strict", "annotations", *_SCHEMAS, *_RESULTS})
 
 
 @dataclass(frozen=True, slots=True)
 class DefinedTool:
-    """A tool that others defined. Its schemas are JSON Schema; ``given`` is the definition itself."""
+    """A tool read from a definition. Its schemas are JSON Schema; ``given`` is the original definition."""
 
     name: str
-    """Its own name, as it was given."""
+    """Its name in the definition."""
     here: str
     """Its name for models."""
     description: str
@@ -49,10 +49,10 @@ class DefinedTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolReading:
-    """The tools of a list of definitions, and what is to be said about it.
+    """The tools of a list of definitions, and the problems in the list.
 
-    ``refused`` are the definitions that cannot be tools, each with the path in it and the reason; ``left_out`` are
-    members that mean nothing here, and texts that are not what they seem.
+    ``refused`` has a message for each definition that cannot be a tool, with the path and the reason. ``left_out`` has
+    messages about ignored members, and about texts with misleading characters.
     """
 
     tools: tuple[DefinedTool, ...]
@@ -61,14 +61,14 @@ class ToolReading:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """The names of the tools as they were given, by their names here."""
+        """The original names of the tools, by their names for models."""
         return MappingProxyType({tool.here: tool.name for tool in self.tools})
 
 
 def read_tools(definitions: object) -> ToolReading:
     """Return the tools of a list of definitions, of an object with such a list as ``tools``, or of one definition.
 
-    Raises ``DefinitionError`` only for something else; a definition that cannot be a tool is among the refused.
+    A definition that cannot be a tool is listed in ``refused``. Raises ``DefinitionError`` only for other values.
     """
     read: list[_Parts] = []
     refused: list[str] = []
@@ -79,17 +79,17 @@ def read_tools(definitions: object) -> ToolReading:
             refused.append(_told(error))
     names, clashes = distinct_names(dict.fromkeys(parts.name for parts in read))
     tools: dict[str, DefinedTool] = {}
-    left_out = [f"{key}, beside tools" for key in _beside(definitions)]
+    left_out = [f"{key}, next to tools" for key in _beside(definitions)]
     for definition in read:
         try:
             if definition.name in tools:
-                raise DefinitionError(f"{definition.name}: another definition has this name; give it one of its own")
+                raise DefinitionError(f"{definition.name}: another definition has this name; rename one of them")
             if definition.name in clashes:
                 raise DefinitionError(f"{definition.name}: {clashes[definition.name]}")
             tools[definition.name] = _tool(definition, names[definition.name], left_out)
         except DefinitionError as error:
             refused.append(_told(error))
-        except (RecursionError, TypeError, ValueError) as error:  # of data that are not JSON, or nested too deeply
+        except (RecursionError, TypeError, ValueError) as error:  # data that is not JSON, or is nested too deeply
             refused.append(f"{definition.name}: JSON of a moderate depth was expected; it cannot be read: {error}")
     return ToolReading(tuple(tools.values()), tuple(refused), tuple(left_out))
 
@@ -110,24 +110,24 @@ def _listed(definitions: object) -> list[object]:
 
 
 def _beside(definitions: object) -> Iterator[str]:
-    """Yield the members beside a list of tools, which mean nothing here."""
+    """Yield the ignored members next to a list of tools."""
     if isinstance(definitions, Mapping) and "tools" in definitions:
         yield from (key for key in cast("Given", definitions) if key != "tools")
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A definition whose form is known."""
+    """A definition in a known format."""
 
     name: str
     members: Given
     given: Given
     outside: tuple[str, ...] = field(default=())
-    """Members beside the ``function`` of Chat Completions."""
+    """Members next to the ``function`` of Chat Completions."""
 
 
 def _parts(place: str, definition: object) -> _Parts:
-    """Return a definition whose form is known. Raises ``DefinitionError`` for others."""
+    """Split a definition. Raises ``DefinitionError`` if its format is unknown."""
     if not isinstance(definition, Mapping):
         raise DefinitionError(f"{place}: a tool definition was expected, as an object; got {definition!r:.80}")
     document = cast("Given", definition)
@@ -147,18 +147,20 @@ def _parts(place: str, definition: object) -> _Parts:
 
 
 def _tool(parts: _Parts, local_name: str, left_out: list[str]) -> DefinedTool:
-    """Return the tool of a definition, and add what is left out of it. Raises ``DefinitionError``."""
+    """Return the tool of a definition, and add messages to ``left_out``. Raises ``DefinitionError``."""
     members, name = parts.members, parts.name
     schemas = [key for key in _SCHEMAS if key in members]
     if len(schemas) > 1:
-        raise DefinitionError(f"{name}: it has both {schemas[0]} and {schemas[1]}; one schema of arguments is expected")
+        raise DefinitionError(
+            f"{name}: it has both {schemas[0]} and {schemas[1]}; only one schema of arguments is allowed"
+        )
     argument_key = schemas[0] if schemas else _SCHEMAS[0]
     arguments = mapped_schema(f"{name}: {argument_key}", members.get(argument_key))
     check_object(f"{name}: {argument_key}", arguments)
     results = [key for key in _RESULTS if members.get(key) is not None]
     returns = mapped_result(f"{name}: {results[0]}", members[results[0]]) if results else None
     annotations: Given = members.get("annotations") or {}
-    if not isinstance(annotations, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # data of others
+    if not isinstance(annotations, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # external data
         raise DefinitionError(f"{name}: annotations: an object was expected; got {annotations!r:.80}")
     title = _text(name, "title", members.get("title", annotations.get("title")))
     description = _text(name, "description", members.get("description")) or ""
@@ -183,10 +185,10 @@ def _tool(parts: _Parts, local_name: str, left_out: list[str]) -> DefinedTool:
 
 
 def _unused(parts: _Parts, results: list[str]) -> Iterator[str]:
-    """Yield the members of a definition that mean nothing here."""
+    """Yield the ignored members of a definition."""
     yield from parts.outside
     yield from (key for key in parts.members if key not in _KNOWN)
-    if parts.members.get("strict"):  # capset validates every call, whether a schema is strict or not
+    if parts.members.get("strict"):  # capset validates every call, strict or not
         yield "strict"
     yield from results[1:]
 
@@ -198,18 +200,18 @@ def _text(name: str, key: str, text: object) -> str | None:
 
 
 def names_here(originals: Iterable[str]) -> Mapping[str, str]:
-    """Return each original name by its name here, in order.
+    """Return the original names by their names for models, in order.
 
-    A name that models take stays as it is. Of any other, each character that they do not take is ``_`` here. A name
-    that would be longer than 64, that has no letters or digits left, or that two would have ends in ``_`` and eight
-    digits of the SHA-256 of the original. So a name does not depend on the order of the others.
+    A name that models accept is unchanged. In other names, each character that they do not accept becomes ``_``. If the
+    result has more than 64 characters, no letters or digits, or is not unique, it ends in ``_`` and eight digits of the
+    SHA-256 of the original. So a name does not depend on the order of the others.
 
-    Raises ``DefinitionError`` for two equal originals, and for two names that are one in spite of their digits.
+    Raises ``DefinitionError`` for two equal originals, and for two names that are equal in spite of their digits.
     """
     names = list(originals)
     for name, count in Counter(names).items():
         if count > 1:
-            raise DefinitionError(f"{count} tools are called {name!r:.80}: give each a name of its own")
+            raise DefinitionError(f"{count} tools are called {name!r:.80}: names must be unique")
     local_names, clashes = distinct_names(names)
     for reason in clashes.values():
         raise DefinitionError(reason)
@@ -217,9 +219,10 @@ def names_here(originals: Iterable[str]) -> Mapping[str, str]:
 
 
 def distinct_names(originals: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the names here by their originals, and of those that could only have another's name the reason.
+    """Return the names for models by their originals, and a message for each original that gets no unique name.
 
-    The originals differ. Of two that are one in spite of their digits, only an original that is that name has it.
+    The originals must be unique. If several get the same name in spite of their digits, only an original that equals
+    the name keeps it.
     """
     plain = {name: _OTHER.sub("_", name) for name in originals}
     counts = Counter(plain.values())
@@ -241,7 +244,7 @@ def distinct_names(originals: Iterable[str]) -> tuple[dict[str, str], dict[str, 
 
 
 def _marked(local_name: str, original: str) -> str:
-    """Return a name that ends in digits of the original's hash."""
+    """Return a name that ends in digits of the original name's hash."""
     digits = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
     start = local_name[: _MAX - _DIGITS - 1].strip("_-") or "tool"
     return f"{start}_{digits}"

@@ -1,4 +1,4 @@
-"""Agents' tools as others read them: OpenAI's and Anthropic's tool JSON, and JSON Schema (spec 8, W24)."""
+"""Exports of agents' tools: as tool JSON of OpenAI and Anthropic, and as JSON Schema (spec 8, W24)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from capset.schemas.model_schemas import refused_keywords, refused_names
 from capset_connect.interop.json_types import mapped_schema
 
 ToolFormat = Literal["openai", "openai-chat", "anthropic"]
-"""The Responses API and the Chat Completions API of OpenAI, and the Messages API of Anthropic."""
+"""The formats of OpenAI's Responses API, OpenAI's Chat Completions API, and Anthropic's Messages API."""
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """An agent in some format, as JSON data, and what the format cannot say.
+    """An exported agent as JSON data. ``left_out`` lists what the format cannot express.
 
-    ``warnings`` name what is said and those who read the format refuse, or what others may read there.
+    ``warnings`` list content that consumers of the format refuse, and content that may be confidential.
     """
 
     content: Any  # JSON data
@@ -33,7 +33,7 @@ class Export:
 
 
 def checked_format(format: ToolFormat) -> ToolFormat:
-    """Return a format. Raises ``DefinitionError`` for one that is not known."""
+    """Return the format. Raises ``DefinitionError`` if it is unknown."""
     if format not in get_args(ToolFormat):
         raise DefinitionError(unknown("format", format, get_args(ToolFormat)))
     return format
@@ -43,7 +43,7 @@ def tool_json(format: ToolFormat, name: str, description: str, arguments: Mappin
     """Return the definition of one tool, whose ``arguments`` are a JSON Schema."""
     if format == "anthropic":
         return {"name": name, "description": description, "input_schema": arguments}
-    # Not strict: that would need a schema without optional arguments, and capset validates every call itself.
+    # Not strict, because strict schemas have no optional arguments; capset validates every call itself.
     members = {"name": name, "description": description, "parameters": arguments, "strict": False}
     return {"type": "function", **members} if format == "openai" else {"type": "function", "function": members}
 
@@ -51,24 +51,24 @@ def tool_json(format: ToolFormat, name: str, description: str, arguments: Mappin
 def export_tools(snapshot: Snapshot, format: ToolFormat, *, names: Mapping[str, str] | None = None) -> Export:
     """Return the tools in play as tool JSON: ``openai`` (Responses), ``openai-chat`` or ``anthropic``.
 
-    ``names`` has other names by those here, such as ``ImportedTools.names``, for those who take the originals. Raises
-    ``DefinitionError`` for another format.
+    ``names`` maps tool names to the names to export, such as the originals in ``ImportedTools.names``. Raises
+    ``DefinitionError`` for an unknown format.
     """
     checked_format(format)
     installed = in_order(snapshot)
     content: list[dict[str, Any]] = []
     for entry in installed:
         name = (names or {}).get(entry.name, entry.name)
-        # As an import would read it, so that to import it again changes nothing.
+        # Normalised as by an import, so that importing it again changes nothing.
         arguments = mapped_schema(f"tool {name!r}: its arguments", deepcopy(dict(entry.tool.arguments.json_schema)))
         content.append(tool_json(format, name, entry.tool.description, arguments))
     return Export(content, (*absent(snapshot), *unsaid(snapshot, _UNSAID)), tuple(_refusals(installed)))
 
 
 def export_json_schema(snapshot: Snapshot) -> Export:
-    """Return a JSON Schema of calls, ``{"name", "arguments"}``, with the schemas of each tool in play under ``$defs``.
+    """Return a JSON Schema for calls, ``{"name", "arguments"}``. ``$defs`` has the schemas of each tool in play.
 
-    ``arguments/NAME`` and ``results/NAME`` are the ids of a tool's schemas.
+    The ids of a tool's schemas are ``arguments/NAME`` and ``results/NAME``.
     """
     installed = in_order(snapshot)
     defs: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def export_json_schema(snapshot: Snapshot) -> Export:
         title = {"title": entry.tool.title} if entry.tool.title is not None else {}
         parts = {"arguments": entry.tool.arguments.json_schema, "results": entry.tool.output.json_schema}
         for kind, schema in parts.items():
-            # An id makes it a document of its own, in which references from its root hold.
+            # With an id, it is a separate document, so its references from the root stay valid.
             headings = {**title, "description": entry.tool.description} if kind == "arguments" else {}
             defs[f"{kind}/{entry.name}"] = {**deepcopy(dict(schema)), "$id": f"{kind}/{entry.name}", **headings}
     calls = [
@@ -101,19 +101,19 @@ def export_json_schema(snapshot: Snapshot) -> Export:
 
 
 def in_order(snapshot: Snapshot) -> Sequence[Installed]:
-    """Return the tools in play by name."""
+    """Return the tools in play, sorted by name."""
     return [entry for _, entry in sorted(snapshot.tools.items())]
 
 
 def absent(snapshot: Snapshot) -> Iterator[str]:
-    """Yield why each tool that is not in play is left out."""
+    """Yield the reason for each tool that is not in play."""
     for name, verdict in sorted(snapshot.verdicts.items()):
         if not verdict.in_play:
             yield f"the tool {name}, which is not in play: {verdict.reason}"
 
 
 def unsaid(snapshot: Snapshot, facts: Mapping[str, Callable[[AnyTool], bool]]) -> Iterator[str]:
-    """Yield the facts that a format has no place for, with the tools that they are of."""
+    """Yield the facts that a format cannot express, with the tools that have them."""
     if snapshot.system_text:
         yield "the system text, with instructions of capabilities"
     for fact, holds in facts.items():
@@ -137,11 +137,11 @@ _UNSAID: Final[Mapping[str, Callable[[AnyTool], bool]]] = MappingProxyType(
         "examples": lambda tool: bool(tool.examples),
     }
 )
-"""The facts that tool JSON has no place for. capset holds to them all the same where it makes the calls."""
+"""The facts that tool JSON cannot express. capset still enforces them for calls that it executes."""
 
 
 def _refusals(installed: Sequence[Installed]) -> Iterator[str]:
-    """Yield what model providers refuse, though JSON Schema has it; where capset makes the calls, it is mapped."""
+    """Yield what model providers refuse although it is valid JSON Schema. capset maps it in its own model calls."""
     for entry in installed:
         schema = entry.tool.arguments.json_schema
         if keywords := refused_keywords(schema):

@@ -1,4 +1,4 @@
-"""Capabilities of tools that others defined as JSON, whose calls go to one handler of the host (spec 8, W22)."""
+"""Capabilities from imported tool definitions in JSON, all handled by one function of the host (spec 8, W22)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ from capset_connect.tool_rules import (
 )
 
 ToolHandler = Callable[[str, dict[str, Any]], Awaitable[Any]] | Callable[[str, dict[str, Any], Context], Awaitable[Any]]
-"""``handler(name, arguments)`` or ``handler(name, arguments, context)``: the tool's own name, as it was given, and its
-arguments as JSON data, valid and with defaults; it returns JSON data."""
+"""``handler(name, arguments)`` or ``handler(name, arguments, context)``, which returns JSON data.
+
+``name`` is the tool's name in its definition. ``arguments`` are validated JSON data, with defaults filled in.
+"""
 
 
 class ImportOptions(TypedDict, total=False):
-    """Options of ``import_tools`` that the imports of frameworks pass on as they are."""
+    """Options that the imports of frameworks pass on to ``import_tools``."""
 
     description: str
     rules: Mapping[str, ToolRules] | None
@@ -45,21 +47,21 @@ class ImportOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ImportedTools:
-    """A capability of tools that others defined, and what was read for it."""
+    """A capability of imported tools, and the reading of their definitions."""
 
     capability: Capability
     tools: Mapping[str, AnyTool]
-    """The tools by their own names, as they were given."""
+    """The tools by their names in the definitions."""
     reading: ToolReading
 
     @property
     def names(self) -> Mapping[str, str]:
-        """The names of the tools as they were given, by their names here."""
+        """The original names of the tools, by their names for models."""
         return self.reading.names
 
     @property
     def definitions(self) -> list[dict[str, Any]]:  # JSON data
-        """The definitions of the tools, as they were given."""
+        """The original definitions of the tools."""
         return [deepcopy(dict(tool.given)) for tool in self.reading.tools]
 
 
@@ -75,29 +77,29 @@ def import_tools(
     timeout: float = 60.0,
     skip_refused: bool = False,
 ) -> ImportedTools:
-    """Make a capability of the tools in a list of definitions.
+    """Create a capability from a list of tool definitions.
 
     Args:
-        definitions: as ``read_tools`` takes them: OpenAI's, Anthropic's, MCP's or bare function documents, also mixed.
+        definitions: definitions of OpenAI, Anthropic, MCP or bare function documents, mixed or not; see ``read_tools``.
         name: the name of the capability.
-        handler: the one handler of all of them, sync or async; see ``ToolHandler``.
-        effect: the effect of each tool for which no rule says another. MCP's annotations only strengthen it.
-        description: what the capability is for.
-        rules: rules by the tools' own names, or ``*`` for every tool: effect, permissions, limits, approval, timeout,
-            idempotent and allowed arguments.
-        permissions: what a principal must hold to call any of them.
-        timeout: seconds that a call may take, where no rule says another number.
-        skip_refused: leave out the tools that are refused, which ``reading.refused`` names; otherwise one is enough to
-            raise.
+        handler: the handler of all the tools, sync or async; see ``ToolHandler``.
+        effect: the effect of tools without a rule for it. MCP annotations can only strengthen it.
+        description: the purpose of the capability.
+        rules: rules by the tools' original names, or ``*`` for every tool: effect, permissions, limits, approval,
+            timeout, idempotent and allowed arguments.
+        permissions: the permissions that a principal needs to call any of the tools.
+        timeout: seconds that a call may take, unless a rule overrides it.
+        skip_refused: whether to omit the definitions that cannot be tools, which ``reading.refused`` lists. By default,
+            they raise an error.
 
-    Raises ``DefinitionError``, naming every definition that cannot be a tool with the path in it.
+    Raises ``DefinitionError``, listing every definition that cannot be a tool, with the path of the problem.
     """
     reading = read_tools(definitions)
     if reading.refused and not skip_refused:
         reasons = "; ".join(reading.refused)
         raise DefinitionError(
             f"capability {name!r:.80}: {len(reading.refused)} of its definitions cannot be tools: {reasons}",
-            hint="mend or remove them, or give skip_refused=True to go on without them",
+            hint="correct or remove them, or pass skip_refused=True to omit them",
         )
     owner = f"capability {name!r:.80}: rules"
     checked = checked_rules(owner, rules or {})

@@ -1,4 +1,4 @@
-"""Types and keywords that others write in tool JSON, as JSON Schema 2020-12 has them (spec 8, W21)."""
+"""Mapping of the types and keywords found in tool JSON to JSON Schema 2020-12 (spec 8, W21)."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ TYPES: Final[Mapping[str, str | None]] = MappingProxyType(
         **dict.fromkeys(("any", ""), None),
     }
 )
-"""The type of JSON that each type of others is, whether its letters are large or small; ``None`` for any type."""
+"""The JSON type of each type name, compared case-insensitively. ``None`` means any type."""
 _TOLD: Final = ("title", "description")
-"""The keywords that say something to the model, and stand outside where a schema becomes a choice."""
+"""The keywords that models read. They stay outside when a schema is wrapped in ``anyOf``."""
 _OUTSIDE: Final = frozenset({*_TOLD, "default", "$schema", "$id", "$defs", "definitions"})
-"""Those and others that are of the whole schema, where it becomes a choice of null and the rest."""
+"""All keywords that stay outside when a schema is wrapped in an ``anyOf`` with null."""
 _COMBINED: Final = ("$ref", "allOf", "anyOf", "oneOf", "const")
-"""The keywords beside which null is no value yet if the type allows it."""
+"""Keywords that can exclude null even if ``type`` allows it."""
 _OLDER: Final = re.compile(r"https?://json-schema\.org/(draft-0\d|draft/2019-09)/schema#?")
-"""The dialects before 2020-12, in which a list as ``items`` has a meaning of its own."""
+"""The dialects before 2020-12, in which ``items`` may be a list."""
 _ROOT: Final = "capset:/root"
 _PART: Final = "capset-part"
 Json = Any
-"""A part of a JSON Schema, whose keywords have values of every JSON type."""
+"""A value in a JSON Schema: any JSON."""
 
 
 def mapped_schema(label: str, source: object) -> dict[str, Json]:
-    """Return a schema of arguments in the types and keywords of JSON Schema; ``None`` is one without properties.
+    """Map a schema of arguments to the types and keywords of JSON Schema. ``None`` means no properties.
 
-    Raises ``DefinitionError``, starting with ``label`` and the path inside it, for one that cannot be mapped.
+    Raises ``DefinitionError``, starting with ``label`` and the path in the schema, if it cannot be mapped.
     """
     document: object = {"type": "object", "properties": {}} if source is None else source
     mapped = _mapped(label, document, 0, is_older=_is_older(document))
@@ -57,9 +57,9 @@ def mapped_schema(label: str, source: object) -> dict[str, Json]:
 
 
 def mapped_result(label: str, source: object) -> dict[str, Json]:
-    """Return a schema of results, which may be of any type, in the types and keywords of JSON Schema.
+    """Map a schema of results, which may have any type, to the types and keywords of JSON Schema.
 
-    Raises as ``mapped_schema`` does.
+    Raises the errors of ``mapped_schema``.
     """
     mapped = _mapped(label, source, 0, is_older=_is_older(source))
     if isinstance(mapped, bool):
@@ -68,13 +68,13 @@ def mapped_result(label: str, source: object) -> dict[str, Json]:
 
 
 def _is_older(schema: object) -> bool:
-    """Whether a document says that its dialect is one before 2020-12."""
+    """Return whether a document declares a dialect before 2020-12."""
     dialect = cast("Mapping[str, object]", schema).get("$schema") if isinstance(schema, Mapping) else None
     return isinstance(dialect, str) and _OLDER.fullmatch(dialect) is not None
 
 
 def _mapped(path: str, source: object, level: int, *, is_older: bool) -> Json:
-    """Return a schema with its types mapped; nothing is held against anything else yet."""
+    """Return a schema with its types mapped. Enums and defaults are not reconciled with the types yet."""
     if isinstance(source, bool):
         return source
     _check_level(path, level)
@@ -113,7 +113,7 @@ def _check_level(path: str, level: int) -> None:
 
 
 def _check_depth(path: str, value: Json, level: int) -> None:
-    """Refuse data that are nested too deeply. Raises ``DefinitionError``."""
+    """Raise ``DefinitionError`` for data that is nested too deeply."""
     inside = [value]
     while inside:
         _check_level(path, level)
@@ -128,7 +128,7 @@ def _check_depth(path: str, value: Json, level: int) -> None:
 
 
 def _number_items(schema: dict[str, Json]) -> None:
-    """Write a list as ``items`` as 2020-12 does; where there is none, ``additionalItems`` has no meaning."""
+    """Convert a list in ``items`` to ``prefixItems``. Drop ``additionalItems``, which means nothing without a list."""
     rest = schema.pop("additionalItems", None)
     if isinstance(schema.get("items"), list):
         schema["prefixItems"] = schema.pop("items")
@@ -137,7 +137,7 @@ def _number_items(schema: dict[str, Json]) -> None:
 
 
 def _check_required(path: str, schema: Mapping[str, Json], *, is_root: bool) -> None:
-    """Refuse a ``required`` that is no list of names; within a property it may say whether that is required."""
+    """Raise ``DefinitionError`` if ``required`` is not a list of names, or a boolean in a property."""
     required: Json = schema.get("required", [])
     if isinstance(required, bool) and not is_root:
         return
@@ -147,12 +147,12 @@ def _check_required(path: str, schema: Mapping[str, Json], *, is_root: bool) -> 
 
 def _members(path: str, schemas: object) -> Mapping[str, Json]:
     if not isinstance(schemas, Mapping):
-        raise DefinitionError(f"{path}: schemas by their names were expected; got {schemas!r:.80}")
+        raise DefinitionError(f"{path}: an object of schemas was expected; got {schemas!r:.80}")
     return cast("Mapping[str, Json]", schemas)
 
 
 def _add_type(path: str, source: object, schema: dict[str, Json]) -> None:
-    """Add the ``type`` of a schema, unless any type will do."""
+    """Add the ``type`` to a schema, unless it allows any type."""
     names = cast("list[object]", source) if isinstance(source, list) else [source]
     types: list[str] = []
     for name in names:
@@ -168,9 +168,9 @@ def _add_type(path: str, source: object, schema: dict[str, Json]) -> None:
 
 
 def _gather_required(path: str, schema: dict[str, Json]) -> None:
-    """Take ``required`` and ``optional`` as booleans, where they stand in a property, into the object's list."""
+    """Move the booleans ``required`` and ``optional`` from the properties to the object's list."""
     required: Json = schema.get("required", [])
-    # As a boolean it is of the object itself, as a property: its parent takes it.
+    # As a boolean, it describes the object itself as a property, so the parent moves it.
     names = dict.fromkeys(cast("list[str]", [] if isinstance(required, bool) else required))
     for name, property_schema in cast("dict[str, Json]", schema["properties"]).items():
         if not isinstance(property_schema, dict):
@@ -185,17 +185,15 @@ def _gather_required(path: str, schema: dict[str, Json]) -> None:
         if names:
             schema["required"] = list(names)
     elif names:
-        raise DefinitionError(
-            f"{path}.required: it says whether this is required, so it cannot list the required properties as well"
-        )
+        raise DefinitionError(f"{path}.required: it is a boolean, so it cannot also list the required properties")
 
 
 def _with_null(schema: dict[str, Json]) -> dict[str, Json]:
-    """Return a schema of which null is a value, too."""
+    """Return a schema that also allows null."""
     if not any(key in schema for key in _COMBINED):
         _allow_null(schema)
         return schema
-    # A boolean says something of the schema as a property: its parent takes it.
+    # A boolean describes the schema as a property, so the parent moves it.
     outside = {
         key: value
         for key, value in schema.items()
@@ -206,7 +204,7 @@ def _with_null(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 def _allow_null(schema: dict[str, Json]) -> None:
-    """Let null be a value of a schema, as far as its type and its enum say what its values are."""
+    """Add null to the type and the enum of a schema, as far as it has them."""
     if "type" in schema:
         kinds = _kinds(schema)
         schema["type"] = kinds if "null" in kinds else [*kinds, "null"]
@@ -215,7 +213,7 @@ def _allow_null(schema: dict[str, Json]) -> None:
 
 
 def _reconciled(path: str, schema: Json, root: dict[str, Json]) -> Json:
-    """Return a mapped schema whose enums and defaults go with its types, at every depth; ``root`` is the document."""
+    """Return a mapped schema with enums and defaults that match its types, at every depth. ``root`` is the document."""
     if not isinstance(schema, dict):
         return schema
     reconciled: dict[str, Json] = {}
@@ -242,17 +240,17 @@ def _kinds(schema: Mapping[str, Json]) -> list[str]:
 
 
 def _widen_to_enum(schema: dict[str, Json]) -> None:
-    """Have an enum and a type not rule each other out: the values that a document lists are meant."""
+    """Change the type so that it does not exclude values of the enum, which are assumed to be intended."""
     values = cast("list[Json]", schema["enum"])
     kinds = _kinds(schema)
     others = [option for option in values if option is not None]
     is_array = "array" in kinds and {*kinds} <= {"array", "null"}
     if is_array and others and not any(isinstance(option, list) for option in others):
-        # Of an array, they are those of its items.
+        # For an array, they are the values of its items.
         inner = schema.get("items", {})
         if isinstance(inner, dict) and "enum" not in inner:
             del schema["enum"]
-            item_values = others if "null" in kinds else values  # null is a value beside the array then
+            item_values = others if "null" in kinds else values  # null is then an alternative to the array
             items: dict[str, Json] = {**cast("dict[str, Json]", inner), "enum": item_values}
             if "type" in items:
                 _widen_to_enum(items)
@@ -288,7 +286,7 @@ def _kind_of(value: Json) -> str:
 
 
 def _allow_default(path: str, schema: dict[str, Json], root: dict[str, Json]) -> dict[str, Json]:
-    """Return a schema with which its default fits: a document that names it as a value means that it is one."""
+    """Return a schema that allows its default, which is assumed to be intended."""
     default = schema["default"]
     rest = {key: value for key, value in schema.items() if key != "default"}
     if _fits(path, rest, default, root):
@@ -300,12 +298,12 @@ def _allow_default(path: str, schema: dict[str, Json], root: dict[str, Json]) ->
     if _fits(path, rest, default, root):
         return {**rest, "default": default}
     headings = {key: rest.pop(key) for key in _TOLD if key in rest}
-    default_schema = {"enum": [default]} if _is_older(root) else {"const": default}  # the oldest dialects have no const
+    default_schema = {"enum": [default]} if _is_older(root) else {"const": default}  # the oldest dialects lack const
     return {**headings, "anyOf": [rest, default_schema], "default": default}
 
 
 def _fits(path: str, schema: Mapping[str, Json], value: Json, root: Mapping[str, Json]) -> bool:
-    """Whether a value fits a part of a document; a part whose references lead nowhere is not judged."""
+    """Return whether a part of a document allows a value. Always true if a reference in it cannot be resolved."""
     refers = re.search(r'"\$(dynamic|recursive)?[Rr]ef"', json.dumps(schema, default=str)) is not None
     dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
     try:
@@ -320,8 +318,8 @@ def _fits(path: str, schema: Mapping[str, Json], value: Json, root: Mapping[str,
 
 
 def _in_document(schema: Mapping[str, Json], root: Mapping[str, Json]) -> dict[str, Json]:
-    """Return a document that is a part of another one, in which its references lead where they do there."""
-    # An id makes the other one a document of its own.
+    """Return a part of a document as a separate document in which its references still resolve."""
+    # With an id, the original remains a document within it.
     name = root["$id"] if isinstance(root.get("$id"), str) else _ROOT
     base = str(name).partition("#")[0] or _ROOT
     parts = {**root.get("definitions", {}), _PART: schema}

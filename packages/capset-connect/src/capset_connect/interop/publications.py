@@ -1,4 +1,4 @@
-"""Agents as registries and other agents find them: MCP's ``server.json``, and A2A's agent card (spec 8, W25, W26)."""
+"""Descriptions of agents for registries and other agents: MCP ``server.json`` and A2A agent card (spec 8, W25, W26)."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ _LABEL: Final = f"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 VERSION: Final = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_LABEL}(?:\.{_LABEL})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 )
-"""A version by Semantic Versioning: registries refuse ranges."""
+"""A semantic version. Registries refuse version ranges."""
 
 
 def export_server_json(
     snapshot: Snapshot, *, name: str, version: str, url: str, description: str | None = None, has_keys: bool = True
 ) -> Export:
-    """Return a ``server.json`` for MCP registries, of an agent that capset serves at a URL.
+    """Return a ``server.json`` for MCP registries that describes an agent served by capset.
 
     Args:
-        snapshot: the agent, as ``evaluate`` sees it.
-        name: the server's name in the registry, whose namespace is yours: ``io.github.you/weather``.
+        snapshot: the agent, as returned by ``evaluate``.
+        name: the server's name in the registry, in a namespace that you own: ``io.github.you/weather``.
         version: the server's version, such as ``1.0.0``.
-        url: where the agent is served: ``https://tools.example.com/mcp``.
-        description: 1 to 100 characters; the agent's own, if left out.
-        has_keys: whether clients send an API key. A server with OAuth tells them itself how to get a token.
+        url: the URL at which the agent is served: ``https://tools.example.com/mcp``.
+        description: 1 to 100 characters; the agent's description, if left out.
+        has_keys: whether clients send an API key. Servers with OAuth tell clients themselves how to get a token.
 
     Raises ``DefinitionError``.
     """
     if not _SERVER.fullmatch(name) or len(name) > _MAX_NAME:
         raise DefinitionError(
-            f"a server's name is a namespace of yours and a name, at most {_MAX_NAME} characters; got {name!r:.80}",
-            hint="such as io.github.you/weather, or com.example/weather",
+            f"a server's name must be NAMESPACE/NAME, with at most {_MAX_NAME} characters; got {name!r:.80}",
+            hint="use a namespace that you own: io.github.you/weather, or com.example/weather",
         )
     summary = description_of(snapshot, description)
     if len(summary) > _MAX_DESCRIPTION:
         raise DefinitionError(
-            f"a registry takes a description of at most {_MAX_DESCRIPTION} characters; it has {len(summary)}",
-            hint="give a shorter one beside the agent's own",
+            f"a registry accepts a description of at most {_MAX_DESCRIPTION} characters; this one has {len(summary)}",
+            hint="give a shorter description instead of the agent's",
         )
     remote: dict[str, Any] = {"type": "streamable-http", "url": checked_url(url)}
     if has_keys:
@@ -68,13 +68,13 @@ def export_server_json(
 
 
 def export_agent_card(snapshot: Snapshot, *, version: str, url: str, description: str | None = None) -> Export:
-    """Return an agent card of A2A 1.0, with a skill for each tool in play.
+    """Return an A2A 1.0 agent card with a skill for each tool in play.
 
     Args:
-        snapshot: the agent, as ``evaluate`` sees it.
+        snapshot: the agent, as returned by ``evaluate``.
         version: the agent's version, such as ``1.0.0``.
-        url: the endpoint of A2A over JSON-RPC at which a host of yours runs the agent; capset serves none.
-        description: what the agent is for; its own, if left out.
+        url: the A2A JSON-RPC endpoint where you run the agent. capset itself serves no such endpoint.
+        description: the agent's purpose; its own description, if left out.
 
     Raises ``DefinitionError``.
     """
@@ -104,16 +104,16 @@ def export_agent_card(snapshot: Snapshot, *, version: str, url: str, description
 
 
 def description_of(snapshot: Snapshot, description: str | None) -> str:
-    """Return a description, or that of the agent. Raises ``DefinitionError`` if neither says anything."""
+    """Return the description, or by default the agent's. Raises ``DefinitionError`` if it is blank."""
     block = snapshot.composition.block
     text = checked_text("the description", block.description if description is None else description).strip()
     if not text:
-        raise DefinitionError(f"the agent {block.name!r} has no description, which is needed: give one")
+        raise DefinitionError(f"the agent {block.name!r} has no description, but one is required")
     return text
 
 
 def checked_version(version: str) -> str:
-    """Return a version by Semantic Versioning. Raises ``DefinitionError`` for anything else."""
+    """Return the version. Raises ``DefinitionError`` if it is not a semantic version."""
     if not VERSION.fullmatch(checked_text("a version", version)):
         raise DefinitionError(
             f"a version of three numbers was expected, by Semantic Versioning; got {version!r:.80}",
@@ -123,7 +123,7 @@ def checked_version(version: str) -> str:
 
 
 def checked_url(url: str) -> str:
-    """Return a URL as it was given. Raises ``DefinitionError`` for one that cannot be requested."""
+    """Return the URL unchanged. Raises ``DefinitionError`` if it cannot be requested."""
     try:
         read_url(url)
     except ToolError as error:

@@ -20,7 +20,7 @@ _PLACES: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:  # what needs the MCP SDK, which takes half a second to import
+def __getattr__(name: str) -> Any:  # lazy, because importing the MCP SDK takes half a second
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,6 +1,7 @@
-"""Answers of MCP servers to calls: results, or the errors that the SDK would raise (spec 7, M17, M96).
+"""Responses of MCP servers to tool calls (spec 7, M17, M96).
 
-A result is read member by member, since its call was made: what does not fit the protocol is listed beside the rest.
+A result is parsed member by member, because its call may have had its effect: members that violate the protocol are
+reported together with the rest.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from capset.schemas.validation_errors import SchemaMismatch, dotted_path
 VERSION: Final = "2026-07-28"
 METHOD: Final = "tools/call"
 RAW: Final = "dev.capset/raw"
-"""The key of the metadata of a result of the SDK's that holds the result as the server sent it."""
+"""The metadata key under which an SDK result carries the result as the server sent it."""
 UNREADABLE: Final = object()
-"""The data of an error that stands for an answer which cannot be read; no server can send it."""
+"""The ``data`` of the error that replaces an unreadable response. No server can send this object."""
 _BLOCKS: Final[Mapping[str, type[ContentBlock]]] = {
     "text": TextContent,
     "image": ImageContent,
@@ -40,9 +41,9 @@ _BLOCKS: Final[Mapping[str, type[ContentBlock]]] = {
 
 
 class ToolAnswer(NamedTuple):
-    """The result of a call, all of it JSON: whether it is an error, its content as MCP writes it, its structure.
+    """The result of a call, as JSON: whether it is an error, its MCP content blocks, and its structured content.
 
-    ``misfits`` says how it does not fit the protocol, by places and what was expected there.
+    ``misfits`` lists violations of the protocol, each with its path and what was expected.
     """
 
     is_error: bool
@@ -53,7 +54,7 @@ class ToolAnswer(NamedTuple):
 
 
 def answer_in(result: Mapping[str, Any]) -> ToolAnswer:
-    """Return a result as a server sent it."""
+    """Parse a result as the server sent it."""
     misfits: list[str] = []
     structured, is_error = ABSENT, result.get("isError", False)
     if is_error not in (True, False, "true"):
@@ -81,7 +82,7 @@ def answer_in(result: Mapping[str, Any]) -> ToolAnswer:
 
 
 def _block(item: Any, number: int, misfits: list[str]) -> Mapping[str, Any]:  # JSON
-    """Return a block of content; without members that do not fit, or as a text of its JSON if it is none."""
+    """Return a content block without its invalid members. If it is unusable, return its JSON as a text block."""
     block = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
     kind = block.get("type")
     model = _BLOCKS.get(kind) if isinstance(kind, str) else None
@@ -99,13 +100,13 @@ def _block(item: Any, number: int, misfits: list[str]) -> Mapping[str, Any]:  # 
 
 
 def _misfits(model: type[ContentBlock], block: Mapping[str, Any]) -> dict[str, str]:
-    """Return what was expected at the places of a block that do not fit."""
+    """Return the invalid members of a block: what was expected, by path."""
     try:
         copy_json(block)
         model.model_validate(block, by_name=False)
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)
-        # The names of the classes of a union are part of the places.
+        # In a union, the locations contain class names, which are omitted.
         return {
             dotted_path([part for part in misfit["loc"] if not str(part)[:1].isupper()]): misfit["msg"]
             for misfit in wrong
@@ -120,11 +121,11 @@ def _text_block(value: Any) -> Mapping[str, Any]:  # JSON
 
 
 def error_text(answer: ToolAnswer) -> str:
-    """Return the text of an answer that is an error: what its blocks say, or else its structure."""
+    """Return the message of an error result: the text of its blocks, or its structured content as JSON."""
     texts = [text for block in answer.content if (text := _text_in(block)) is not None]
     if not texts and answer.structured not in (ABSENT, None):
         texts = [json.dumps(answer.structured, ensure_ascii=False)]
-    return "\n".join(texts) or "The MCP server says that the call failed, and not why."
+    return "\n".join(texts) or "The MCP server reported that the call failed, without a reason."
 
 
 def _text_in(block: Mapping[str, Any]) -> str | None:
@@ -136,11 +137,11 @@ def _text_in(block: Mapping[str, Any]) -> str | None:
 
 
 def answer_of(result: CallToolResult) -> ToolAnswer:
-    """Return a result of the SDK's, which holds it as the server sent it, unless the SDK took a question for it."""
+    """Parse a result of the SDK, in its original form if the SDK result carries it."""
     raw: Mapping[str, Any] | None = (result.meta or {}).get(RAW)
     return answer_in(raw or result.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
 
 def is_question(result: Mapping[str, Any]) -> bool:
-    """Return whether a result is none yet: its server wants something first."""
+    """Return whether a server requests input instead of returning a final result."""
     return result.get("resultType") == "input_required"

@@ -1,4 +1,4 @@
-"""MCP servers as the clients of others declare them, ``mcpServers`` in JSON, in the words of a configuration file."""
+"""Conversion of MCP client files, with ``mcpServers`` in JSON, to declarations of a configuration file."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from capset.errors import DefinitionError
 from capset_connect.mcp.server import INHERITED
 
 SERVER_KEYS: Final = ("mcpServers", "servers", "mcp_servers")
-"""Claude, Cursor, Windsurf and Gemini write the first, VS Code the second."""
+"""Claude, Cursor, Windsurf and Gemini use the first, VS Code the second."""
 _KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type"})
 _HELD: Final = re.compile(r"\$\{(?:env:|input:)?([A-Za-z][A-Za-z0-9_-]*)\}")
-"""A place that a client fills in: ``${NAME}``, ``${env:NAME}``, ``${input:name}``."""
+"""A placeholder that a client fills in: ``${NAME}``, ``${env:NAME}``, ``${input:name}``."""
 _LEFT_OUT: Final = "SECRET-LEFT-OUT"
-"""Stands where a file of a configuration has no place for a secret."""
+"""Replaces a secret where a configuration file supports no placeholder."""
 _UNNAMED: Final = re.compile(r"[^a-z0-9_-]+")
 _MEMBER: Final = re.compile(r"([A-Za-z0-9_.-]+)[ \t]*[:=][ \t]*")
-"""The beginning of a named value in an argument: ``--token=``, ``GITHUB_TOKEN=`` of ``docker -e``, ``X-Api-Key: ``."""
+"""The prefix of a named value in an argument: ``--token=``, ``GITHUB_TOKEN=`` of ``docker -e``, ``X-Api-Key: ``."""
 _CREDENTIALS: Final = re.compile(r"(?:bearer|basic)[ \t]+\S", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """The servers of a client's file, as a configuration has them.
+    """The servers of a client's file, as declarations of a configuration.
 
-    ``secrets`` are the names of those that stood in the file, and whose values were left out. ``left_out`` says what a
-    configuration has not.
+    ``secrets`` are the names of secrets whose values were in the file and have been removed. ``left_out`` lists what a
+    configuration cannot express.
     """
 
     servers: Mapping[str, Mapping[str, Any]]  # JSON
@@ -41,19 +41,17 @@ class ClientFile:
 
 
 def read_client_file(text: str) -> ClientFile:
-    """Return the servers of a client's file. Raises ``DefinitionError`` if there are none in it."""
+    """Return the servers of a client's file. Raises ``DefinitionError`` if it has none."""
     try:
         data = from_json(text)
     except ValueError as error:
         raise DefinitionError(
-            f"this is no JSON: {error}", hint="give the file in which a client has its servers"
+            f"not valid JSON: {error}", hint="pass the file in which an MCP client declares its servers"
         ) from None
     members = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     section = next((members[key] for key in SERVER_KEYS if isinstance(members.get(key), dict)), None)
     if not section:
-        raise DefinitionError(
-            "there are no MCP servers in this file", hint="it has them under mcpServers, or under servers"
-        )
+        raise DefinitionError("there are no MCP servers in this file", hint="they must be under mcpServers or servers")
     reading = _ClientReading()
     servers: dict[str, Mapping[str, Any]] = {}
     for title, entry in cast("dict[str, Any]", section).items():
@@ -65,7 +63,7 @@ def read_client_file(text: str) -> ClientFile:
 
 
 class _ClientReading:
-    """Reads one server after another, and collects what is said beside them."""
+    """Reads servers one by one, and collects the names of secrets and the omissions."""
 
     def __init__(self) -> None:
         self.secrets: list[str] = []
@@ -77,7 +75,7 @@ class _ClientReading:
         fields: dict[str, Any] = {}
         if url is not None:
             if not isinstance(url, str):
-                raise DefinitionError(f"the MCP server {name!r}: its url must be text; got {url!r:.80}")
+                raise DefinitionError(f"the MCP server {name!r}: url must be text; got {url!r:.80}")
             fields["url"] = self._url(name, url)
             if headers := self._texts(name, "headers", entry.get("headers")):
                 fields["headers"] = headers
@@ -86,7 +84,7 @@ class _ClientReading:
             raise DefinitionError(f"the MCP server {name!r} has neither a url nor a command")
         arguments: Any = entry.get("args") or []
         if not isinstance(arguments, list):
-            raise DefinitionError(f"the MCP server {name!r}: its args must be a list; got {arguments!r:.80}")
+            raise DefinitionError(f"the MCP server {name!r}: args must be a list; got {arguments!r:.80}")
         texts = [_text(name, "args", argument) for argument in cast("list[object]", arguments)]
         fields["command"] = [entry["command"], *self._arguments(name, texts)]
         inherited = {variable: f"${{{variable}}}" for variable in INHERITED}
@@ -96,7 +94,7 @@ class _ClientReading:
         return fields
 
     def _arguments(self, server: str, arguments: list[str]) -> list[str]:
-        """Return arguments without the values of flags that name a secret: a command takes none from elsewhere."""
+        """Return arguments without secrets, because a command supports no placeholders."""
         cleaned: list[str] = []
         after = ""
         for argument in arguments:
@@ -116,7 +114,7 @@ class _ClientReading:
         return cleaned
 
     def _url(self, server: str, address: str) -> str:
-        """Return a URL without a user and a password, and the values of members of its query that name a secret."""
+        """Return a URL without credentials, and without the values of query parameters that are named like secrets."""
         before, mark, query = address.partition("?")
         members: list[str] = []
         for member in query.split("&") if mark else ():
@@ -132,10 +130,10 @@ class _ClientReading:
         return masked
 
     def _texts(self, server: str, member: str, entries: Any) -> dict[str, str]:  # JSON
-        """Return headers or variables, with the names of secrets in the place of their values."""
+        """Return headers or variables, with placeholders instead of secrets."""
         texts: dict[str, str] = {}
         if not isinstance(entries or {}, dict):
-            raise DefinitionError(f"the MCP server {server!r}: its {member} must be an object; got {entries!r:.80}")
+            raise DefinitionError(f"the MCP server {server!r}: {member} must be an object; got {entries!r:.80}")
         for name, value in cast("dict[str, object]", entries or {}).items():
             text = _text(server, f"{member}.{name}", value)
             if _HELD.search(text):
@@ -152,14 +150,14 @@ class _ClientReading:
 
 
 def _text(server: str, member: str, scalar: object) -> str:
-    """Return a text, or a number or a truth value as JSON writes it. Raises ``DefinitionError`` for anything else."""
+    """Return a string, or a number or boolean as JSON. Raises ``DefinitionError`` for anything else."""
     if not isinstance(scalar, str | int | float):
         raise DefinitionError(f"the MCP server {server!r}: {member:.80} must be text; got {scalar!r:.80}")
     return scalar if isinstance(scalar, str) else json.dumps(scalar)
 
 
 def _secret_at(argument: str) -> int:
-    """Return where the value of a secret begins in an argument that names it, or 0; one filled in later is none."""
+    """Return the position of a named secret's value in an argument, or 0. Placeholders do not count."""
     at = 0
     while (name := _MEMBER.match(argument, at)) is not None:
         at = name.end()
@@ -170,7 +168,7 @@ def _secret_at(argument: str) -> int:
 
 
 def _name(title: str, taken: Mapping[str, object]) -> str:
-    """Return a name for a server as its configuration needs it."""
+    """Return an unused server name that is valid in a configuration."""
     base = _UNNAMED.sub("-", title.lower()).strip("-_")[:24]
     name = base if base[:1].isalpha() else f"mcp-{base}".rstrip("-")
     number, first = 1, name
@@ -181,7 +179,7 @@ def _name(title: str, taken: Mapping[str, object]) -> str:
 
 
 def _is_secret(name: str) -> bool:
-    """Return whether a variable, a header or a flag has the name of a secret."""
+    """Return whether a variable, a header or a flag is named like a secret."""
     return is_secret_name(name) or _constant(name).rpartition("_")[2] in ("KEY", "PAT")
 
 

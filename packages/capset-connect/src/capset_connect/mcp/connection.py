@@ -1,4 +1,4 @@
-"""One connection to an MCP server: made when it is first needed, and again when it broke (spec 7, M3)."""
+"""A connection to an MCP server, opened on demand and reopened after it breaks (spec 7, M3)."""
 
 from __future__ import annotations
 
@@ -49,69 +49,67 @@ from capset_connect.mcp.transports import INTERRUPTED, NOT_SENT, SESSION_OVER
 from capset_connect.offers import Offer
 
 _LASTING_SECONDS: Final = 1.0
-"""A connection that breaks sooner counts as a failure, unless it is the first: it is made again at once."""
+"""A connection that breaks sooner counts as a failure, except the first one, which is reopened at once."""
 FRESH_SECONDS: Final = 300.0
-"""How long a list of tools counts as what the server has, if it does not say that it has changed."""
+"""How long a tool list is cached if the server announces no change."""
 AGAIN_SECONDS: Final = 2.0
-"""The least time between two lists that are asked for because a tool is not as it was approved."""
+"""The minimum time between two listings that are requested because a tool differs from its pin."""
 _OF_ONE_STREAM: Final = "SSE stream"
-"""The beginning of the SDK's errors for a request whose own stream broke."""
+"""The prefix of the SDK's error messages for a request whose own stream broke."""
 _NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
-"""The errors of a server that takes no listeners."""
+"""The errors of a server that does not support listening."""
 R = TypeVar("R")
 M = TypeVar("M", bound=BaseModel)
 
 
 class McpConnection:
-    """One server: its tools, prompts and resources. Leaving its ``async with`` closes the connection.
+    """A client of one server: its tools, prompts and resources. Leaving ``async with`` closes the connection.
 
-    The connection is made when it is first needed, and belongs to a task of its own, so that a caller that is cancelled
-    leaves it to the others. With a ``room``, it is open only as long as there is room, and it is used.
+    The connection is opened on demand. It belongs to a separate task, so a cancelled caller does not close it for
+    others. With a ``room``, it is closed when it is idle, or when the room is needed for another connection.
     """
 
     def __init__(self, server: McpServer, secrets: Secrets, room: Room | None = None) -> None:
         self.server: Final = server
         self._room = room
         self._users, self._used = 0, 0.0
-        """How many use it, or wait for it, and when the last of them was done."""
+        """The number of users, including waiting ones, and the time at which the last of them finished."""
         self._owner: asyncio.Task[None] | None = None
         self._is_closed = False
         self._wanted, self._broken = asyncio.Event(), asyncio.Event()
         self._ready: asyncio.Future[OpenConnection] | None = None
         self._number = 0
         self._failures, self._since, self._again = 0, 0.0, 0.0
-        """How often in a row it was not made or did not last, when it was made, and when it may be made again."""
+        """The number of consecutive failures, when it was opened, and the earliest time of the next attempt."""
         self._why = ""
         self.failure: CapsetError | None = None
-        """Why the last attempt to connect failed, if it did."""
+        """The error of the last attempt to connect, if it failed."""
         self._lists = ListMeter(server, room)
         self._offers: Sequence[Offer] | None = None
-        """The tools as they were last listed, without what the server says of them: pins have the hash of that."""
-        """The tools whose arguments are repeated in headers, which is the SDK's work."""
+        """The tools as last listed, without their shapes: the hashes are enough to compare them with pins."""
         self._listed, self._listed_on = 0.0, -1
         """When the tools were listed, and on which connection."""
         self._list_failure: tuple[float, CapsetError] | None = None
-        """When they could not be listed, and why."""
+        """The time and the error of the last failed listing."""
         self._asked_again = -AGAIN_SECONDS
         self._changes = 0
         self._listing = asyncio.Lock()
         self._connector = Connector(server, secrets, self._lists, self._end, self._changed)
 
     async def __aenter__(self) -> Self:
-        """Connect to nothing yet."""
+        """Return the connection without opening it."""
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Close the connection, for good; a process is ended."""
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connection, for good; a process is ended."""
+        """Close the connection permanently, and end the server's process, if it has one."""
         self._is_closed = True
         if (owner := self._owner) is not None:
             owner.cancel()
             await asyncio.wait([owner])
-        if self._ready is not None and not self._ready.done():  # somebody wanted it when it closed
+        if self._ready is not None and not self._ready.done():  # callers are still waiting for it
             self._ready.set_exception(self._error_for(asyncio.CancelledError()))
             self._ready.exception()  # the caller may have left
 
@@ -122,31 +120,31 @@ class McpConnection:
 
     @property
     def _hidden(self) -> Sequence[str]:
-        """The credentials that are masked in what the server sends."""
+        """The credentials that are masked in the server's messages."""
         return self._connector.credentials.hidden
 
     @property
     def list_size(self) -> int:
-        """How much the server has said of its tools on this connection, in bytes as they count."""
+        """The size of the tool lists that were received on this connection, as ``ListMeter`` counts it."""
         return self._lists.size
 
     @property
     def known_offers(self) -> Sequence[Offer] | None:
-        """The tools that the server had when it was last asked, if on this connection; without their shapes."""
+        """The tools as last listed on this connection, without their shapes; ``None`` if they were not listed on it."""
         return self._offers if self._listed_on == self._number else None
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
-        """Return the tools of the server, as they are now or as they were a few minutes ago.
+        """Return the tools of the server, from a cache of a few minutes unless ``at_once``.
 
-        Those of a few minutes ago are without their shapes. After a connection broke, the next one is asked: another
-        process may be there. Raises ``CapsetError`` if it cannot be asked, or says too much.
+        Cached tools have no shapes. A new connection never uses the cache, because it may lead to another process.
+        Raises ``CapsetError`` if the server cannot be reached or its lists are too large.
         """
         requested_at = monotonic()
         async with self._listing:
             is_fresh = self._listed_on == self._number and monotonic() - self._listed < FRESH_SECONDS
             if self._offers is None or at_once or not is_fresh:
                 if self._list_failure is not None and self._list_failure[0] > requested_at:
-                    raise self._list_failure[1].copy()  # it failed while this one waited its turn to ask
+                    raise self._list_failure[1].copy()  # another caller's attempt failed in the meantime
                 try:
                     offers = await self._in_session(self._list)
                 except CapsetError as error:
@@ -159,7 +157,7 @@ class McpConnection:
     async def _list(self) -> Sequence[Offer]:
         opened, changes = await self._connected(), self._changes
         try:
-            # What it said of itself when the connection was made belongs to its first list.
+            # The size of the handshake counts towards the first list.
             with self._failing(opened), self._lists.reading(from_zero=self._listed_on == opened.number):
                 async with asyncio.timeout(self.server.start_timeout):
                     offers = await offers_of(self.server, opened.client, partial(mask_value, hidden=self._hidden))
@@ -168,42 +166,41 @@ class McpConnection:
         except CapsetError:
             if (refusal := self._lists.error) is None:
                 raise
-            self._end(opened.number, refusal.message)  # nothing of what was refused is kept
+            self._end(opened.number, refusal.message)  # discard what was received
             self._lists.size = 0
             raise refusal.copy() from None
-        # What changed while it was listed may not be in the list.
+        # A change during the listing may be missing in the list.
         self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
         self._listed_on = opened.number
         return offers
 
     async def latest_offers(self) -> Sequence[Offer]:
-        """Return the tools as the server has them now, asked for again unless that was done a moment ago."""
+        """Return the tools, listed again unless that was done in the last ``AGAIN_SECONDS``."""
         if monotonic() - self._asked_again < AGAIN_SECONDS:
             return await self.offers()
         self._asked_again = monotonic()
         return await self.offers(at_once=True)
 
     async def first_offers(self) -> Sequence[Offer]:
-        """Return the tools that the server has. Raises ``DefinitionError`` if the declaration names others, too."""
+        """List the tools. Raises ``DefinitionError`` if the declaration names tools that the server does not have."""
         offers = await self.offers(at_once=True)
         if odd := unmatched(self.server, offers):
             raise DefinitionError(f"{self.server.label}: {'; '.join(odd)}")
         return offers
 
     async def unmatched(self) -> list[str]:
-        """Return a sentence for each name in the declaration that the server does not have. Raises as ``offers``."""
+        """Return a message for each name in the declaration that the server lacks. Raises the errors of ``offers``."""
         return unmatched(self.server, await self.offers())
 
     async def leaves_out(self, shape: Mapping[str, Any]) -> bool:
-        """Return whether the declaration leaves out a tool, or a prompt, that was approved so."""
+        """Return whether the declaration leaves out the tool or prompt with this approved shape."""
         return not is_used(self.server, shape)
 
     async def call(self, name: str, arguments: dict[str, Any], report: ProgressFnT | None) -> ToolAnswer:
-        """Call a tool by its name there, with JSON; ``report`` is told its progress, if it is given.
+        """Call a tool by its name on the server, with JSON arguments. ``report`` receives its progress.
 
-        Raises ``NotListed`` if the connection is another one than the tools were listed on, ``TransientError`` if the
-        server cannot be reached or does not answer in time, and ``ToolError`` for what it refuses, and for what it
-        sends that is no answer.
+        Raises ``NotListed`` if the tools were listed on another connection, ``TransientError`` if the server cannot be
+        reached or does not respond in time, and ``ToolError`` for a refused call or an invalid response.
         """
         answer = await self._call(name, arguments, report and self._masking(report))
         return ToolAnswer(*mask_value([*answer], self._hidden))
@@ -216,10 +213,10 @@ class McpConnection:
     async def _extended(
         self, ask: Callable[[ProgressFnT | None, float], Awaitable[R]], report: ProgressFnT | None
     ) -> R:
-        """Return an answer that may take ``timeout`` seconds, and as many after each report of progress.
+        """Wait for a response. Each progress report restarts the ``timeout``, up to ``max_timeout`` in total.
 
-        ``max_timeout`` is the most, and without it progress gives no more time. ``ask`` is given what is told the
-        progress, and the seconds that it may take at most.
+        Without ``max_timeout``, progress does not extend the timeout. ``ask`` receives the progress callback and the
+        longest possible timeout in seconds.
         """
         server = self.server
         if server.max_timeout is None:
@@ -252,7 +249,7 @@ class McpConnection:
         return answer_of(result)
 
     async def read(self, uri: str) -> ReadResourceResult:
-        """Read a resource. Raises as ``call`` does, but for ``NotListed``."""
+        """Read a resource. Raises the errors of ``call``, except ``NotListed``."""
         return await self._in_session(partial(self._read, uri))
 
     async def _read(self, uri: str) -> ReadResourceResult:
@@ -261,27 +258,27 @@ class McpConnection:
             return self._masked(await self._in_time(opened.client.read_resource(uri, cache_mode="bypass")))
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> GetPromptResult:
-        """Get a prompt by its name there. Raises as ``call`` does."""
+        """Get a prompt by its name on the server. Raises the errors of ``call``."""
         opened = await self._listed_connection()
         with self._failing(opened):
             return self._masked(await self._in_time(opened.client.get_prompt(name, arguments)))
 
     async def _in_session(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """Ask a server, and once more if it has forgotten the session."""
+        """Send a request, and repeat it once if the server has forgotten the session."""
         for _ in range(2):
             with contextlib.suppress(NotListed):
                 return await ask()
         raise unreachable(self.server, "it forgets each session at once")
 
     def _masked(self, result: M) -> M:
-        """Return what the server sent, with every credential that it was given masked."""
+        """Mask the credentials in a result of the server."""
         if not self._hidden:
             return result
         plain = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         return type(result).model_validate(mask_value(plain, self._hidden), by_name=False)
 
     def _masking(self, report: ProgressFnT) -> ProgressFnT:
-        """Return a function that passes on progress, with its messages masked in the same way."""
+        """Wrap a progress callback so that credentials in its messages are masked."""
 
         async def masked(progress: float, total: float | None, message: str | None) -> None:
             await report(progress, total, message and mask_text(message, self._hidden))
@@ -302,11 +299,11 @@ class McpConnection:
             raise late(self.server) from None
 
     async def _connected(self) -> OpenConnection:
-        """Return the connection; it is made if there is none."""
+        """Return the open connection; open one if there is none."""
         if self._is_closed:
             raise CapsetError(f"the connection to the MCP server {self.server.name!r} is closed")
         if self._owner is None or self._owner.done():
-            # In an empty context: it outlives the call that happens to be the first.
+            # In an empty context, because the task outlives the call that starts it.
             self._owner = asyncio.create_task(self._own(), name=f"mcp {self.server.name}", context=Context())
         wait = self._again - monotonic()
         if self._ready is None and wait > 0:
@@ -328,19 +325,19 @@ class McpConnection:
 
     @property
     def idle_since(self) -> float | None:
-        """When it was last used, by the monotonic clock; nothing while it is in use."""
+        """The time of its last use, by the monotonic clock; ``None`` while it is in use."""
         return None if self._users else self._used
 
     def release(self) -> None:
-        """Close the connection for now: the next call makes another. Calls under way fail."""
-        self._since = -_LASTING_SECONDS  # it did not break
+        """Close the connection temporarily: the next call opens another one. Running calls fail."""
+        self._since = -_LASTING_SECONDS  # does not count as a failure
         self._end(self._number)
 
     async def _own(self) -> None:
-        """Keep the connection: open it when it is wanted, until it breaks."""
-        while not self._is_closed:  # a cancellation is lost where what it ends has failed already
+        """Own the connection: open it on demand, and hold it until it breaks."""
+        while not self._is_closed:  # a cancellation can get lost if the cancelled code fails at the same time
             if self._room is not None and not self._wanted.is_set():
-                return  # so that nothing keeps one that is not used any more
+                return  # otherwise the task would keep an unused connection object alive
             await self._wanted.wait()
             self._wanted.clear()
             if (ready := self._ready) is None:
@@ -375,9 +372,10 @@ class McpConnection:
                     raise
 
     def _end(self, number: int, why: str = "") -> None:
-        """Take a connection as broken, for a reason that callers are told: the next one makes another.
+        """Mark a connection as broken. The next call opens another one; errors of running calls contain ``why``.
 
-        Several calls may notice that it broke, and the last of them when there is another one already.
+        Several calls may notice the same break, some of them after another connection was opened. The ``number`` tells
+        these apart.
         """
         if number == self._number:
             if self.is_connected:
@@ -389,34 +387,34 @@ class McpConnection:
             self._broken.set()
 
     def _changed(self) -> None:
-        """Look at the tools again at the next call."""
+        """Expire the cached tools."""
         self._listed = -FRESH_SECONDS
         self._changes += 1
 
     async def _listen(self, client: Client) -> None:
-        """Listen for changes, and again when that ends, unless the server knows nothing of it."""
+        """Listen for changes, and resume when the stream ends, unless the server does not support it."""
         ends = 0
         while True:
             try:
                 has_prompts = bool(self.server.prompts)
                 async with client.listen(tools_list_changed=True, prompts_list_changed=has_prompts) as changes:
-                    self._changed()  # what changed before is told to none
+                    self._changed()  # earlier changes were not announced
                     async for _ in changes:
                         self._changed()
             except ListenNotSupportedError:
-                return  # it is an older one, which tells without being asked
+                return  # an older server, which announces changes unasked
             except MCPError as error:
                 if error.error.code in _NOTHING_TO_HEAR:
-                    return  # the list is asked for again after FRESH_SECONDS
+                    return  # the list expires after FRESH_SECONDS
             except SubscriptionLost:
-                pass  # such as when a server at a URL is started again
+                pass  # for example because a server at a URL restarts
             self._changed()
             ends += 1
             await asyncio.sleep(pause_after(ends))
 
     @contextlib.contextmanager
     def _failing(self, opened: OpenConnection) -> Generator[None]:
-        """Turn what the SDK raises into errors of capset's; a connection that broke is made again.
+        """Convert exceptions of the SDK to capset's errors, and mark the connection as broken if it is.
 
         Raises ``NotListed`` if the session is over.
         """
@@ -430,7 +428,7 @@ class McpConnection:
         except MCPError as error:
             raise self._refusal(opened, error.error) from None
         except ValidationError:
-            raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
+            raise ToolError("The MCP server sent an invalid response.", code="mcp_error", status=502) from None
         except Exception as error:
             self._end(opened.number)
             raise self._error_for(error) from None
@@ -440,12 +438,12 @@ class McpConnection:
                 opened.is_idle.set()
 
     def _refusal(self, opened: OpenConnection, error: ErrorData) -> Exception:
-        """Return the error of a request that was refused, or broke off."""
+        """Return the error for a request that was refused or interrupted."""
         message = mask_text(error.message, self._hidden)
         if error.code == SESSION_OVER and opened.number != self._number:
             return NotListed()
         if error.code in (NOT_SENT, INTERRUPTED):
-            self._changed()  # only this request's connection broke; another process may be there now
+            self._changed()  # only this request's connection broke, but the server may have been replaced
             return (unreachable if error.code == NOT_SENT else unknown_outcome)(self.server, message)
         if error.code == CONNECTION_CLOSED:
             if opened.client.protocol_version == VERSION and error.message.startswith(_OF_ONE_STREAM):

@@ -1,4 +1,4 @@
-"""Connections to an MCP server as they are opened, in the way that the server speaks (spec 7, M102)."""
+"""Opens connections to an MCP server with the transport and protocol that the server supports (spec 7, M102)."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from capset_connect.mcp.server_headers import ServerHeaders
 from capset_connect.mcp.transports import NO_STREAMABLE_HTTP, CheckedTransport, Streams, http_streams, sse_streams
 
 _DRAIN_SECONDS: Final = 1.0
-"""How long the other requests of a session that is over are waited for: those that are refused are sent again."""
+"""How long to wait for the other requests of a session that is over. Refused ones are sent again."""
 _SSE_SECONDS: Final = 10.0
-"""How long a server may take to begin in the older HTTP with SSE, which it was not declared to speak."""
+"""How long a server may take to start over the older HTTP with SSE, which is only tried as a fallback."""
 _MOST_TOKENS: Final = 32
-"""The number of tokens that are masked, the newest ones: they are renewed."""
+"""How many tokens are masked. Tokens are renewed, so only the newest ones are kept."""
 
 
 @dataclass(slots=True, eq=False)
 class OpenConnection:
-    """A connection that is open, with its number, and to a server at a URL with its transport."""
+    """An open connection with its number and, for a server at a URL, its transport."""
 
     client: Client
     number: int
     transport: CheckedTransport | None = None
     requests: int = 0
-    """How many requests wait for their answers."""
+    """The number of pending requests."""
     is_idle: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the last of them has its answer."""
+    """Set when the last pending request has its response."""
 
     async def drain(self) -> None:
         """Wait for the other requests of a session that is over."""
@@ -59,7 +59,7 @@ class OpenConnection:
 
 
 class SentCredentials:
-    """The credentials that a server was given, which are masked in what it sends: all secrets, and the newest tokens.
+    """The credentials that were sent to a server: all secrets and the newest tokens. They are masked in its messages.
 
     ``secrets`` is the source of the secrets.
     """
@@ -69,10 +69,10 @@ class SentCredentials:
         self._secrets: set[str] = set()
         self._tokens: list[str] = []
         self.hidden: Sequence[str] = ()
-        """What is masked, the longest first."""
+        """The texts to mask, longest first."""
 
     async def secret(self, name: str) -> str | None:
-        """Return a secret, which is masked from now on; the paths of programs and homes are not secret."""
+        """Return a secret and mask it from now on. ``INHERITED`` variables, such as ``PATH``, are not masked."""
         value = await self._source.get(name)
         if value is not None and name not in INHERITED:
             self._secrets.add(value)
@@ -90,14 +90,14 @@ class SentCredentials:
 
 
 class Connector:
-    """Opens the connections to one server, and remembers how it is spoken to.
+    """Opens the connections to one server, and remembers the transport and protocol that it supports.
 
     Args:
         server: the declaration.
         secrets: the source of secrets.
-        lists: counts what the server says of its tools.
-        ended: is told the number of a connection from which nothing comes any more, and why.
-        changed: is called when the server says that its tools have changed.
+        lists: counts the size of the server's tool lists.
+        ended: called with the number of a connection that has ended, and the reason.
+        changed: called when the server announces that its tools have changed.
     """
 
     def __init__(
@@ -117,19 +117,19 @@ class Connector:
         secret = self.credentials.secret
         self._tokens = server.oauth and AccessTokens(server.label, server.oauth, secret, self._token_client)
         self._is_older = False
-        """Whether its process ended at a first message other than ``initialize``, so that it is sent none."""
+        """Whether its process must be sent ``initialize`` first, because it exited on another first message."""
         self._is_sse = False
-        """Whether it speaks the older HTTP with SSE."""
+        """Whether it uses the older HTTP with SSE."""
 
     async def open(self, stack: AsyncExitStack, number: int) -> OpenConnection:
-        """Return a connection with this number, which is closed with the stack.
+        """Open a connection with this number, which is closed with the stack.
 
-        Raises ``CapsetError``, and what the SDK does.
+        Raises ``CapsetError`` and exceptions of the SDK.
         """
         return await (self._started(stack, number) if self._server.url is None else self._reached(stack, number))
 
     async def _started(self, stack: AsyncExitStack, number: int) -> OpenConnection:
-        """Start a process; once more, if it ends at a first message of the newer protocol, and from then on without."""
+        """Start a process. If it exits on the first message of the newer protocol, restart it with the older one."""
         server = self._server
         env = await fill_secrets(server.label, "variable", server.env, self.credentials.secret)
         if not self._is_older:
@@ -151,12 +151,12 @@ class Connector:
         try:
             streams = process_streams(server, env, partial(self._ended, number), self._lists)
             return OpenConnection(await self._client(stack, streams, "legacy"), number)
-        except Exception:  # it may be another one by the next time
+        except Exception:  # by the next attempt, the program may have been replaced
             self._is_older = False
             raise
 
     async def _reached(self, stack: AsyncExitStack, number: int) -> OpenConnection:
-        """Connect to a URL; over the older HTTP with SSE if the server refuses messages as streamable HTTP has them."""
+        """Connect to a URL. Fall back to the older HTTP with SSE if the server refuses streamable HTTP."""
         server, credentials = self._server, self.credentials
         proxies = await self._proxies()
         headers = ServerHeaders(server, credentials.secret, self._tokens, credentials.hide_token)
@@ -197,7 +197,7 @@ class Connector:
         return OpenConnection(client, number, older)
 
     async def _proxies(self) -> Proxies | None:
-        """Return the proxies on the way to a host's server; there is none to that of a stored agent."""
+        """Return the proxies for a server that the host declares; ``None`` for a stored agent's server."""
         server = self._server
         if server.agent is not None:
             return None
@@ -223,6 +223,6 @@ class Connector:
         return await stack.enter_async_context(client)
 
     async def _heard(self, message: object) -> None:
-        """Hear what a server says by itself; since 2026-07-28 it says changes only to those who listen."""
+        """Handle a message that a server sends unasked. Since 2026-07-28, it announces changes only to listeners."""
         if type(message).__name__ in ("ToolListChangedNotification", "PromptListChangedNotification"):
             self._changed()

@@ -1,4 +1,4 @@
-"""Content that an MCP server sends, in capset's own types (spec 7, M10, M21)."""
+"""Conversion of MCP content to capset's types (spec 7, M10, M21)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from capset.errors import ToolError
 def content_of(
     content: TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource,
 ) -> Text | Image | Audio | Embedded | Link:
-    """Return a piece of content. Raises ``ToolError`` for bytes that are no base64."""
+    """Convert a content block. Raises ``ToolError`` for invalid base64."""
     match content:
         case TextContent():
             return Text(text=content.text)
@@ -43,7 +43,7 @@ def content_of(
 
 
 def embedded_of(contents: TextResourceContents | BlobResourceContents) -> Embedded:
-    """Return the contents of a resource. Raises ``ToolError`` for bytes that are no base64."""
+    """Convert the contents of a resource. Raises ``ToolError`` for invalid base64."""
     if isinstance(contents, TextResourceContents):
         return Embedded(uri=contents.uri, text=contents.text, media_type=contents.mime_type)
     return Embedded(uri=contents.uri, data=_decoded(contents.blob), media_type=contents.mime_type)
@@ -53,4 +53,4 @@ def _decoded(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except binascii.Error:
-        raise ToolError("The MCP server sent bytes that are no base64.", code="mcp_error", status=502) from None
+        raise ToolError("The MCP server sent invalid base64.", code="mcp_error", status=502) from None

@@ -1,4 +1,4 @@
-"""Errors of connections to MCP servers, as callers read them."""
+"""Errors of connections to MCP servers, as callers see them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _LONGEST_PAUSE: Final = 30.0
 
 
 class NotListed(Exception):
-    """Raised for a request on a connection that has not said which tools it has, or whose session is over.
+    """Raised for a request on a connection that has not listed its tools, or whose session is over.
 
-    The server has begun nothing.
+    The server has not started the request.
     """
 
 
 def pause_after(failures: int) -> float:
-    """Return the seconds before a server is tried again that failed so often in a row: twice as many each time."""
+    """Return the seconds to wait after a number of consecutive failures. The wait doubles with each failure."""
     return 0.0 if failures < 1 else min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10))
 
 
 def late(server: McpServer) -> TransientError:
-    """Return the error of an answer that did not come in time."""
+    """Return the error for a response that timed out."""
     seconds = f"{server.longest:g} s"
     if server.max_timeout is not None:
         seconds += f", or reported no progress for {server.timeout:g} s"
@@ -41,30 +41,30 @@ def late(server: McpServer) -> TransientError:
 
 
 def was_closed(error: BaseException) -> bool:
-    """Return whether an error of the SDK is that its server ended before it answered."""
+    """Return whether an error of the SDK means that the server closed the connection before it responded."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(was_closed, cast("BaseExceptionGroup[BaseException]", error).exceptions))
     return isinstance(error, MCPError) and error.error.code == CONNECTION_CLOSED
 
 
 def unreachable(server: McpServer, why: str) -> TransientError:
-    """Return the error of a connection that cannot be made, or broke."""
+    """Return the error for a connection that cannot be opened, or broke."""
     why = why.removesuffix(".")
     return TransientError(f"The MCP server {server.name!r} cannot be reached: {why}.", code="unreachable")
 
 
 def unknown_outcome(server: McpServer, why: str) -> TransientError:
-    """Return the error of a call that broke off; ``why`` may be empty."""
+    """Return the error for a call that was interrupted; ``why`` may be empty."""
     why = why.removesuffix(".") or "the connection broke off"
-    error = unreachable(server, f"{why}; what came of the call is not known")
+    error = unreachable(server, f"{why}; the outcome of the call is unknown")
     error.answer_lost = True
     return error
 
 
 def unreadable(server: McpServer) -> ToolError:
-    """Return the error of an answer that cannot be read. It is not retryable: the call may have had its effect."""
+    """Return the error for an unreadable response. It is not retryable, because the call may have had its effect."""
     error = ToolError(
-        f"The MCP server {server.name!r} answered with what cannot be read; what came of the call is not known.",
+        f"The MCP server {server.name!r} sent an unreadable response; the outcome of the call is unknown.",
         code="bad_answer",
         status=502,
     )
@@ -73,7 +73,7 @@ def unreadable(server: McpServer) -> ToolError:
 
 
 def cause_of(server: McpServer, error: BaseException, why: str) -> CapsetError:
-    """Return an error to show: that of capset's own in it, if there is one; ``why`` a connection broke may be empty."""
+    """Convert an error for callers, preferring capset's errors in a group. ``why`` a connection broke may be empty."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         causes = [cause_of(server, inner, why) for inner in group.exceptions]
@@ -94,6 +94,6 @@ def cause_of(server: McpServer, error: BaseException, why: str) -> CapsetError:
 
 
 def _is_of_oauth(error: BaseException) -> bool:
-    """Return whether an error is one of the SDK's flows of OAuth, which take long to import where none is used."""
+    """Return whether an error comes from the SDK's OAuth module, without importing it, because that takes long."""
     module = sys.modules.get("mcp.client.auth")
     return module is not None and isinstance(error, module.OAuthFlowError)

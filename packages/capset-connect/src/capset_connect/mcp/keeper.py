@@ -1,8 +1,8 @@
-"""The process above that of an MCP server, which ends all that the server has started, and then itself (spec 7, M2).
+"""The parent process of an MCP server, which ends all processes that the server has started (spec 7, M2).
 
-It is run by its path, with the server's command as arguments, and imports nothing of capset. On Linux, what descends
-from it becomes its own child when a parent in between ends (``PR_SET_CHILD_SUBREAPER``), in any session: so a process
-leaves it only by ending. Elsewhere it ends the server's own group of processes.
+It is run by its path, with the server's command as arguments, and imports nothing of capset. On Linux, it is a child
+subreaper (``PR_SET_CHILD_SUBREAPER``): descendants become its children when their parents end, in any session, so none
+can escape. On other systems, it ends the server's process group.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 GRACE_SECONDS: Final = 2.0
-"""How long a server may take to end once it was asked to, by SIGTERM to this process."""
+"""How long a server may take to exit after SIGTERM to this process."""
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _NOT_STARTED: Final = 126
 
 
 def main() -> int:
-    """Run the command in the arguments, and return its status once nothing of it is left."""
+    """Run the command in the arguments; return its exit status once all of its processes have ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Held back until there is a server to pass it on to.
+    # Blocked until there is a server to forward it to.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     server = os.fork()
     if server == 0:
@@ -43,7 +43,7 @@ def main() -> int:
     signal.signal(signal.SIGALRM, force)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):  # the server's alone: their end is its end
+    for stream in range(3):  # only the server keeps them open, so they close when it exits
         os.dup2(nothing, stream)
     pid = status = 0
     while pid != server:
@@ -55,13 +55,13 @@ def main() -> int:
 
 
 def _become(command: list[str]) -> NoReturn:
-    """Become the server: the leader of a session of its own, with the environment that this process was given."""
+    """Become the server: the leader of a new session, with the original environment of this process."""
     try:
         os.setsid()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and its children would
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and children would inherit that
             signal.signal(number, signal.SIG_DFL)
-        os.execve(command[0], command, _environment())  # noqa: S606  # what this process is for
+        os.execve(command[0], command, _environment())  # noqa: S606  # the purpose of this process
     except OSError as error:
         os.write(2, f"cannot be started: {error.strerror}\n".encode())
     finally:
@@ -69,7 +69,7 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _environment() -> dict[bytes, bytes]:
-    """Return the variables that this process was started with: Python may have added one for the locale."""
+    """Return the original environment of this process, to which Python may have added a locale variable."""
     try:
         block = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -78,18 +78,18 @@ def _environment() -> dict[bytes, bytes]:
 
 
 def _end_all(server: int) -> None:
-    """Kill what the server has left: its group, and every process below this one, until there is none."""
+    """Kill the server's remaining processes: its group, and all descendants of this process."""
     _signal_group(server, signal.SIGKILL)
-    with suppress(ChildProcessError):  # there is none any more
+    with suppress(ChildProcessError):  # no children are left
         while True:
             for child in _children():
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(child, signal.SIGKILL)
-            os.waitpid(-1, 0)  # its own children are this one's now
+            os.waitpid(-1, 0)  # its children are now children of this process
 
 
 def _children() -> list[int]:
-    """Return the children of this process, as Linux's ``/proc`` lists them; none elsewhere."""
+    """Return the children of this process from Linux's ``/proc``; on other systems, none."""
     process_id, children = str(os.getpid()).encode(), list[int]()
     with suppress(OSError):
         for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208

@@ -1,7 +1,7 @@
-"""Lists and handshakes of MCP servers, so that one malformed member costs itself alone (spec 7, M92).
+"""Lenient lists and handshakes of MCP servers: a malformed member does not affect the others (spec 7, M92).
 
-The SDK's models refuse a whole answer for one member that is not as they have it. So the SDK gets only what it needs to
-know of each tool and prompt; what the server sent of it stands under ``MEMBER`` in its ``_meta``.
+The SDK's models refuse a whole response for one invalid member. So the SDK gets only the members of each tool and
+prompt that it needs; the original is under ``MEMBER`` in its ``_meta``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ MEMBER: Final = "capset/member"
 
 
 def members_of(items: list[Tool] | list[Prompt]) -> list[object]:
-    """Return the members of a list as their server sent them."""
+    """Return the items of a list as the server sent them."""
     return [(item.meta or {}).get(MEMBER) for item in items]
 
 
 def readable_result(result: dict[str, Any]) -> dict[str, Any]:  # JSON
-    """Return a list or a handshake as the SDK can read it; any other result as it is.
+    """Return a list or a handshake in a form that the SDK can read; return other results unchanged.
 
-    Members about the answer itself that are null or mistyped count as left out. A list that is no list at all is left
-    to the SDK, which refuses it.
+    Members of the result itself that are null or mistyped are omitted. A value that is not a list is left to the SDK,
+    which refuses it.
     """
     for kind, read in (("tools", _readable_tool), ("prompts", _readable_prompt)):
         members = result.get(kind, "")
-        if members is None:  # so a list without members is written by some servers in Go
+        if members is None:  # some Go servers send null for an empty list
             members = []
         if isinstance(members, list):
             return {**_without_mistyped(result), kind: [read(member) for member in cast("list[object]", members)]}
@@ -43,8 +43,8 @@ def readable_result(result: dict[str, Any]) -> dict[str, Any]:  # JSON
 
 
 def _without_mistyped(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result without members about itself that are null or mistyped; an empty cursor is the end of a list."""
-    readable = {**result, "ttlMs": 0, "cacheScope": "private"}  # capset asks again when it has to
+    """Return a result without null and mistyped members of its own. An empty cursor marks the end of a list."""
+    readable = {**result, "ttlMs": 0, "cacheScope": "private"}  # capset decides itself when to list again
     if not isinstance(readable.get("resultType"), str):
         readable["resultType"] = "complete"
     if not isinstance(readable.get("_meta"), dict):
@@ -57,7 +57,7 @@ def _without_mistyped(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readable_tool(member: object) -> dict[str, Any]:
-    """Return a tool with its name, and with its arguments only if some of them are repeated in headers."""
+    """Return a tool with its name and, if some of its arguments are repeated in headers, with its arguments."""
     schema = as_object(as_object(member).get("inputSchema"))
     properties: dict[str, Any] = {}
     if find_invalid_x_mcp_header(schema) is None and x_mcp_header_map(schema):
@@ -70,11 +70,11 @@ def _readable_prompt(member: object) -> dict[str, Any]:
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Return an object of JSON as it is, and an empty one for anything else."""
+    """Return a JSON object unchanged, or an empty one for any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _texts_in(value: object, *names: str) -> dict[str, str]:
-    """Return those of the named members of an object that are texts."""
+    """Return the named members of an object that are strings."""
     members = as_object(value)
     return {name: text for name in names if isinstance(text := members.get(name), str)}

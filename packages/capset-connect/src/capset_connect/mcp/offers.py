@@ -1,4 +1,4 @@
-"""Tools, and the chosen prompts, as their MCP server lists them (spec 7, M4, M21)."""
+"""The tools and the selected prompts that an MCP server lists (spec 7, M4, M21)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from capset_connect.tool_rules import EVERY
 
 _MAX_PAGES: Final = 100
 _MAX_NAME: Final = 256
-"""Limit on the length of a name that is kept, in characters; tools that can be called have shorter names."""
+"""The maximum length of a name that is stored, in characters. Tools that can be called have shorter names."""
 PROMPT: Final = "prompt"
-"""The value of the member ``kind`` in the shape of a prompt; the shape of a tool has no such member."""
+"""The value of the member ``kind`` in the shape of a prompt. The shape of a tool has no such member."""
 _TEXTS: Final = ("title", "description")
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _TASK_SUPPORT: Final = ("forbidden", "optional", "required")
@@ -37,11 +37,11 @@ _JSON_TYPES: Final[Mapping[type, str]] = {
     type(None): "null",
 }
 Fetch = Callable[[str | None], Awaitable[tuple[Sequence[object], str | None]]]
-"""Returns the members on a page of a list, and the cursor of the next one."""
+"""Returns the items on a page of a list, and the cursor of the next page."""
 
 
 class _Member(NamedTuple):
-    """A tool or a prompt as its server sent it, and its place in the list, from 1."""
+    """A tool or prompt as the server sent it, and its position in the list, from 1."""
 
     place: int
     value: object
@@ -53,9 +53,9 @@ class _Member(NamedTuple):
 
 
 async def offers_of(server: McpServer, client: Client, mask: Callable[[Any], Any]) -> Sequence[Offer]:
-    """Return the tools and the chosen prompts that a server has now, by name.
+    """List the tools and the selected prompts of a server, sorted by name.
 
-    ``mask`` masks credentials in what it says of them, which is JSON. Raises ``ToolError`` for lists without end.
+    ``mask`` masks credentials in JSON data from the server. Raises ``ToolError`` for endless lists.
     """
 
     async def tools(cursor: str | None) -> tuple[Sequence[object], str | None]:
@@ -70,7 +70,7 @@ async def offers_of(server: McpServer, client: Client, mask: Callable[[Any], Any
     has_headers = client.protocol_version in MODERN_PROTOCOL_VERSIONS
     for member in await _listed(server, tools, server.tools):
         offers.append(_tool_offer(server, member, mask, has_headers=has_headers))
-        await asyncio.sleep(0)  # others wait for one tool at most: each may have 256 KiB of schemas
+        await asyncio.sleep(0)  # blocks other tasks for one tool at most, which may have 256 KiB of schemas
     for member in await _listed(server, prompts, server.prompts) if server.prompts else ():
         offers.append(_prompt_offer(server, member, mask))
         await asyncio.sleep(0)
@@ -78,17 +78,17 @@ async def offers_of(server: McpServer, client: Client, mask: Callable[[Any], Any
     for offer in offers:
         first = by_name.setdefault(offer.name, offer)
         if first is not offer:
-            by_name[offer.name] = offer.with_problems("its server lists another tool of this name")
+            by_name[offer.name] = offer.with_problems("its server lists another tool with this name")
     return distinct(sorted(by_name.values(), key=lambda offer: offer.name), server.tool_name)
 
 
 def kept_of(offers: Iterable[Offer]) -> Sequence[Offer]:
-    """Return offers as a connection keeps them: without what is said of each, and none whose name is too long."""
+    """Return offers for a connection's cache: without their shapes, and without those whose names are too long."""
     return [replace(offer, shape={"name": offer.name}) for offer in offers if len(offer.name) <= _MAX_NAME]
 
 
 async def _listed(server: McpServer, fetch: Fetch, names: Iterable[str] | None) -> Sequence[_Member]:
-    """Return what a server lists of these names, or all. Raises ``ToolError`` for a list without end."""
+    """Return the listed items with these names, or all of them. Raises ``ToolError`` for an endless list."""
     members: list[_Member] = []
     cursors: set[str] = set()
     cursor: str | None = None
@@ -98,7 +98,7 @@ async def _listed(server: McpServer, fetch: Fetch, names: Iterable[str] | None) 
             items, after = await fetch(cursor)
         except MCPError as error:
             if error.error.code == METHOD_NOT_FOUND and cursor is None:
-                return ()  # a server that has only resources, say, lists no tools
+                return ()  # for example, a server with resources only has no tools
             raise
         page = [_Member(number, item) for number, item in enumerate(items, place + 1)]
         place += len(page)
@@ -117,7 +117,7 @@ async def _listed(server: McpServer, fetch: Fetch, names: Iterable[str] | None) 
 
 
 def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
-    """Return a sentence for each name in the declaration that the server has not, or that it leaves out itself."""
+    """Return a message for each name in the declaration that the server does not have, or that ``tools`` omits."""
     tools = {offer.name for offer in offers if not offer.name.startswith(PROMPTS)}
     prompts = {offer.name.removeprefix(PROMPTS) for offer in offers if offer.name.startswith(PROMPTS)}
     chosen = {*(server.tools or ()), *(f"{PROMPTS}{prompt}" for prompt in server.prompts)}
@@ -128,31 +128,31 @@ def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
 
 
 def named(server: McpServer, offers: Iterable[Offer]) -> set[str]:
-    """Return the names of tools that rules may have, ``resources/read`` among them if the server has such a tool."""
+    """Return the names that rules may use, including ``resources/read`` if the server has that tool."""
     return {*((READ,) if server.resources else ()), *(offer.name for offer in offers)}
 
 
 def _unmatched_rule(server: McpServer, name: str, tools: Iterable[str]) -> str:
-    """Return what is wrong with the name of a rule; it is none of those that the host chose."""
+    """Return what is wrong with the name of a rule that matches no selected tool or prompt."""
     return misnamed_rule(server, name) or f"rules: {unknown('tool', name, tools)}"
 
 
 def is_used(server: McpServer, shape: Mapping[str, Any]) -> bool:
-    """Return whether a tool, or a prompt, is one of those that the host chose."""
+    """Return whether the declaration selects a tool or a prompt."""
     if shape.get("kind") == PROMPT:
         return shape["name"].removeprefix(PROMPTS) in server.prompts
     return server.tools is None or shape["name"] in server.tools
 
 
 def _tool_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any], *, has_headers: bool) -> Offer:
-    """Return what a server says of one tool, with what is wrong with it.
+    """Return the offer of a tool, with its problems.
 
-    What a call needs must be as MCP has it: a name, and schemas that are objects. Everything else that is null or
-    mistyped counts as left out. ``has_headers`` says whether arguments may be repeated in headers.
+    Members that a call needs must be valid: the name, and schemas that are objects. Other members that are null or
+    mistyped are omitted. ``has_headers`` says whether arguments may be repeated in headers.
     """
     if (name := member.name) is None:
         is_object = isinstance(member.value, dict)
-        problem = "it has no name" if is_object else f"it is no object, but {_type_of(member.value)}"
+        problem = "it has no name" if is_object else f"it must be an object; got {_type_of(member.value)}"
         return unusable(f"tool {member.place} of the list", problem)
     if len(name) > _MAX_NAME:
         return unusable(name, f"its name has {len(name):,} characters, more than {_MAX_NAME}")
@@ -167,7 +167,7 @@ def _tool_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any], 
             return unusable(name, f"its {key} must be an object; got {_type_of(schema)}")
         shape[key] = members[key]
     types = shape["inputSchema"].get("type")
-    if isinstance(types, list) and "object" in cast("list[object]", types):  # which arguments always are
+    if isinstance(types, list) and "object" in cast("list[object]", types):  # arguments are always an object
         shape["inputSchema"] = {**shape["inputSchema"], "type": "object"}
     shape |= _annotations(members)
     local_name = server.tool_name(name)
@@ -175,12 +175,12 @@ def _tool_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any], 
     if has_headers and (problem := find_invalid_x_mcp_header(shape["inputSchema"])) is not None:
         offer = offer.with_problems(f"an argument names a header that cannot be sent: {shown(mask(problem))}")
     if server.resources and local_name == server.tool_name(READ):
-        offer = offer.with_problems(f"here it would be called {local_name}, as the tool that reads resources is")
+        offer = offer.with_problems(f"its name here would be {local_name}, the name of the tool that reads resources")
     return offer
 
 
 def _annotations(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a server says of a tool beside its texts and schemas, as far as it is well-formed."""
+    """Return the well-formed members of a tool other than its texts and schemas."""
     shape: dict[str, Any] = {}
     if isinstance(members.get("annotations"), dict):
         hints = as_object(members["annotations"]).items()
@@ -197,7 +197,7 @@ def _annotations(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prompt_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any]) -> Offer:
-    """Return what a server says of a chosen prompt, with what is wrong with it: a tool ``prompts/NAME`` that reads."""
+    """Return the offer of a selected prompt, with its problems: a tool ``prompts/NAME`` that reads."""
     members = as_object(member.value)
     name = f"{PROMPTS}{member.name}"
     arguments = members.get("arguments")
@@ -208,9 +208,9 @@ def _prompt_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any]
     for place, value in enumerate(cast("list[object]", arguments or []), 1):
         argument = _Member(place, value)
         if argument.name is None:
-            return unusable(name, f"argument {place} of it has no name")
+            return unusable(name, f"its argument {place} has no name")
         if argument.name in properties:
-            return unusable(name, "two of its arguments have one name")
+            return unusable(name, "two of its arguments have the same name")
         properties[argument.name] = {"type": "string", **_texts(as_object(value))}
         if as_object(value).get("required") is True:
             required.append(argument.name)

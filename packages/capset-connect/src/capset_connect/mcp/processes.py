@@ -1,4 +1,4 @@
-"""Processes of MCP servers: started with the declared environment, spoken to over their streams (spec 7, M2)."""
+"""Processes of MCP servers: started with the declared environment, and connected through stdio (spec 7, M2)."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from capset_connect.mcp.transports import LEAST, Meter, Streams, too_large
 from capset_connect.offers import shown
 
 _GRACE_SECONDS: Final = 2.0
-"""How long a process may take to end once its input is closed."""
+"""How long a process may take to exit after its input is closed."""
 _END_SECONDS: Final = keeper.GRACE_SECONDS + 5.0
-"""How long its keeper may take to end it, and all that it has started."""
+"""How long the keeper may take to end the process and all that it has started."""
 _KEEPER: Final = (sys.executable, "-I", "-S", keeper.__file__)
 _LAST_WORDS: Final = 1_024
 _PARTS: Final = 8
-"""How many parts of what a process writes on stderr are kept, and bytes of each, for the message of its failure."""
+"""How many chunks of stderr are kept, and bytes of each, for the error message if the process fails."""
 
 
 @asynccontextmanager
 async def process_streams(
     server: McpServer, env: Mapping[str, str], ended: Callable[[str], object], lists: ListMeter
 ) -> AsyncGenerator[Streams]:
-    """Start the process of a server, and yield the streams of its messages.
+    """Start the process of a server, and yield its message streams.
 
-    It is the leader of a session of its own. All that it has started is ended with it, by its ``keeper``. ``ended`` is
-    told why nothing comes from it any more. Raises ``DefinitionError`` if it cannot be started.
+    The process leads its own session. Its ``keeper`` ends it together with all processes that it has started. ``ended``
+    is called with the reason when its output ends. Raises ``DefinitionError`` if it cannot be started.
     """
     process = await _start(server, env)
     received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -87,7 +87,7 @@ async def _read(
     ended: Callable[[str], object],
     lists: ListMeter,
 ) -> None:
-    """Pass on each message that the process writes, until it writes no more, or more than it may."""
+    """Forward each message that the process writes, until its output ends or exceeds a limit."""
     meter, why = Meter(server), "it closed its output"
     async with received:
         try:
@@ -96,14 +96,14 @@ async def _read(
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
-                    if line.lstrip().startswith(b"{"):  # it may answer a request
+                    if line.lstrip().startswith(b"{"):  # it may be the response to a request
                         await received.send(UnreadableLine(line))
                     continue
                 if isinstance(message, JSONRPCResponse) and not MEMBERS.isdisjoint(message.result):
                     lists.count(line)
                 await received.send(SessionMessage(message))
             if words := await _last_words(process, stderr):
-                why = f"it ended, and the last that it wrote was {words}"
+                why = f"it exited, and its last output was {words}"
         except ToolError as error:
             why = error.message
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -112,7 +112,7 @@ async def _read(
 
 
 async def _lines(server: McpServer, parts: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream. Raises ``ToolError`` for one that is too long."""
+    """Yield the lines of a stream. Raises ``ToolError`` for a line that is too long."""
     rest = bytearray()
     async for part in parts:
         *lines, last = part.split(b"\n")
@@ -142,16 +142,16 @@ async def _listen(process: Process, stderr: deque[bytes]) -> None:
 
 
 async def _last_words(process: Process, stderr: Iterable[bytes]) -> str:
-    """Return the last line that a process wrote on stderr before it ended, with everything visible that is not."""
+    """Return the last line that a process wrote to stderr before it exited, with invisible characters escaped."""
     with anyio.move_on_after(_GRACE_SECONDS):
         await process.wait()
-        await asyncio.sleep(0.05)  # what it wrote last may still be on its way
+        await asyncio.sleep(0.05)  # its last output may still be in transit
     lines = b"".join(stderr).decode(errors="replace").strip().splitlines()
     return shown(lines[-1]) if lines else ""
 
 
 async def _end(process: Process) -> None:
-    """Close its input, and have its keeper end it if it goes on after that."""
+    """Close the process's input. If it does not exit then, have its keeper end it."""
     await cast("ByteSendStream", process.stdin).aclose()
     for number, seconds in ((None, _GRACE_SECONDS), (signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, _GRACE_SECONDS)):
         if number is not None:

@@ -1,8 +1,8 @@
-"""Streams of a connection that hand the SDK results as it takes them (spec 7, M92, M96, M99).
+"""Stream wrappers that adapt a server's responses to what the MCP SDK accepts (spec 7, M92, M96, M99).
 
-The SDK refuses a result for one odd member, and drops a line that it cannot read, though the call was made. So a result
-of a call is put whole into the metadata of one that the SDK takes, lists and handshakes are made readable, and an
-unreadable answer becomes the error of its request.
+The SDK rejects a whole result for one invalid member, and drops a line that it cannot parse, although the call was
+made. So the complete result of a call is put into the metadata of a result that the SDK accepts, lists and handshakes
+are made readable, and an unreadable response becomes the error of its request.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ if TYPE_CHECKING:
     from capset_connect.mcp.transports import Streams
 
 _LISTEN: Final = "subscriptions/listen"
-"""A request that is under way as long as the connection is."""
+"""A request that stays open as long as its connection."""
 _ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")'
 _FIRST_ID: Final = re.compile(_ID)
 _BEGINNING: Final = re.compile(rb"\{[^{}\[\]]*")
-"""What is before everything that is nested."""
+"""The start of an object, up to the first nested value."""
 _LAST_ID: Final = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}$')
 _LAST_BYTES: Final = 300
 _OF_THE_SDK: Final = "Failed to parse "
-"""How the SDK's errors begin that stand for an answer over HTTP which it cannot read."""
+"""The prefix of the SDK's error for an HTTP response that it cannot parse."""
 
 
 class UnreadableLine(Exception):
-    """A line of a process that is no message. It is no error of the connection: many a server prints to its output."""
+    """A line of output that is not a message. The connection stays usable: many servers print other text."""
 
     def __init__(self, line: bytes) -> None:
-        super().__init__("a line that is no message")
+        super().__init__("a line that is not a message")
         self.line = line
 
 
 @asynccontextmanager
 async def raw_results(streams: AbstractAsyncContextManager[Streams]) -> AsyncGenerator[Streams]:
-    """Yield the streams of a connection, with results and unreadable answers replaced on their way to the SDK."""
+    """Yield a connection's streams, with results and unreadable responses replaced before the SDK reads them."""
     async with streams as (reading, writing):
         pending: dict[RequestId, str] = {}
         yield cast("Streams", (_ReadStream(reading, pending), _WriteStream(writing, pending)))
 
 
 class _WriteStream:
-    """Notes the requests that are sent, by their ids with their methods, until they are answered or cancelled."""
+    """Records the method of each sent request by id, until the request is answered or cancelled."""
 
-    def __init__(self, inner: Any, pending: dict[RequestId, str]) -> None:  # a stream of anyio's, or of the SDK's own
+    def __init__(self, inner: Any, pending: dict[RequestId, str]) -> None:  # a stream of anyio or of the SDK
         self._inner = inner
         self._pending = pending
 
@@ -89,15 +89,15 @@ class _WriteStream:
 
 
 class _ReadStream:
-    """Yields what is received, as the SDK takes it."""
+    """Yields the received messages in a form that the SDK accepts."""
 
     def __init__(self, inner: Any, pending: dict[RequestId, str]) -> None:  # as above
         self._inner = inner
         self._pending = pending
 
     @property
-    def last_context(self) -> Any:  # the SDK's own
-        """The context in which the newest message was sent, if the stream notes that."""
+    def last_context(self) -> Any:  # a type of the SDK
+        """The context in which the newest message was sent, if the stream records it."""
         return getattr(self._inner, "last_context", None)
 
     async def aclose(self) -> None:
@@ -146,7 +146,7 @@ class _ReadStream:
         if method in METHODS:
             result = readable_result(message.result)
         elif method == METHOD and not is_question(message.result):
-            # Of an error, the SDK looks at nothing else.
+            # The SDK validates nothing else of an error result.
             result = {"content": [], "isError": True, "resultType": "complete", "_meta": {RAW: message.result}}
         else:
             return item
@@ -154,7 +154,7 @@ class _ReadStream:
 
 
 def _line_of(error: Exception) -> bytes | None:
-    """Return what was received that is no message; ``None`` for another error."""
+    """Return the received text that is not a message, or ``None`` for any other error."""
     if isinstance(error, UnreadableLine):
         return error.line
     if isinstance(error, ValidationError):  # the SDK's, over HTTP with SSE
@@ -169,10 +169,10 @@ def _unreadable(request_id: RequestId) -> JSONRPCError:
 
 
 def request_answered(line: bytes, pending: Mapping[RequestId, str]) -> RequestId | None:
-    """Return the id of the request that a line answers which is no message, or nothing if it answers none.
+    """Return the id of the pending request that an unreadable line answers, or ``None``.
 
-    The id is read as far as it can be. A line without one answers the only request that is under way; where there are
-    several, it ends none of them, for the others would lose answers that are still to come.
+    The id is also found in a line that is not valid JSON. A line without an id answers the only pending request. If
+    several are pending, it ends none of them: the others would lose responses that are still to come.
     """
     text = line.strip()
     if b'"jsonrpc"' not in text or not (b'"result"' in text or b'"error"' in text):
@@ -197,6 +197,6 @@ def request_answered(line: bytes, pending: Mapping[RequestId, str]) -> RequestId
 
 
 def _only(pending: Mapping[RequestId, str]) -> RequestId | None:
-    """Return the id of the only request that is under way; nothing if there are several, or none."""
+    """Return the id of the only pending request, or ``None`` if there are none or several."""
     waiting = [request_id for request_id, method in pending.items() if method != _LISTEN]
     return waiting[0] if len(waiting) == 1 else None

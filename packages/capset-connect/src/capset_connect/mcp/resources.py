@@ -1,4 +1,4 @@
-"""The resources of an MCP server that its host chose, and the URIs that are allowed of them (spec 7, M21)."""
+"""The resources of an MCP server that its host selected, and the URIs that they allow (spec 7, M21)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from capset.definitions.tools.mcp_offers import read_template
 from capset.errors import DefinitionError, unknown
 
 MAX_RESOURCES: Final = 100
-"""The maximum number of resources and templates of one server."""
+"""The maximum number of resources and templates per server."""
 MAX_CONTEXT: Final = 8
-"""The maximum number of them that are context."""
+"""The maximum number of resources per server that are context."""
 _MAX_DESCRIPTION: Final = 1_000
 _ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _VALUE: Final = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+")
@@ -23,22 +23,20 @@ _OPEN_VALUE: Final = re.compile(r"(?:[A-Za-z0-9._~/-]|%[0-9A-Fa-f]{2})+")
 
 
 class ResourceOptions(TypedDict, total=False):
-    """Options of a resource, as its host chose it."""
+    """Options of a selected resource."""
 
     description: str
-    """The description that models and clients read; the server's own is not shown to them."""
+    """The description for models and clients. They do not see the server's own."""
     context: bool
-    """Whether its text is context of the agents that have the server."""
+    """Whether its text is added to the context of agents that use the server."""
 
 
 Resources = Mapping[str, ResourceOptions]
 """Options of resources, by URI or by URI template (RFC 6570, with ``{name}`` and ``{+name}`` only)."""
 
 
-def checked_resources(
-    field: str, resources: Mapping[str, Mapping[str, Any]]
-) -> Resources:  # as they may come from a file
-    """Return resources, frozen. Raises ``DefinitionError``, naming the URI."""
+def checked_resources(field: str, resources: Mapping[str, Mapping[str, Any]]) -> Resources:  # possibly from a file
+    """Return the resources, validated and frozen. Raises ``DefinitionError``, naming the URI."""
     checked: dict[str, ResourceOptions] = {}
     for uri, declared in mapped(field, resources or {}).items():
         owner = f"{field}: {uri!r:.200}"
@@ -50,14 +48,14 @@ def checked_resources(
         if len(checked_text(f"{owner}: description", options.get("description", ""))) > _MAX_DESCRIPTION:
             raise DefinitionError(f"{owner}: a description has at most {_MAX_DESCRIPTION:,} characters")
         if checked_flag(f"{owner}: context", options.get("context", False)) and variables:
-            raise DefinitionError(f"{owner}: a template stands for many resources, and cannot be context")
+            raise DefinitionError(f"{owner}: a template matches many resources, so it cannot be context")
         checked[uri] = cast("ResourceOptions", MappingProxyType(options))
     for noun, count, limit in (
         ("resources", len(checked), MAX_RESOURCES),
         ("resources that are context", len(context_uris(checked)), MAX_CONTEXT),
     ):
         if count > limit:
-            raise DefinitionError(f"{field}: there are {count:,} {noun}, more than {limit:,}")
+            raise DefinitionError(f"{field}: at most {limit:,} {noun} are allowed; got {count:,}")
     return MappingProxyType(checked)
 
 
@@ -67,14 +65,14 @@ def context_uris(resources: Resources) -> tuple[str, ...]:
 
 
 class AllowedUris:
-    """The URIs of chosen resources: those that are named, and those that fit a template and lead nowhere else."""
+    """The URIs of selected resources: those listed, and those that match a template and cannot lead elsewhere."""
 
     def __init__(self, resources: Resources) -> None:
         read = {uri: read_template(uri, uri) for uri in resources}
         self._named = frozenset(uri for uri, template in read.items() if not template.names)
         self._templates = [template for template in read.values() if template.names]
         self.are_named: Final = not self._templates
-        """Whether no template is among them."""
+        """Whether none of the resources is a template."""
 
     def __contains__(self, uri: object) -> bool:
         if not isinstance(uri, str) or uri in self._named:
@@ -87,9 +85,10 @@ class AllowedUris:
 
 
 def _is_plain(value: str, *, is_open: bool) -> bool:
-    """Return whether a value in a template stays in its place, whichever way its server decodes and joins it.
+    """Return whether a template value stays within its place, however the server decodes and joins it.
 
-    It has unreserved characters and encoded ones; slashes only if it is open, and no segment that is empty, or dots.
+    It may contain unreserved and percent-encoded characters, and slashes if it is open. No segment may be empty, ``.``
+    or ``..``.
     """
     if not (_OPEN_VALUE if is_open else _VALUE).fullmatch(value):
         return False

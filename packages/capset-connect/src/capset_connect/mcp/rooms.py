@@ -1,4 +1,4 @@
-"""Room for the open connections of one owner, and for what their servers say (spec 7, M26)."""
+"""Limits on the open connections of one owner, and on the size of their tool lists (spec 7, M26)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Final, Protocol
 from capset.errors import TransientError
 
 MOST: Final = 16
-"""How many connections of one owner are open at a time."""
+"""The maximum number of open connections per owner."""
 LISTS_BYTES: Final = 8 * 1024 * 1024
-"""How much the servers of one owner's open connections may say of their tools together, in bytes as they count."""
+"""The maximum size of the tool lists of one owner's open connections together, as ``ListMeter`` counts bytes."""
 IDLE_SECONDS: Final = 60.0
-"""How long a connection stays open that nothing uses."""
+"""How long an unused connection stays open."""
 
 
 class Roomer(Protocol):
-    """A connection that can be closed and made again."""
+    """A connection that can be closed and opened again."""
 
     @property
     def idle_since(self) -> float | None:
-        """When it was last used, by the monotonic clock; nothing while it is in use."""
+        """When it was last used, by the monotonic clock; ``None`` while it is in use."""
         ...
 
     @property
     def list_size(self) -> int:
-        """How much its server has said of its tools, in bytes as they count."""
+        """The size of the server's tool list, as ``ListMeter`` counts bytes."""
         ...
 
     def release(self) -> None:
@@ -37,12 +37,12 @@ class Roomer(Protocol):
 
 
 class Room:
-    """The open connections of one owner. A new one closes the one that was idle for longest, if there are too many."""
+    """The open connections of one owner. At the limit, a new one closes the one that was idle for longest."""
 
     def __init__(
         self, owner: str, *, most: int = MOST, idle_seconds: float = IDLE_SECONDS, lists_bytes: int = LISTS_BYTES
     ) -> None:
-        """``owner`` is for messages: ``the organisation 'acme'``."""
+        """``owner`` appears in error messages: ``the organisation 'acme'``."""
         self._owner = owner
         self._most = most
         self._idle_seconds = idle_seconds
@@ -50,12 +50,15 @@ class Room:
         self._open: dict[Roomer, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return the number of open connections."""
         return len(self._open)
 
     @contextmanager
     def taken(self, roomer: Roomer) -> Generator[None]:
-        """Hold room for a connection inside; idle ones are released. Raises ``TransientError`` if there is none."""
+        """Count a connection as open while inside; at the limit, close an idle one.
+
+        Raises ``TransientError`` if the limit is reached and none is idle.
+        """
         if len(self._open) >= self._most:
             self._make_room()
         loop = asyncio.get_running_loop()
@@ -76,11 +79,11 @@ class Room:
                 timer.cancel()
 
     def check_lists(self) -> None:
-        """Raise ``TransientError`` if the servers of the open connections say too much of their tools together."""
+        """Raise ``TransientError`` if the tool lists of the open connections are too large together."""
         if sum(connection.list_size for connection in self._open) > self._lists_bytes:
             raise TransientError(
-                f"{self._owner} has MCP servers that say more than {self._lists_bytes / 2**20:g} MiB of their tools "
-                "together: look at fewer of them at once, or try again when their connections are closed.",
+                f"{self._owner} has MCP servers whose tool lists exceed {self._lists_bytes / 2**20:g} MiB together: "
+                "look at fewer servers at once, or try again when their connections are closed.",
                 code="too_many_lists",
             )
 

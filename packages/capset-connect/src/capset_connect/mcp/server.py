@@ -1,4 +1,4 @@
-"""MCP servers whose tools agents may use, as their host declares them (spec 7, M1)."""
+"""Declarations of MCP servers whose tools agents may use (spec 7, M1)."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
     import httpx2
 
 READ: Final = "resources/read"
-"""The name, there, of the tool that reads the resources of a server; rules may name it."""
+"""The name, in rules, of the tool that reads a server's resources."""
 PROMPTS: Final = "prompts/"
-"""The beginning of the name, there, of the tool that gets a prompt; its pin and its rules have it."""
+"""The prefix, in pins and rules, of the name of a tool that gets a prompt."""
 OF_AGENTS: Final = "agents/"
-"""The beginning of the keys of the pins of stored agents' own servers."""
+"""The prefix of the pin keys of stored agents' own servers."""
 INHERITED: Final = ("PATH", "HOME")
-"""Variables that ``npx`` and ``uvx`` need of the machine, and that are no secrets."""
+"""Variables that ``npx`` and ``uvx`` need from the machine's environment, and that are not secret."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTIONAL_SECONDS: Final = requiring("{} must be a positive number of seconds", within(REAL, POSITIVE), optional=True)
 _OF_URLS: Final = ("headers", "auth", "oauth", "internal", "ca_file", "proxy")
-"""The fields that mean nothing for a server that is started by a command."""
+"""The fields that do not apply to a server that is started by a command."""
 Authentication = Callable[[Secrets], Awaitable["httpx2.Auth"]]
-"""Returns what authenticates the requests of one connection, made with the kernel's secrets."""
+"""Creates the ``httpx2.Auth`` of one connection from the kernel's secrets."""
 
 
 def _optional_oauth(field: str, client: ClientCredentials | None) -> ClientCredentials | None:
@@ -63,7 +63,7 @@ def _optional_oauth(field: str, client: ClientCredentials | None) -> ClientCrede
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSource(FrozenValue):
-    """An MCP server by its name alone."""
+    """An MCP server, identified by its name alone."""
 
     name: str = checked_field(source_name("an MCP server"))
     """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
@@ -71,7 +71,7 @@ class McpSource(FrozenValue):
         requiring("{} must be the id of a stored agent", lambda agent_id: isinstance(agent_id, str), optional=True),
         None,
     )
-    """The stored agent whose own it is, by its id; hosts leave it out."""
+    """The id of the stored agent that owns the server; hosts leave it out."""
 
     def __post_init__(self) -> None:
         store_checked(self)
@@ -88,12 +88,12 @@ class McpSource(FrozenValue):
 
     @property
     def pin_key(self) -> str:
-        """The key of its tools' pins in a store: that of a stored agent is like no name of a host's."""
+        """The key of its tools' pins in a store. A stored agent's key never equals the name of a host's server."""
         return self.name if self.agent is None else f"{OF_AGENTS}{self.agent}/{self.name}"
 
     @property
     def approval_act(self) -> ActName:
-        """The act by which its tools are approved."""
+        """The act that approves its tools."""
         return "mcp.approve"
 
     @property
@@ -102,20 +102,20 @@ class McpSource(FrozenValue):
         return "Tools of an MCP server."
 
     def tool_name(self, original_name: str) -> str:
-        """Return the name that a tool has here: that of the server, and its own with ``_`` for dots and slashes.
+        """Return the local name of a tool: the server's name and the tool's own, with ``_`` for dots and slashes.
 
-        One of more than 64 letters ends with a part of the hash of its own name instead.
+        A name of more than 64 characters is cut, and ends with a part of the hash of the tool's own name.
         """
         return short_name(f"{self.name}_{original_name}".replace(".", "_").replace("/", "_"), original_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer(McpSource):
-    """An MCP server: at a ``url``, or started by a ``command`` and spoken to over its streams.
+    """An MCP server: at a ``url``, or a process that is started by a ``command`` and used over its streams.
 
-    At a URL, streamable HTTP is spoken, or the older HTTP with SSE where a server refuses that. Headers, variables of
-    the environment and the proxy may contain ``${NAME}``, which stands for the secret of that name. A process gets the
-    variables that are declared here, and no others. Raises ``DefinitionError``, naming the server and the field.
+    A URL is used over streamable HTTP, or over the older HTTP with SSE if the server refuses that. Headers,
+    environment variables and the proxy may contain ``${NAME}``, which stands for the secret of that name. A process
+    gets only the environment variables declared here. Raises ``DefinitionError``, naming the server and the field.
     """
 
     url: str | None = checked_field(optional_url, None)
@@ -124,19 +124,19 @@ class McpServer(McpSource):
     auth: Authentication | None = checked_field(
         requiring("{} must be a function of the secrets that returns an httpx2.Auth", callable, optional=True), None
     )
-    """Makes what authenticates the requests, such as a flow of OAuth of the MCP SDK, for each connection."""
+    """Creates the authentication of each connection, such as an OAuth flow of the MCP SDK."""
     oauth: ClientCredentials | None = checked_field(_optional_oauth, None)
-    """Gets the access tokens that are sent with every request."""
+    """The credentials that obtain an access token, which is sent with every request."""
     internal: Iterable[str] = checked_field(words, ())
-    """The internal hosts that the URL may lead to, ``host`` or ``host:port``; others are refused."""
+    """The internal hosts that may be contacted, as ``host`` or ``host:port``; others are refused."""
     ca_file: str | None = checked_field(
         requiring("{} must be a path", lambda path: isinstance(path, str), optional=True), None
     )
-    """A file of certificates in PEM, whose authorities are trusted beside the machine's."""
+    """A PEM file of certificate authorities that are trusted in addition to the machine's."""
     proxy: str | None = checked_field(optional_proxy, None)
-    """The proxy that the URL is reached through, in the place of those of the environment (``HTTPS_PROXY``).
+    """The proxy for requests to the URL, instead of the one in the environment (``HTTPS_PROXY``).
 
-    It looks names up itself, so where they lead is not checked.
+    The proxy resolves host names itself, so their addresses are not checked.
     """
     command: Iterable[str] = checked_field(words, ())
     """The program and its arguments."""
@@ -146,32 +146,32 @@ class McpServer(McpSource):
         requiring("{} must be a path", lambda path: isinstance(path, str), optional=True), None
     )
     tools: Iterable[str] | None = checked_field(optional_names, None)
-    """The tools that are used, by their names there; all of them if left out."""
+    """The tools to use, by their names on the server; all if left out."""
     resources: Resources = checked_field(checked_resources, ())
     """The resources that may be read, by URI or template; none if left out."""
     prompts: Iterable[str] = checked_field(distinct_names, ())
-    """The prompts that are used, by their names there; none if left out."""
+    """The prompts to use, by their names on the server; none if left out."""
     rules: Rules = checked_field(checked_rules, ())
     """The rules of each tool, by its name on the server, or ``*`` for every tool: effect, limits, approval and so on.
 
     ``resources/read`` is the tool that reads resources, ``prompts/NAME`` the one that gets a prompt.
     """
     limits: Limits = checked_field(checked_limits, ())
-    """How often all of its tools together may be called, beside the limits of each."""
+    """Call limits for all of its tools together, in addition to each tool's own."""
     permissions: Iterable[str] = checked_field(checked_permissions, frozenset())
-    """What a principal must hold to call any of its tools."""
+    """The permissions that a principal needs to call any of its tools."""
     timeout: float = checked_field(SECONDS, 60.0)
     """Seconds that a call may take."""
     max_timeout: float | None = checked_field(_OPTIONAL_SECONDS, None)
-    """Seconds that a call may take at most whose progress is reported: each report gives it ``timeout`` more."""
+    """The maximum seconds of a call that reports progress; each report allows it ``timeout`` more seconds."""
     start_timeout: float = checked_field(SECONDS, 30.0)
-    """Seconds until the server has answered for the first time."""
+    """Seconds that the server may take until its first response."""
     message_bytes: int = checked_field(BYTES, ANSWER_BYTES)
     """The maximum size of one of its messages."""
     trust_first_use: bool = checked_field(checked_flag, False)
-    """Whether the tools that it has when it is first used are approved as they are."""
+    """Whether the tools that it offers at its first use are approved automatically."""
     ignore_word_order: bool = checked_field(checked_flag, False)
-    """Whether a tool counts as approved though the words of its descriptions come in another order."""
+    """Whether a tool still counts as approved if only the order of words in its descriptions has changed."""
 
     def __post_init__(self) -> None:
         try:
@@ -184,7 +184,7 @@ class McpServer(McpSource):
         unused += [name for name in ("env", "cwd") if getattr(self, name)] if self.url is not None else []
         if unused:
             kind = "a command" if self.url is None else "a url"
-            raise DefinitionError(f"MCP server {self.name!r}: {unused[0]} means nothing for one with {kind}")
+            raise DefinitionError(f"MCP server {self.name!r}: {unused[0]} does not apply to a server with {kind}")
         self._check_rules()
         has_header = any(name.lower() == "authorization" for name in self.headers)
         ways = {"the header Authorization": has_header, "auth": self.auth, "oauth": self.oauth}
@@ -198,13 +198,13 @@ class McpServer(McpSource):
             )
 
     def _check_rules(self) -> None:
-        """Raise ``DefinitionError`` for rules that could not hold for resources or prompts."""
+        """Raise ``DefinitionError`` for rules that cannot apply to resources or prompts."""
         for name in [*([READ] if self.resources else ()), *(f"{PROMPTS}{prompt}" for prompt in self.prompts)]:
             if self.rules.get(name, {}).get("effect", "read") != "read":
                 raise DefinitionError(f"MCP server {self.name!r}: rules of {name!r}: its effect is always read")
         if context_uris(self.resources) and rules_of(self.rules, READ).get("approval") == "ask":
             raise DefinitionError(
-                f"MCP server {self.name!r}: resources that need an approval cannot be context, which waits for no one",
+                f"MCP server {self.name!r}: resources that need an approval cannot be context, which does not wait",
                 hint=f"give {READ} a rule of its own: approval auto",
             )
 
@@ -216,19 +216,19 @@ class McpServer(McpSource):
 
     @property
     def longest(self) -> float:
-        """The seconds after which a call ends in any case."""
+        """The maximum seconds that a call can take."""
         return self.max_timeout or self.timeout
 
     @property
     def place(self) -> str:
-        """Its URL, or its command: a server of the same name elsewhere is another one."""
+        """Its URL or its command. A server of the same name at another place is a different server."""
         return self.url or shlex.join(self.command)
 
 
 def tool_options(
     server: McpServer, original_name: str, effect: Effect, policy: Policy, arguments: Collection[str]
 ) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
-    """Return the options of a tool, by its name on the server, under its rules there; ``arguments`` are its own."""
+    """Return the options of a tool under its server's rules; ``arguments`` are the names in the tool's schema."""
     return options_of(
         f"mcp:{server.tool_name(original_name)}",
         {**rules_of(server.rules, original_name), "effect": effect},
@@ -241,7 +241,7 @@ def tool_options(
 
 
 def misnamed_rule(server: McpServer, name: str) -> str | None:
-    """Return what is wrong with the name of a rule, as far as the declaration itself says what is used."""
+    """Return what is wrong with the name of a rule, or ``None`` if the declaration alone does not show it."""
     if name == EVERY or (name == READ and server.resources):
         return None
     kind, bare_name, chosen = "tools", name, server.tools
@@ -254,7 +254,7 @@ def misnamed_rule(server: McpServer, name: str) -> str | None:
 
 
 def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:
-    """Return a server as a file in ``folder`` declares it. Raises ``DefinitionError``."""
+    """Return the server that a file in ``folder`` declares. Raises ``DefinitionError``."""
     options: dict[str, Any] = shape.model_dump(exclude_none=True)
     for path in ("cwd", "ca_file"):
         if path in options:

@@ -1,4 +1,4 @@
-"""The headers of an MCP server, whose secrets are asked for again when it refuses them (spec 7, M101)."""
+"""The headers of an MCP server; their secrets are read again when the server refuses them (spec 7, M101)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ServerHeaders:
     Args:
         server: the declaration.
         secret: the source of secrets.
-        tokens: the access tokens of the server, if it takes them.
-        hide: is told each token, to mask it in what the server sends.
+        tokens: the access tokens for the server, if it needs them.
+        hide: called with each token, to mask it in what the server sends.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ServerHeaders:
         self._renewing = asyncio.Lock()
 
     async def first(self) -> Headers:
-        """Return the headers that the client of the connection sends; ``put`` replaces them once they are others.
+        """Return the headers that the connection's client sends; ``put`` replaces them once they change.
 
         Raises as ``fill_secrets`` and ``AccessTokens.get`` do.
         """
@@ -46,7 +46,7 @@ class ServerHeaders:
         return self._first
 
     async def current(self, refused: Headers | None = None) -> Headers:
-        """Return the headers as they are now, with a token that is valid, and not the ``refused`` one."""
+        """Return the current headers, with a valid token other than the ``refused`` one."""
         if self._tokens is None:
             return self._filled
         token = await self._tokens.get(None if refused is None else refused["Authorization"].removeprefix(_BEARER))
@@ -54,16 +54,16 @@ class ServerHeaders:
         return {**self._filled, "Authorization": f"{_BEARER}{token}"}
 
     async def renewed(self, refused: Headers) -> Headers:
-        """Return the headers after these were refused: with secrets that are asked for again, and another token."""
+        """Return the headers to send after ``refused``: with secrets read again, and another token."""
         async with self._renewing:
             current = await self.current()
-            if current == refused:  # no other request has had them renewed
+            if current == refused:  # no other request has renewed them
                 self._filled = await self._fill()
                 current = await self.current(refused)
             return current
 
     def put(self, headers: RawHeaders, current: Headers) -> RawHeaders:
-        """Return the headers of a request with those of the client of the connection as they are now."""
+        """Return a request's headers, with the client's first headers replaced by the ``current`` ones."""
         if current == self._first:
             return headers
         replaced = {

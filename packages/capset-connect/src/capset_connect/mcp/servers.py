@@ -1,4 +1,4 @@
-"""The servers of one kernel: their connections, and the capabilities of what is pinned of them (spec 7, M1, M6)."""
+"""The MCP servers of one kernel: their connections, and the capabilities of their pinned tools (spec 7, M1, M6)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from capset_connect.pins import Approved, approved_in, pins_of, side_by_side
 
 
 class McpServers:
-    """Connections to servers, and their capabilities. Leaving its ``async with`` closes every connection.
+    """Connections to servers, and their capabilities. Leaving the ``async with`` block closes every connection.
 
-    Enter it around the kernel whose agents have the capabilities, or within it.
+    Enter it outside or inside the block of the kernel whose agents have the capabilities.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -31,7 +31,7 @@ class McpServers:
         self._with_tools: list[McpConnection] = []
 
     async def __aenter__(self) -> Self:
-        """Connect to nothing yet."""
+        """Open no connection yet."""
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -39,7 +39,7 @@ class McpServers:
         await asyncio.gather(*(connection.aclose() for connection in self._connections))
 
     def connection(self, server: McpServer) -> McpConnection:
-        """Return the connection to a server, not made yet: the one that there is, if it is declared as before."""
+        """Return the connection to a server: an existing one with an equal declaration, or a new one, not yet open."""
         for existing in self._connections:
             if existing.server == server:
                 return existing
@@ -47,7 +47,7 @@ class McpServers:
         return self._connections[-1]
 
     def capability(self, server: McpServer, pins: Iterable[ToolPin], approved: Approved | None) -> Capability:
-        """Return the capability ``mcp:NAME`` of a server, of those of these pins that are its own.
+        """Return the capability ``mcp:NAME`` of a server, with those of the pins that belong to it.
 
         ``approved`` is as in ``capability_of``. Raises ``DefinitionError`` for damaged pins.
         """
@@ -60,8 +60,8 @@ class McpServers:
     async def start(self) -> None:
         """Start the servers that are processes and have tools here, a few at a time.
 
-        Calls do not wait for it: the first call of a server that is not started yet starts it. One that cannot be
-        started says so at its next call.
+        Calls do not wait for this: the first call of a server that has not started yet starts it. If a server cannot be
+        started, its next call reports that.
         """
         processes = [connection for connection in self._with_tools if connection.server.url is None]
         await side_by_side(partial(_start, connection) for connection in processes)
@@ -73,7 +73,7 @@ async def _start(connection: McpConnection) -> None:
 
 
 def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:
-    """Return servers as they are. Raises ``DefinitionError`` for two of one name."""
+    """Return the servers. Raises ``DefinitionError`` if two have the same name."""
     named: dict[str, McpServer] = {}
     for server in servers:
         if named.setdefault(server.name, server) is not server:
@@ -83,12 +83,12 @@ def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:
 
 @asynccontextmanager
 async def open_mcp_servers(kernel: Kernel, servers: Iterable[McpServer]) -> AsyncGenerator[Sequence[Capability]]:
-    """Yield the capabilities of servers, ``mcp:NAME`` each, of the tools that are pinned in the kernel's store.
+    """Yield the capabilities of servers, ``mcp:NAME`` each, with the tools that are pinned in the kernel's store.
 
-    A server is connected to at the first call of one of its tools; and before, if nothing of it is pinned yet and it is
-    trusted at its first use: a few servers at a time, and ``DefinitionError`` is raised for names in a declaration that
-    its server has not. Secrets are those of the kernel. Raises ``DefinitionError`` for two servers of one name, and for
-    damaged pins.
+    The first call of a tool connects to its server. A server that has no pins yet and is trusted at its first use is
+    connected at once, a few servers at a time; ``DefinitionError`` is raised for names in its declaration that it does
+    not have. Secrets come from the kernel. Raises ``DefinitionError`` for two servers of the same name, and for damaged
+    pins.
     """
     declared = checked_names(servers)
     async with McpServers(kernel.secrets) as opened:

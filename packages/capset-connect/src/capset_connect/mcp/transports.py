@@ -1,4 +1,4 @@
-"""HTTP to MCP servers, over connections to checked addresses (spec 7, M2, M100)."""
+"""HTTP transports to MCP servers, over connections to checked addresses (spec 7, M2, M100)."""
 
 from __future__ import annotations
 
@@ -34,42 +34,44 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObj
 EVENTS: Final = "text/event-stream"
 _PORTS: Final = {"http": 80, "https": 443}
 _BURST: Final = 32
-"""How many messages of the maximum size may come at once; after that, one a second."""
+"""How many messages of the maximum size may arrive at once; after that, one a second."""
 LEAST: Final = 1_024
-"""What a message counts for at least: many small ones take time, too."""
+"""The minimum number of bytes that a message counts as: many small ones take time, too."""
 _DELETE_SECONDS: Final = 2.0
-"""How long a server may take to answer the end of a session."""
+"""The timeout for the request that ends a session."""
 _WHAT_TO_DO: Final[Mapping[int, str]] = {
-    401: "declare a credential that it takes, in `headers` or by `oauth`",
+    401: "declare a credential that it accepts, in `headers` or `oauth`",
     403: "the credential in `headers` does not allow this",
 }
 """Advice to the host for some HTTP statuses."""
 SESSION_OVER: Final = -32_098
-"""The code of the error of a request that was refused since its session is over. A server that sends it itself has its
-requests sent again in another session, as one has that forgets sessions.
+"""The code of the error of a request that was refused because its session is over.
+
+If a server itself sends this code, the request is sent again in another session, as if the server had forgotten the
+session.
 """
 NOT_SENT: Final = -32_097
-"""The code of the error of a request that was not sent, since no connection could be made for it."""
+"""The code of the error of a request that was not sent because no connection could be made."""
 INTERRUPTED: Final = -32_096
-"""The code of the error of a request whose connection broke, so that its outcome is unknown."""
+"""The code of the error of a request whose connection broke; its outcome is unknown."""
 _SESSION: Final = "mcp-session-id"
 _REVISION: Final = "mcp-protocol-version"
 _FORGOTTEN: Final = frozenset({404, 410})
-"""The statuses by which servers say that a session is over; with 400, the text says so."""
+"""The statuses by which servers report that a session is over. A 400 counts if its text says so."""
 _OF_SESSION: Final = re.compile(rb"session|not initiali[sz]ed", re.IGNORECASE)
 NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405})
 """The statuses with which a server of the older transport answers a POST (2025-03-26, backwards compatibility)."""
 
 
 class Meter:
-    """Counts what a server sends, and raises ``ToolError`` for one that floods."""
+    """Counts the bytes that a server sends, and raises ``ToolError`` if it floods the client."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
         self._left, self._at = float(_BURST * server.message_bytes), monotonic()
 
     def count(self, size: int) -> None:
-        """Count bytes that arrived. Raises ``ToolError`` (``flooded``) for too many."""
+        """Count received bytes. Raises ``ToolError`` (``flooded``) if there are too many."""
         limit, now = self._server.message_bytes, monotonic()
         self._left = min(float(_BURST * limit), self._left + (now - self._at) * limit) - size
         self._at = now
@@ -82,23 +84,23 @@ class Meter:
 
 
 def too_large(server: McpServer) -> ToolError:
-    """Return the error of a message that is too long."""
+    """Return the error for a message that is too long."""
     text = f"it sent a message of more than {server.message_bytes:,} bytes"
     return ToolError(text, code="too_large", status=502)
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests over connections to checked addresses, and bounds what comes back.
+    """Sends requests over connections to checked addresses, and limits the size of responses.
 
     Args:
         server: the declaration.
-        ended: is told why nothing comes any more, where a request fails.
-        lists: counts what the server says of its tools.
+        ended: called with the reason when a failed request ends the connection.
+        lists: counts the bytes of the server's lists.
         headers: renews the headers that the client sends, if the server refuses them.
-        hide: is told which credentials a flow of OAuth sends.
-        proxies: returns the proxy for a URL; none is asked if left out.
-        is_sse: whether the older HTTP with SSE is spoken: one stream has all answers, and its end is that of the
-            connection.
+        hide: called with the credentials that an OAuth flow sends.
+        proxies: returns the proxy for a URL; no proxy is used if left out.
+        is_sse: whether to use the older HTTP with SSE, where one stream carries all responses and its end is the end
+            of the connection.
     """
 
     def __init__(
@@ -123,17 +125,17 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         network = CheckedNetwork(system_resolver, Allowed.read(server.internal))
         self._pool = CheckedPool(network, partial(trusted_tls, server.ca_file), proxies)
         self.status: int | None = None
-        """The status of the last answer to a message."""
+        """The status of the last response to a message."""
         self.is_forgotten = False
-        """Whether the server has said that the session is over."""
+        """Whether the server has reported that the session is over."""
 
     def client(self, headers: Mapping[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
         """Return a client that sends these headers with every request, and follows no redirects.
 
-        Requests that ``auth`` makes, to authorization servers, are sent none of them.
+        The requests of ``auth`` to authorization servers are sent without them.
         """
         timeout = httpx2.Timeout(self.server.timeout, read=None)
-        # What is compressed has no size before it is decoded.
+        # The size of a compressed body is unknown until it is decoded.
         plain = {"accept-encoding": "identity"}
         return httpx2.AsyncClient(
             auth=auth,
@@ -145,10 +147,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request of the SDK's, which asks again without a pause, and waits for the end of a session."""
+        """Send a request for the SDK, with limits on its reconnects and on its wait for the end of a session."""
         if self._hide is not None and (authorization := request.headers.get("authorization")):
             self._hide(authorization.partition(" ")[2])
-        if request.method == "GET":
+        if request.method == "GET":  # the SDK reconnects without a pause
             try:
                 self.meter.count(self.server.message_bytes)
             except ToolError as error:
@@ -162,12 +164,12 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 await answer.aread()
                 return answer
         except TimeoutError:
-            raise httpx2.ReadTimeout("its end was not answered", request=request) from None
+            raise httpx2.ReadTimeout("the request to end the session was not answered", request=request) from None
 
     async def open(self, request: httpcore2.Request) -> httpcore2.Response:
-        """Send a request, and return its response, which has to be closed.
+        """Send a request, and return its response, which the caller must close.
 
-        A request that is refused (401) is sent once more, if its secrets or its token are others by now. Raises
+        A request that is refused with 401 is sent once more if its secrets or its token have changed. Raises
         ``ToolError`` and ``TransientError`` as ``convert_failures`` does, and ``ToolError`` (``mcp_error``) if there is
         no credential to send.
         """
@@ -212,7 +214,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         except ToolError as error:
             if error.code in OF_ONE_ANSWER and not self._is_sse:
                 return _refused_message(error)
-            if self.server.agent is None:  # what a stored agent's server may lead to is its operator's
+            if self.server.agent is None:  # for a stored agent's server, only the operator can allow hosts
                 error = add_internal_hint(error, url.host, url.port or _PORTS[url.scheme])
             self.ended(error.message)
             raise error from None
@@ -220,15 +222,15 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             return self._forgotten()
         if self._is_sse and request.method == "POST" and response.status >= 400:
-            self.ended(refusal(response.status).message)  # an answer will not come
+            self.ended(refusal(response.status).message)  # no response will follow
             await response.aclose()
             return httpx2.Response(202)
         return await self._bounded(request, response)
 
     async def _bounded(self, request: httpx2.Request, response: httpcore2.Response) -> httpx2.Response:
-        """Return a response of which no more is read than may be, as the SDK takes it."""
+        """Return a response for the SDK whose body is limited in size."""
         headers = httpx2.Headers(response.headers)
-        is_message = request.method == "POST" and request.url == self._url  # others are those of an authentication
+        is_message = request.method == "POST" and request.url == self._url  # others belong to the authentication
         if is_message:
             self.status = response.status
         if headers.get("content-encoding", "identity") != "identity":
@@ -239,9 +241,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             self.ended(error.message)
             raise error
         is_stream = headers.get("content-type", "").startswith(EVENTS)
-        if is_stream:  # is UTF-8; a server could name a codec that takes long
+        if is_stream:  # always UTF-8; a server could name a slow codec
             headers["content-type"] = EVENTS
-        # A stream that is resumed does not say which request it belongs to.
+        # A resumed stream does not say which request it belongs to.
         is_list = request.method == "GET" or (is_message and _method_of(request) in METHODS)
         parts = cast("AsyncIterable[bytes]", response.stream)
         if self._is_sse and is_stream:
@@ -268,19 +270,19 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 if not _has_no_session(request):
                     self.ended(error.message)
                 return _refused_message(error, INTERRUPTED)
-            except ToolError as error:  # of this message alone
+            except ToolError as error:  # concerns this message alone
                 await answer.aclose()
                 return _refused_message(error)
             if answer.status_code == 400 and _SESSION in request.headers and _OF_SESSION.search(answer.content):
                 return self._forgotten()
-        # 404 is left to the SDK: to it, a method is not there.
+        # 404 is left to the SDK, which reads it as an unknown method.
         if is_message and answer.is_error and answer.status_code != 404 and not await _is_mcp(answer):
             await answer.aclose()
             return _refused(answer)
         return answer
 
     def _forgotten(self) -> httpx2.Response:
-        """End the connection, and return the refusal of a request whose session is over: nothing was begun."""
+        """End the connection, and refuse a request whose session is over: the server did not start it."""
         self.is_forgotten = True
         self.ended("it has forgotten the session")
         over = ToolError("it has forgotten the session", code="session_over", status=404)
@@ -291,14 +293,14 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
 
 def _has_no_session(request: httpx2.Request) -> bool:
-    """Return whether a request is one of its own, since 2026-07-28: if its connection breaks, no other is affected."""
+    """Return whether a request stands alone (since 2026-07-28): if its connection breaks, no other is affected."""
     return request.method == "POST" and request.headers.get(_REVISION) == VERSION
 
 
 def _is_forgotten(request: httpx2.Request, status: int) -> bool:
-    """Return whether a status says that the session of a request is over.
+    """Return whether a status means that the session of a request is over.
 
-    Of a GET, only that of a stream which is read on: many servers have no stream of their own, and say 404.
+    For a GET, only if it resumes a stream: many servers offer no stream, and answer 404.
     """
     if _SESSION not in request.headers:
         return False
@@ -318,7 +320,7 @@ def _with_headers(request: httpcore2.Request, headers: ServerHeaders, current: H
 
 
 async def _authorized(headers: Awaitable[Headers]) -> Headers:
-    """Return headers. Raises ``ToolError`` (``mcp_error``) if there is no credential for them: nothing is sent."""
+    """Return the headers. Raises ``ToolError`` (``mcp_error``) if they have no credential; nothing is sent."""
     try:
         return await headers
     except CapsetError as error:
@@ -326,7 +328,7 @@ async def _authorized(headers: Awaitable[Headers]) -> Headers:
 
 
 async def _until_end(parts: AsyncIterable[bytes], ended: Callable[[str], object]) -> AsyncIterator[bytes]:
-    """Yield the parts of a stream, and say when it is over."""
+    """Yield the parts of a stream, and report its end."""
     try:
         async for part in parts:
             yield part
@@ -335,7 +337,7 @@ async def _until_end(parts: AsyncIterable[bytes], ended: Callable[[str], object]
 
 
 def refusal(status: int) -> ErrorData:
-    """Return the error of a server that answers a message with this status, and says nothing of MCP."""
+    """Return the error for a response with this status and without an MCP message."""
     message = f"it answered {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
     if (what_to_do := _WHAT_TO_DO.get(status)) is not None:
         message = f"{message}: {what_to_do}"
@@ -343,12 +345,12 @@ def refusal(status: int) -> ErrorData:
 
 
 def _method_of(request: httpx2.Request) -> str | None:
-    """Return the method of MCP of a request of the SDK's, if it has one."""
+    """Return the MCP method of a request of the SDK, if it has one."""
     return cast("dict[str, Any]", from_json(request.content)).get("method")
 
 
 async def _is_mcp(answer: httpx2.Response) -> bool:
-    """Return whether an answer with an error of HTTP has one of MCP in it; its body is read."""
+    """Return whether an HTTP error response contains an MCP error. Reads its body."""
     if not answer.headers.get("content-type", "").lower().startswith("application/json"):
         return False
     try:
@@ -358,13 +360,13 @@ async def _is_mcp(answer: httpx2.Response) -> bool:
 
 
 def _refused_message(error: CapsetError, code: int = INTERNAL_ERROR) -> httpx2.Response:
-    """Return an answer that is refused here as an error of MCP: it concerns its own request alone."""
+    """Return an MCP error response for a failure that concerns its own request alone."""
     error_data = ErrorData(code=code, message=error.message).model_dump(exclude_none=True)
     return httpx2.Response(error.status, json={"jsonrpc": "2.0", "id": None, "error": error_data})
 
 
 def _refused(answer: httpx2.Response) -> httpx2.Response:
-    """Return an error of HTTP as one of MCP, since the SDK would not tell its status."""
+    """Return an HTTP error response as an MCP error, since the SDK would not report its status."""
     error = {"jsonrpc": "2.0", "id": None, "error": refusal(answer.status_code).model_dump(exclude_none=True)}
     challenge = [("www-authenticate", header) for header in answer.headers.get_list("www-authenticate")]
     return httpx2.Response(answer.status_code, headers=challenge, json=error)
@@ -372,7 +374,7 @@ def _refused(answer: httpx2.Response) -> httpx2.Response:
 
 @asynccontextmanager
 async def http_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGenerator[Streams]:
-    """Yield the streams of messages of a server at a URL. The client is closed with them."""
+    """Yield the message streams of a server at a URL. Closes the client at the end."""
     async with (
         client,
         streamable_http_client(
@@ -384,9 +386,9 @@ async def http_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGe
 
 @asynccontextmanager
 async def sse_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGenerator[Streams]:
-    """Yield the streams of messages of a server that speaks the older HTTP with SSE, and is closed with them.
+    """Yield the message streams of a server that uses the older HTTP with SSE. Closes the client at the end.
 
-    The SDK takes no place for messages at another origin than that of the stream.
+    The SDK refuses an endpoint for messages at another origin than that of the stream.
     """
 
     def make(*_: object, **__: object) -> httpx2.AsyncClient:
@@ -397,19 +399,19 @@ async def sse_streams(server: McpServer, client: httpx2.AsyncClient) -> AsyncGen
 
 
 OF_ONE_ANSWER: Final = frozenset({"mcp_error", "too_large"})
-"""The codes of errors that concern one request alone: its answer is compressed, or too long, or it was not sent."""
+"""The codes of errors that concern one request alone: its response is compressed or too long, or it was not sent."""
 
 
 def compressed() -> ToolError:
-    """Return the error of an answer that is compressed."""
+    """Return the error for a compressed response."""
     return ToolError("it sent a compressed answer, which was not asked for", code="mcp_error", status=502)
 
 
 class BoundedBody(httpx2.AsyncByteStream):
-    """A body of at most one message, or with a ``meter`` a stream of events at a bounded pace.
+    """A body of at most one message or, with a ``meter``, a stream of events at a limited rate.
 
-    ``close`` ends it; ``ended`` is told why a body is refused, where more than the body ends with it; ``lists`` counts
-    the body of a list.
+    ``close`` closes the response. ``ended`` is called with the reason if refusing the body ends more than the body.
+    ``lists`` counts the bytes of a list.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Notifications: what waits for an approval, told where people are, by signed webhooks, Slack and e-mail (spec 9)."""
+"""Notifications about requests for approval, by signed webhooks, Slack and e-mail (spec 9)."""
 
 from __future__ import annotations
 

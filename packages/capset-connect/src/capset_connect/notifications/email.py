@@ -1,4 +1,4 @@
-"""E-mail: a message for each event to each recipient, with a link to the page, where people sign in (spec 9, N33)."""
+"""E-mail: a message per event and recipient, with a link to the request's page behind sign-in (spec 9, N33)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DOMAIN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9]
 _ADDRESS: Final = re.compile(rf"(?=.{{3,254}}\Z){_LOCAL}@{_DOMAIN}")
 _HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 _STARTS: Final = 10.0
-"""How long an attempt begins with further recipients, in seconds: the next one goes on where it ended."""
+"""Seconds after which an attempt starts no further recipients; the next attempt continues there."""
 _QUIT_SECONDS: Final = 2.0
 _PORTS: Final = {"starttls": 587, "implicit": 465, "none": 25}
 _POLICY: Final = SMTP.clone(cte_type="7bit", raise_on_defect=True)
@@ -66,9 +66,9 @@ def _certificates(field: str, certificates: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Email(NotificationChannel):
-    """E-mail to a list of recipients. Nothing is decided by it: its link leads to the page of the request.
+    """E-mail to a list of recipients. Requests cannot be decided by e-mail: a link leads to the request's page.
 
-    It needs the extra ``email``. A password goes over TLS only.
+    It needs the extra ``email``. A password is sent over TLS only.
     """
 
     host: str = checked_field(
@@ -76,33 +76,39 @@ class Email(NotificationChannel):
             "{} must be the name of a mail server", lambda host: isinstance(host, str) and bool(_HOST.fullmatch(host))
         )
     )
-    """The mail server's name or address."""
+    """The mail server's host name or address."""
     from_address: str = checked_field(_address)
-    """The address that all of it comes from."""
+    """The sender's address."""
     recipients: Iterable[str] = checked_field(_recipients)
-    """Who gets it, each in a message of their own."""
-    port: int | None = checked_field(requiring("{} is 1–65,535", within(int, 1, 65_535), optional=True), None)
+    """The recipients' addresses. Each gets a separate message."""
+    port: int | None = checked_field(requiring("{} must be 1–65,535", within(int, 1, 65_535), optional=True), None)
     """The server's port: 587, or 465 with implicit TLS, or 25 without TLS, if left out."""
-    tls: str = checked_field(requiring("{} is starttls, implicit or none", lambda mode: mode in _PORTS), "starttls")
-    """``starttls``, ``implicit`` (from the first byte on), or ``none``."""
+    tls: str = checked_field(
+        requiring("{} must be starttls, implicit or none", lambda mode: mode in _PORTS), "starttls"
+    )
+    """``starttls``, ``implicit`` (TLS from the first byte), or ``none``."""
     certificates: str | None = checked_field(_certificates, None)
-    """The authorities to trust, as PEM text; those of the system if left out."""
+    """The certificate authorities to trust, as PEM text; the system's if left out."""
     username: str | None = checked_field(secret_place(optional=True), None)
-    """The place of the user to log in as: ``${NAME}``; no login if left out."""
+    """The user to log in as: ``${NAME}``, which stands for a secret; no login if left out."""
     password: str | None = checked_field(secret_place(optional=True), None)
-    """The place of that user's password: ``${NAME}``."""
+    """That user's password: ``${NAME}``, which stands for a secret."""
     timeout: float = checked_field(SECONDS, 20.0)
-    """Seconds that an attempt may take for each recipient, 30 at most."""
+    """Seconds that an attempt may take for each recipient, at most 30."""
 
     def __post_init__(self) -> None:
         NotificationChannel.__post_init__(self)
         if (self.username is None) != (self.password is None):
-            raise DefinitionError(f"channel {self.name!r}: username and password belong together")
+            raise DefinitionError(
+                f"channel {self.name!r}: username and password belong together: give both, or neither"
+            )
         if self.tls == "none" and self.password is not None:
-            raise DefinitionError(f"channel {self.name!r}: a password goes over TLS only: choose another tls")
+            raise DefinitionError(
+                f"channel {self.name!r}: a password is sent over TLS only: set tls to starttls or implicit"
+            )
 
     def sender(self, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
-        """Return the sender of this list. Raises ``DefinitionError`` without the extra ``email``."""
+        """Return the sender of this channel. Raises ``DefinitionError`` without the extra ``email``."""
         if find_spec("aiosmtplib") is None:
             raise DefinitionError(
                 f"the channel {self.name!r} needs the extra 'email' of capset, which is not installed",
@@ -117,7 +123,7 @@ class _EmailSender:
         self._secrets = secrets
 
     async def send(self, notice: Notice) -> str | None:
-        """Send to those whom no attempt before has reached; whom this one has is in the receipt."""
+        """Send to the recipients that earlier attempts did not reach. The receipt lists all that were reached."""
         channel, words = self._channel, words_of(notice)
         reached: list[str] = json.loads(notice.delivery.receipt or "[]")
         failure, end = "", monotonic() + _STARTS
@@ -148,7 +154,7 @@ class _EmailSender:
         client = SMTP(
             hostname=channel.host,
             port=channel.port or _PORTS[channel.tls],
-            # The machine's own name is confidential, and looking it up can be slow.
+            # The machine's host name is confidential, and looking it up can be slow.
             local_hostname=channel.from_address.partition("@")[2],
             use_tls=channel.tls == "implicit",
             start_tls=channel.tls == "starttls",
@@ -165,13 +171,13 @@ class _EmailSender:
                     await client.quit()
         except SMTPRecipientsRefused as error:
             code = error.recipients[0].code
-            raise DeliveryError(f"the mail server does not take a recipient (it says {code})") from None
+            raise DeliveryError(f"the mail server rejected a recipient (code {code})") from None
         except SMTPResponseException as error:
-            raise DeliveryError(f"the mail server does not take the message (it says {error.code})") from None
+            raise DeliveryError(f"the mail server rejected the message (code {error.code})") from None
         except (SMTPException, OSError, ValueError) as error:  # timeouts and TLS errors are OSErrors
-            raise DeliveryError(f"the mail server cannot be used ({type(error).__name__})") from None
+            raise DeliveryError(f"sending through the mail server failed ({type(error).__name__})") from None
         finally:
-            client.close()  # the library would wait for a server that has stalled to say goodbye
+            client.close()  # the library would wait for a stalled server to answer QUIT
 
     async def _trusted(self) -> ssl.SSLContext | None:
         if self._channel.tls == "none":
@@ -180,7 +186,7 @@ class _EmailSender:
 
 
 def letter(sender: str, recipient: str, id: str, words: Words, url: str | None) -> EmailMessage:
-    """Return a message in plain text and HTML. Texts of others are in its subject and its parts only."""
+    """Return a message in plain text and HTML. Untrusted text occurs only in its subject and its parts."""
     message = EmailMessage(_POLICY)
     message["From"] = sender
     message["To"] = recipient
@@ -196,7 +202,7 @@ def letter(sender: str, recipient: str, id: str, words: Words, url: str | None) 
 def _text(words: Words, url: str | None) -> str:
     lines = [words.title, "", *(f"{name}: {value}" for name, value in words.facts), "", "Arguments:", words.arguments]
     if not words.is_whole:
-        lines.append("(They are not shown whole here.)")
+        lines.append("(Not all of the arguments are shown here.)")
     if url is not None:
         lines += ["", f"{'Decide it' if words.is_open else 'See it'} after you have signed in: {url}"]
     return "\n".join(lines) + "\n"
@@ -206,7 +212,7 @@ def _html(words: Words, url: str | None) -> str:
     rows = "".join(
         f"<tr><th align=left>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in words.facts
     )
-    cut = "" if words.is_whole else "<p>They are not shown whole here.</p>"
+    cut = "" if words.is_whole else "<p>Not all of the arguments are shown here.</p>"
     link = ""
     if url is not None:
         link = (

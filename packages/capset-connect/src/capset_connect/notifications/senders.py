@@ -1,4 +1,4 @@
-"""Senders: each sends the notices of one channel; and the fields that declarations of channels share."""
+"""Senders, each for the notices of one channel, and the fields that declarations of channels share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from capset.stores.base import DeliveryRow, DeliveryStore
 from capset_connect.declarations import SECRET
 
 AT_ONCE: Final = 4
-"""How many deliveries of a channel a process sends at once."""
+"""The maximum number of concurrent deliveries per channel and process."""
 SECONDS: Final = requiring("{} must be a number of seconds from 1 to 30", within((int, float), 1, 30))
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A delivery, the event and the request that it tells of, and the address of the request's page, if it is known."""
+    """A delivery, its event and request, and the URL of the request's page, if known."""
 
     delivery: DeliveryRow
     event: EventName
@@ -32,10 +32,10 @@ class Notice:
 
 
 class DeliveryError(Exception):
-    """Raised for an attempt that failed; its text says why, without anything that the receiver sent.
+    """Raised for an attempt that failed; its text gives the reason, without anything that the receiver sent.
 
-    ``is_final``: another attempt would not help. ``retry_after``: seconds that the receiver asked to wait. ``receipt``
-    is what was done of it, for the next attempt.
+    ``is_final``: another attempt would not help. ``retry_after``: seconds that the receiver asked to wait. ``receipt``:
+    what was already delivered, for the next attempt.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Sender(Protocol):
     """Sends the notices of one channel."""
 
     async def send(self, notice: Notice) -> str | None:
-        """Send a notice, perhaps for the second time, and return the receipt of it, if there is one.
+        """Send a notice, possibly after earlier attempts, and return its receipt, if there is one.
 
         Raises ``DeliveryError``, and ``ToolError`` for a host that cannot be reached.
         """
@@ -59,7 +59,7 @@ class Sender(Protocol):
 
 
 class SendingChannel(Protocol):
-    """A channel of a kind that can be sent."""
+    """A channel that has a sender."""
 
     def sender(self, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
         """Return the sender of this channel."""
@@ -67,18 +67,16 @@ class SendingChannel(Protocol):
 
 
 def sender_of(channel: NotificationChannel, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
-    """Return the sender of a channel. Raises ``DefinitionError`` for a channel of no kind."""
+    """Return the sender of a channel. Raises ``DefinitionError`` if it has none."""
     make = getattr(channel, "sender", None)
     if make is None:
-        raise DefinitionError(
-            f"the channel {channel.name!r} is of no kind that can be sent", hint="make it a Webhook, Slack or Email"
-        )
+        raise DefinitionError(f"the channel {channel.name!r} has no sender", hint="make it a Webhook, Slack or Email")
     sender: Sender = make(secrets, deliveries)
     return sender
 
 
 async def secret_in(place: str, secrets: Secrets) -> str:
-    """Return the secret that a ``${NAME}`` stands for. Raises ``DeliveryError`` if it is not set."""
+    """Return the secret that ``${NAME}`` stands for. Raises ``DeliveryError`` if it is not set."""
     match = SECRET.fullmatch(place)
     value = None if match is None else await secrets.get(match[1])
     if match is None or not value:
@@ -87,20 +85,20 @@ async def secret_in(place: str, secrets: Secrets) -> str:
 
 
 def secret_place(*, optional: bool = False) -> Check:
-    """Return the check of the place of a secret. Its error does not quote what came: that may be the secret itself."""
+    """Return the check of a ``${NAME}`` field. Its error does not quote the value, which may be the secret itself."""
 
     def check(field: str, place: object) -> object:
         if place is None and optional:
             return None
         if not isinstance(place, str) or not SECRET.fullmatch(place):
-            raise DefinitionError(f"{field} must be ${{NAME}}, the place of a secret, never the secret itself")
+            raise DefinitionError(f"{field} must be ${{NAME}}, which stands for a secret, never the secret itself")
         return place
 
     return check
 
 
 def url_field(field: str, url: object) -> str:
-    """Return a URL that can be requested. Raises ``DefinitionError``, without quoting it: it may hold a token."""
+    """Return a valid URL. Raises ``DefinitionError``, without quoting the URL: it may contain a token."""
     if not isinstance(url, str):
         raise DefinitionError(f"{field} must be a URL")
     try:

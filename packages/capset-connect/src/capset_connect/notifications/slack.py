@@ -1,4 +1,4 @@
-"""Slack: a message for each request, with buttons that decide it, and its update once it was decided (spec 9, N31)."""
+"""Slack: a message for each request with buttons to decide it, updated once it is decided (spec 9, N31)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WITH_BUTTONS: Final[tuple[EventName, ...]] = ("approval.requested", "approval.e
 _ANSWER_BYTES: Final = 256 * 1024
 _CODE: Final = re.compile(r"[a-z_]{1,60}")
 _FINAL: Final = frozenset({"message_not_found", "cant_update_message"})
-"""Answers to an update after which there is nothing to update any more."""
+"""Error codes of an update that mean that the message can no longer be updated."""
 
 
 def _team(field: str, value: object) -> str:
@@ -58,10 +58,10 @@ def _conversation(field: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slack(NotificationChannel):
-    """A conversation in Slack: each request is a message there, with buttons for people whom administrators entered.
+    """A Slack conversation: each request is a message there, with buttons for people whom administrators registered.
 
-    It needs the extra ``slack``, a Slack app with the scope ``chat:write`` that is in the conversation, and as its
-    address for interactions the path ``/slack/interactions`` of the server.
+    It needs the extra ``slack``, and a Slack app with the scope ``chat:write`` that is a member of the conversation and
+    has the server's path ``/slack/interactions`` as its request URL for interactions.
     """
 
     team: str = checked_field(_team)
@@ -69,22 +69,22 @@ class Slack(NotificationChannel):
     conversation: str = checked_field(_conversation)
     """The id of the conversation in Slack, such as ``C0123ABCD``."""
     token: str = checked_field(secret_place())
-    """The place of the app's bot token: ``${NAME}``."""
+    """The app's bot token: ``${NAME}``, which stands for a secret."""
     signing_secret: str = checked_field(secret_place())
-    """The place of the secret by which Slack signs what comes from it: ``${NAME}``."""
+    """The app's signing secret: ``${NAME}``, which stands for a secret."""
     api_url: str = checked_field(url_field, API)
-    """Where Slack's Web API is."""
+    """The URL of Slack's Web API."""
     internal: Iterable[str] = checked_field(hosts_field, ())
-    """The internal hosts that ``api_url`` may lead to."""
+    """The internal hosts that may be contacted, as ``host`` or ``host:port``; others are refused."""
     timeout: float = checked_field(SECONDS, 10.0)
-    """Seconds that a request to Slack may take, 30 at most."""
+    """Seconds that a request to Slack may take, at most 30."""
 
     def asks_about(self, request: ApprovalRow) -> bool:
-        """Whether its messages about a request have buttons: it is told of open requests."""
+        """Whether it posts messages with buttons about a request: it is notified of open requests."""
         return any(self.tells_of(event, request) for event in _WITH_BUTTONS)
 
     def sender(self, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
-        """Return the sender of this conversation. Raises ``DefinitionError`` without the extra ``slack``."""
+        """Return the sender of this channel. Raises ``DefinitionError`` without the extra ``slack``."""
         check_extra(self.name)
         return _SlackSender(self, SlackApi(self, secrets), deliveries)
 
@@ -99,7 +99,7 @@ def check_extra(name: str) -> None:
 
 
 class SlackApi:
-    """Slack's Web API, as far as messages need it: through the guarded client, bounded in size and time."""
+    """The part of Slack's Web API that messages need, through the guarded client, with limits on size and time."""
 
     def __init__(self, channel: Slack, secrets: Secrets) -> None:
         self._channel = channel
@@ -107,7 +107,7 @@ class SlackApi:
         self._http = HttpClient(allow=channel.internal)
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:  # as Slack documents them
-        """Call a method. Raises ``DeliveryError``, and ``ToolError`` for a host that cannot be reached."""
+        """Call a method. Raises ``DeliveryError``, and ``ToolError`` if the host cannot be reached."""
         token = await secret_in(self._channel.token, self._secrets)
         opened = self._http.open(
             "POST",
@@ -125,16 +125,16 @@ class SlackApi:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise DeliveryError(f"Slack's answer to {method} is no JSON object")
+            raise DeliveryError(f"Slack's response to {method} is not a JSON object")
         members = cast("dict[str, Any]", answer)
         if members.get("ok") is not True:
             code = str(members.get("error"))
-            reason = code if _CODE.fullmatch(code) else "something else than an error code"
+            reason = code if _CODE.fullmatch(code) else "no valid error code"
             raise DeliveryError(f"Slack refused {method}: {reason}", is_final=code in _FINAL)
         return members
 
     async def tell(self, conversation: str, user: str, text: str) -> None:
-        """Show a text to one user alone, where that user clicked. Raises as ``call`` does."""
+        """Show a text in a conversation to one user only. Raises as ``call`` does."""
         await self.call("chat.postEphemeral", {"channel": conversation, "user": user, "text": escaped(text), **_PLAIN})
 
 
@@ -157,7 +157,7 @@ class _SlackSender:
         if delivery is None or (delivery.state == "failed" and delivery.receipt is None):
             return await self._post(notice, words)
         if delivery.receipt is None:
-            raise DeliveryError("the message of the request itself was not sent yet")
+            raise DeliveryError("the first message about the request is not sent yet")
         at = json.loads(delivery.receipt)
         await self._api.call("chat.update", {**at, **_message(notice, words)})
         return delivery.receipt
@@ -168,7 +168,7 @@ class _SlackSender:
         )
         conversation, stamp = sent.get("channel"), sent.get("ts")
         if not isinstance(conversation, str) or not isinstance(stamp, str):
-            raise DeliveryError("Slack's answer does not say where the message is")
+            raise DeliveryError("Slack's response lacks the place of the message: channel and ts")
         return json.dumps({"channel": conversation[:32], "ts": stamp[:64]})
 
 

@@ -1,4 +1,4 @@
-"""Interactions from Slack: requests whose signature is checked, and the one click that each reports (spec 9, N32)."""
+"""Interactions from Slack: signed requests, each of which reports one click (spec 9, N32)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_REQUEST: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Click:
-    """A click on a button: the user, by the ids of workspace and user, the request, and what it decides."""
+    """A click on a button: the ids of workspace, user and conversation, the request, and the decision."""
 
     team: str
     user: str
@@ -31,7 +31,7 @@ class Click:
 
 
 class _Clock:
-    """A clock as the library asks for it."""
+    """A clock for the library's signature check."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -43,7 +43,7 @@ class _Clock:
 def is_signed(secret: str, stamp: str, signature: str, body: bytes, *, now: float) -> bool:
     """Return whether Slack signed a body with this secret within five minutes of ``now``, in seconds of Unix time.
 
-    What is malformed is not signed: the library would raise errors for some of it.
+    Malformed input counts as not signed: the library would raise errors for some of it.
     """
     from slack_sdk.signature import SignatureVerifier
 
@@ -53,21 +53,21 @@ def is_signed(secret: str, stamp: str, signature: str, body: bytes, *, now: floa
         body.decode()
     except UnicodeDecodeError:
         return False
-    clock = cast("Any", _Clock(now))  # the library's own class has one method, and no protocol
+    clock = cast("Any", _Clock(now))  # the library declares its own class, not a protocol
     return SignatureVerifier(secret, clock).is_valid(body, stamp, signature)
 
 
 def click_of(body: bytes) -> Click | None:
-    """Return the click that a signed body reports, or ``None`` for what is not a click on one of our buttons.
+    """Return the click that a signed body reports, or ``None`` if it is not a click on one of our buttons.
 
-    The user's workspace is the user's own, also where a conversation is shared with another. Raises
-    ``InvalidArguments`` for a body that cannot be read.
+    The workspace is that of the user, even if the conversation is shared with another workspace. Raises
+    ``InvalidArguments`` for a malformed body.
     """
     try:
         fields = dict(parse_qsl(body.decode("ascii"), max_num_fields=2, strict_parsing=True, errors="strict"))
         payload = from_json(fields["payload"])
     except (ValueError, KeyError):
-        raise InvalidArguments("Invalid request: an interaction is a form with a payload of JSON") from None
+        raise InvalidArguments("Invalid request: an interaction must be a form with a JSON payload") from None
     if _member(payload, "type") != "block_actions":
         return None
     actions = _member(payload, "actions")
@@ -92,5 +92,7 @@ def _member(value: object, *path: str) -> object:
 
 def _id(value: object) -> str:
     if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise InvalidArguments("Invalid request: an interaction names its user, workspace and conversation by ids")
+        raise InvalidArguments(
+            "Invalid request: an interaction must have the ids of its user, workspace and conversation"
+        )
     return value

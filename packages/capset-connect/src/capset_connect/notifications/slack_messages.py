@@ -1,4 +1,4 @@
-"""Messages in Slack: blocks in which text of others is plain, and the actions of their buttons (spec 9, N31)."""
+"""Slack messages: blocks that show untrusted text as plain text, and the actions of their buttons (spec 9, N31)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Final, Literal, cast
 from capset_connect.notifications.texts import Words
 
 ACTIONS: Final[dict[str, Literal["approve", "reject"]]] = {"capset_approve": "approve", "capset_reject": "reject"}
-"""The ids of the buttons' actions, and what each decides."""
+"""The decision of each button, by its action id."""
 _HEADER: Final = 150
-_PARTLY: Final = "The arguments are not shown whole here, so that they are decided where they are: {where}."
+_PARTLY: Final = "Not all of the arguments are shown here. Review and decide the request {where}."
 
 
 def blocks_of(words: Words, request: str, url: str | None) -> list[dict[str, Any]]:  # blocks, as Slack documents them
-    """Return the blocks of a message; it has buttons only for an open request whose arguments it shows whole."""
+    """Return the blocks of a message. It has buttons only for an open request whose arguments it shows completely."""
     from slack_sdk.models.blocks import (
         ActionsBlock,
         Block,
@@ -44,13 +44,13 @@ def blocks_of(words: Words, request: str, url: str | None) -> list[dict[str, Any
         ]
         blocks.append(ActionsBlock(elements=[*buttons]))
     elif words.is_open:
-        where = "on the page of the request" if url else "with capset approvals list, or over REST"
+        where = "on its page" if url else "with capset approvals, or over REST"
         blocks.append(SectionBlock(text=PlainTextObject(text=_PARTLY.format(where=where), emoji=False)))
     if url is not None:
         blocks.append(SectionBlock(text=MarkdownTextObject(text=f"<{escaped(url)}|Open the request>")))
-    return [cast("Any", block).to_dict() for block in blocks]  # the library does not say what
+    return [cast("Any", block).to_dict() for block in blocks]  # untyped in the library
 
 
 def escaped(text: str) -> str:
-    """Return text as Slack shows it in the place of its markup, in which a mention would reach people."""
+    """Escape text so that Slack does not read it as markup, in which a mention would notify people."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""Events and requests in words, for messages to people: everything of others is legible, plain and bounded."""
+"""Texts of messages to people about events and requests; untrusted parts are legible, plain and bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capset_connect.legible_text import legible
 from capset_connect.notifications.senders import Notice
 
 SHOWN: Final = 2_500
-"""How many characters of the arguments a message shows."""
+"""The maximum number of characters of the arguments in a message."""
 _LINE: Final = 300
 _TITLES: Final[Mapping[EventName, str]] = MappingProxyType(
     {
@@ -40,10 +40,10 @@ _STATUS: Final[Mapping[ApprovalStatus, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A notice in words: its title, its facts by name, and the arguments as text.
+    """The text of a notice: a title, facts by name, and the arguments.
 
-    ``is_whole``: the arguments are shown completely, but for those that the tool's schema says are secret.
-    ``is_open``: the request can be decided.
+    ``is_whole``: the arguments are shown completely, apart from those that the tool's schema declares secret.
+    ``is_open``: the request can still be decided.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Words:
 
 
 def words_of(notice: Notice) -> Words:
-    """Return a notice in words, with the request as it stands now."""
+    """Return the text of a notice, with the current state of its request."""
     notified = notified_request(notice.request, notice.url)
     request = notified.request
     files = "".join(f"\n{described_file(file)}" for file in files_of(notice.request))
@@ -83,6 +83,6 @@ def words_of(notice: Notice) -> Words:
 
 
 def line(text: str) -> str:
-    """Return text of others as one legible line, cut where it is long."""
+    """Return untrusted text as one legible line, cut if it is long."""
     cleaned = legible(" ".join(text.split()))
     return cleaned if len(cleaned) <= _LINE else f"{cleaned[:_LINE]}…"

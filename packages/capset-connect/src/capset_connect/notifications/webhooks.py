@@ -1,4 +1,4 @@
-"""Webhooks, signed as Standard Webhooks has it: an event is a POST, and a 2xx answer is its delivery (spec 9, N25)."""
+"""Webhooks, signed as Standard Webhooks requires: an event is a POST, delivered by a 2xx response (spec 9, N25)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from capset_connect.notifications.senders import (
 )
 
 _ANSWER_BYTES: Final = 16 * 1024
-"""How much of an answer is read, so that its connection ends in order; none of it is used."""
+"""The maximum bytes read of a response, so that its connection closes cleanly. The body is not used."""
 _LEAST_KEY: Final = 24
 _GONE: Final = 410
 _MAX_WAIT: Final = 24 * 3600
@@ -36,19 +36,19 @@ _MAX_WAIT: Final = 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook(NotificationChannel):
-    """A webhook: events are sent to a URL as JSON, signed with a secret that both sides know.
+    """A webhook: events are sent to a URL as JSON, signed with a shared secret.
 
     Redirects are not followed, and internal addresses are refused unless their hosts are in ``internal``.
     """
 
     url: str = checked_field(url_field)
-    """Where events are sent, http or https."""
+    """The URL that events are sent to, http or https."""
     secret: str = checked_field(secret_place())
-    """The place of the secret that signs: ``${NAME}``. It is ``whsec_`` and base64 of 24 bytes or more."""
+    """The signing secret: ``${NAME}``, which stands for ``whsec_`` and the base64 of 24 bytes or more."""
     internal: Iterable[str] = checked_field(hosts_field, ())
-    """The internal hosts that may be requested, ``host`` or ``host:port``; others are refused."""
+    """The internal hosts that may be contacted, as ``host`` or ``host:port``; others are refused."""
     timeout: float = checked_field(SECONDS, 10.0)
-    """Seconds that an attempt may take, 30 at most."""
+    """Seconds that an attempt may take, at most 30."""
 
     def sender(self, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
         """Return the sender of this webhook."""
@@ -77,7 +77,7 @@ class _WebhookSender:
             await response.read(_ANSWER_BYTES, within=1.0)
 
     async def _signed(self, id: str, body: str) -> dict[str, str]:
-        """Return the headers of a body at this moment: receivers refuse signatures that are minutes old."""
+        """Return the headers of a body, signed now: receivers refuse signatures that are minutes old."""
         try:
             from standardwebhooks.webhooks import Webhook as Signer
         except ModuleNotFoundError:
@@ -90,18 +90,18 @@ class _WebhookSender:
             signature = Signer(secret).sign(id, now, body)
         except ValueError:  # binascii.Error is one
             raise DeliveryError(
-                f"the secret {self._channel.secret} is none: it is whsec_ and base64 of {_LEAST_KEY} bytes or more"
+                f"the secret {self._channel.secret} must be whsec_ and the base64 of {_LEAST_KEY} bytes or more"
             ) from None
         return {"webhook-id": id, "webhook-timestamp": str(int(now.timestamp())), "webhook-signature": signature}
 
 
 def check_status(response: HttpResponse) -> None:
-    """Raise ``DeliveryError`` for a status other than 2xx; 410 says that nothing is taken there any more."""
+    """Raise ``DeliveryError`` for a status other than 2xx. A 410 is final: the receiver accepts nothing more."""
     status = response.status
     if 200 <= status < 300:
         return
     after = response.header("retry-after") or ""
     wait = min(int(after), _MAX_WAIT) if after.isascii() and after.isdigit() and len(after) < 9 else None
     if 300 <= status < 400:
-        raise DeliveryError(f"the receiver answered {status}: redirects are not followed, name the new address")
+        raise DeliveryError(f"the receiver answered {status}: redirects are not followed; declare the new URL")
     raise DeliveryError(f"the receiver answered {status}", is_final=status == _GONE, retry_after=wait)

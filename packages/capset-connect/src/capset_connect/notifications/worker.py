@@ -1,4 +1,4 @@
-"""The worker that sends what is queued for the channels of a kernel, each on its own (spec 9, N22–N24)."""
+"""The worker that sends the queued deliveries of a kernel's channels, each independently (spec 9, N22–N24)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from capset.stores.base import DeliveryRow
 from capset_connect.notifications.senders import AT_ONCE, DeliveryError, Notice, Sender, sender_of
 
 ATTEMPTS: Final = 10
-"""How often a delivery is tried; with the pauses between, that takes about a day."""
+"""The maximum number of attempts at a delivery; with the pauses between, they take about a day."""
 POLL_SECONDS: Final = 1.0
-"""How often a worker looks for what other processes have queued, and for what is due again."""
+"""How often a worker looks for deliveries that other processes queued, and for retries that are due."""
 SEND_SECONDS: Final = 45.0
-"""How long an attempt may take, beside the timeouts of its channel."""
+"""The time limit of an attempt, in addition to the timeouts of its channel."""
 LEASE_SECONDS: Final = 60.0
-"""How long a worker holds a delivery: if its process dies, another takes over after that."""
+"""The lease of a worker on a delivery. If its process dies, another takes over after that."""
 KEPT: Final = timedelta(days=30)
 """How long deliveries are kept, in any state."""
 _TIDY_SECONDS: Final = 60.0
 _PAUSES: Final = (5.0, 4.0, 6 * 3600.0)
-"""The first pause between two attempts in seconds, the factor from one to the next, and the longest."""
+"""The first pause between attempts in seconds, the factor by which it grows, and the longest pause in seconds."""
 _SPREAD: Final = 0.2
 _GRACE_SECONDS: Final = 2.0
 _log = logging.getLogger("capset.notifications")
@@ -38,8 +38,8 @@ _log = logging.getLogger("capset.notifications")
 class DeliveryWorker:
     """Sends the deliveries of a kernel's channels until ``run`` is cancelled.
 
-    Several workers, of several processes, may run on one store: each delivery is held by one of them. ``page`` returns
-    the address of the page of a request, by its id.
+    Workers of several processes may share one store: each delivery is leased to one of them. ``page`` returns the URL
+    of a request's page, by its id.
     """
 
     def __init__(self, kernel: Kernel, page: Callable[[str], str] | None = None) -> None:
@@ -52,7 +52,7 @@ class DeliveryWorker:
         ]
 
     async def run(self) -> None:
-        """Send what is queued, and what comes to be queued."""
+        """Send all queued deliveries, and those queued later, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for lane in self._lanes:
                 group.create_task(lane.run(), name=f"capset-channel {lane.channel.name}")
@@ -65,14 +65,14 @@ class DeliveryWorker:
                     lane.woken.set()
 
     async def claim(self, channel: str, limit: int) -> list[DeliveryRow]:
-        """Take due deliveries of a channel, none if the store cannot be used now."""
+        """Claim due deliveries of a channel; none if the store is unavailable."""
         now = self._kernel.clock.time_ns()
         until = iso(now + round(LEASE_SECONDS * 1e9))
         deliveries = self._kernel.store.deliveries
         try:
             return [*await deliveries.claim(channel, self._holder, now=iso(now), until=until, limit=limit)]
         except StoreError as error:
-            _log.warning("channel %s: nothing can be claimed: %s", channel, error.message)
+            _log.warning("channel %s: cannot claim deliveries: %s", channel, error.message)
             return []
 
     async def deliver(self, sender: Sender, row: DeliveryRow) -> None:
@@ -80,21 +80,21 @@ class DeliveryWorker:
         settled = await self._attempt(sender, row)
         try:
             is_stored = await self._kernel.store.deliveries.settle(settled)
-        except StoreError as error:  # it is sent again when the lease has ended
-            _log.warning("channel %s: the outcome of delivery %s is not stored: %s", row.channel, row.id, error.message)
+        except StoreError as error:  # it is sent again when the lease expires
+            _log.warning("channel %s: cannot store the outcome of delivery %s: %s", row.channel, row.id, error.message)
             return
         if not is_stored:
             _log.warning("channel %s: delivery %s was taken over by another process", row.channel, row.id)
         elif settled.state == "failed":
             _log.error("channel %s: delivery %s failed: %s", row.channel, row.id, settled.error)
         elif settled.state == "queued":
-            _log.warning("channel %s: delivery %s is tried again: %s", row.channel, row.id, settled.error)
+            _log.warning("channel %s: delivery %s will be tried again: %s", row.channel, row.id, settled.error)
 
     async def _attempt(self, sender: Sender, row: DeliveryRow) -> DeliveryRow:
         try:
             request = await self._kernel.approvals.find(row.approval, row.org)
             if request is None:
-                raise DeliveryError("the request is gone, with its session", is_final=True)
+                raise DeliveryError("the request was deleted with its session", is_final=True)
             page = None if self._page is None else self._page(request.id)
             notice = Notice(row, cast("EventName", row.event), request, page)
             async with asyncio.timeout(SEND_SECONDS):
@@ -121,19 +121,19 @@ class DeliveryWorker:
         return replace(row, error=error[:1_000], due_at=iso(now + round(wait * 1e9)))
 
     async def _tidy(self) -> None:
-        """End overdue requests, whose channels are told, and delete old deliveries."""
+        """Expire overdue requests, which notifies their channels, and delete old deliveries."""
         while True:
             try:
                 await self._kernel.approvals.sweep()
                 before = datetime.fromisoformat(self._kernel.now()) - KEPT
                 await self._kernel.store.deliveries.sweep(before=iso(round(before.timestamp() * 1e6) * 1_000))
             except StoreError as error:
-                _log.warning("overdue requests are looked for again: %s", error.message)
+                _log.warning("cannot expire overdue requests, will try again: %s", error.message)
             await asyncio.sleep(_TIDY_SECONDS)
 
 
 class _Lane:
-    """The deliveries of one channel, a few at once, so that one that stalls holds up neither others nor channels."""
+    """The deliveries of one channel, a few at once, so that a stalled one delays no other delivery or channel."""
 
     def __init__(self, worker: DeliveryWorker, channel: NotificationChannel, sender: Sender) -> None:
         self.channel = channel
@@ -158,7 +158,7 @@ class _Lane:
                 task.cancel()
 
     async def _rest(self, running: set[asyncio.Task[None]]) -> None:
-        """Wait until something was queued or sent, or for the time between two looks."""
+        """Wait until a delivery was queued or sent, at most for the polling interval."""
         waking = asyncio.create_task(self.woken.wait())
         try:
             await asyncio.wait({waking, *running}, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -167,6 +167,6 @@ class _Lane:
 
 
 def pause_after(attempts: int) -> float:
-    """Return the seconds until the next attempt: more each time, and not the same for all that failed at once."""
+    """Return the seconds until the next attempt: exponential backoff with jitter."""
     first, factor, longest = _PAUSES
     return min(first * factor ** (attempts - 1), longest) * random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311

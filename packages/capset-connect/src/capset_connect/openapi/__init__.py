@@ -20,7 +20,7 @@ _PLACES: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:  # what a file that declares no API does not need
+def __getattr__(name: str) -> Any:  # imported on demand: files that declare no API do not need these
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)

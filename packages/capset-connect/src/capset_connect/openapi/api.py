@@ -1,4 +1,4 @@
-"""APIs whose operations agents may use, as their host declares them (spec 7, M8)."""
+"""Declarations of APIs whose operations agents may use (spec 7, M8)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EFFECTS: Final[Mapping[str, Effect]] = {
     "PATCH": "external",
     "DELETE": "destructive",
 }
-"""The effect of each method: something outside changes, or is gone; ``write`` is for data of the host's own."""
+"""The effect of each method. ``write`` is not used: it is for the host's own data."""
 
 
 def _document(field: str, document: str | Path | Mapping[str, Any]) -> str | Mapping[str, Any]:
@@ -58,7 +58,7 @@ def _document(field: str, document: str | Path | Mapping[str, Any]) -> str | Map
         return str(document)
     if isinstance(document, str):
         return optional_url(field, document) or document if _URL.match(document) else checked_text(field, document)
-    if not isinstance(document, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
+    if not isinstance(document, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts may pass any type
         raise DefinitionError(f"{field} must be a path, a URL or a mapping; got {type(document).__name__}")
     try:
         return MappingProxyType(cast("dict[str, Any]", copy_json(dict(document))))
@@ -89,7 +89,7 @@ def _oauth(field: str, clients: Mapping[str, ClientCredentials]) -> Mapping[str,
     }
     for name in checked:
         if not isinstance(name, str) or not _SCHEME.fullmatch(name):
-            raise DefinitionError(f"{field}: {name!r:.80} is no name of a security scheme")
+            raise DefinitionError(f"{field}: {name!r:.80} is not a valid name of a security scheme")
     return MappingProxyType(checked)
 
 
@@ -101,7 +101,7 @@ def _hosts(field: str, names: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSource(FrozenValue):
-    """An API by its name alone."""
+    """An API, identified by its name alone."""
 
     name: str = checked_field(source_name("an API"))
     """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
@@ -121,12 +121,12 @@ class ApiSource(FrozenValue):
 
     @property
     def pin_key(self) -> str:
-        """The key of its tools' pins in a store, which no MCP server can have."""
+        """The key of its tools' pins in a store. No MCP server can have the same key."""
         return self.capability
 
     @property
     def approval_act(self) -> ActName:
-        """The act by which its tools are approved."""
+        """The act that approves its tools."""
         return "api.approve"
 
     @property
@@ -135,10 +135,10 @@ class ApiSource(FrozenValue):
         return "Operations of an API."
 
     def tool_name(self, original_name: str) -> str:
-        """Return the name of an operation's tool: that of the API, and the operation's with ``_`` for other letters.
+        """Return the name of an operation's tool: the API's name and the operation's, with ``_`` for other characters.
 
-        One without an id is called by its method and path: ``pets_get_pets_id``. A name of more than 64 letters ends
-        with a part of its hash instead.
+        An operation without an id is named after its method and path: ``pets_get_pets_id``. A name of more than 64
+        characters is cut, and ends with a part of the hash of the operation's name.
         """
         base = original_name.lower() if original_name.partition(" ")[0] in EFFECTS else original_name
         return short_name(f"{self.name}_{_NO_NAME.sub('_', base).strip('_')}", original_name)
@@ -155,43 +155,45 @@ class OpenApi(ApiSource):
     document: str | Path | Mapping[str, Any] = checked_field(_document)
     """A file (JSON or YAML), a URL, or the document itself; ``Any`` since its members have any JSON type."""
     url: str | None = checked_field(_base_url, None)
-    """The URL before all paths, in the place of the document's ``servers``."""
+    """The base URL of all paths, instead of the document's ``servers``."""
     operations: Iterable[str] | None = checked_field(optional_names, None)
-    """The operations that are used: their ``operationId``, or ``GET /pets/{id}``."""
+    """The operations to use, by ``operationId`` or as ``GET /pets/{id}``."""
     tags: Iterable[str] | None = checked_field(optional_names, None)
-    """The tags whose operations are used, beside ``operations``; if both are left out, all are."""
+    """The tags whose operations are used, in addition to ``operations``. If both are left out, all operations are."""
     rules: Rules = checked_field(checked_rules, ())
-    """What holds for an operation, by its id or by method and path, or ``*`` for every one; its effect is its method's
-    where they say nothing."""
+    """The rules of each operation, by its id or by method and path, or ``*`` for every one.
+
+    If they set no effect, that of the operation's method applies.
+    """
     limits: Limits = checked_field(checked_limits, ())
-    """How often all of its operations together may be called, beside the limits of each."""
+    """Call limits for all of its operations together, in addition to each operation's own."""
     permissions: Iterable[str] = checked_field(checked_permissions, frozenset())
-    """What a principal must hold to call any of its tools."""
+    """The permissions that a principal needs to call any of its tools."""
     headers: Mapping[str, str] = checked_field(_headers, ())
-    """Sent with every request to the API, and no longer arguments of its tools."""
+    """Sent with every request to the API. Tools have no arguments for these headers."""
     credentials: Mapping[str, str] = checked_field(texts_by("a security scheme", _SCHEME), ())
     """The credential of each security scheme of the document, by its name: a key, a token, or ``USER:PASSWORD``."""
     oauth: Mapping[str, ClientCredentials] = checked_field(_oauth, ())
-    """What gets the access tokens of a security scheme of the document, by its name."""
+    """The client credentials that obtain access tokens for each security scheme of the document, by its name."""
     internal: Iterable[str] = checked_field(_hosts, ())
-    """The internal hosts that may be requested, ``host`` or ``host:port``; others are refused."""
+    """The internal hosts that may be contacted, as ``host`` or ``host:port``; others are refused."""
     ca_file: str | None = checked_field(
         requiring("{} must be a path", lambda path: isinstance(path, str), optional=True), None
     )
-    """A file of certificates in PEM, whose authorities are trusted beside the machine's."""
+    """A PEM file of certificate authorities that are trusted in addition to the machine's."""
     proxy: str | None = checked_field(optional_proxy, None)
-    """The proxy that requests go through, in the place of those of the environment (``HTTPS_PROXY``).
+    """The proxy for requests to the API, instead of the one in the environment (``HTTPS_PROXY``).
 
-    It looks names up itself, so where they lead is not checked.
+    The proxy resolves host names itself, so their addresses are not checked.
     """
     slashes: bool = checked_field(checked_flag, False)
-    """Whether arguments in paths may contain slashes, sent as ``%2F``; many servers take that for a slash."""
+    """Whether arguments in paths may contain slashes, sent as ``%2F``, which many servers read as a slash."""
     timeout: float = checked_field(SECONDS, 30.0)
     """Seconds that a call may take."""
     answer_bytes: int = checked_field(BYTES, ANSWER_BYTES)
-    """The maximum size of an answer."""
+    """The maximum size of a response, in bytes."""
     trust_first_use: bool = checked_field(checked_flag, False)
-    """Whether the operations that it has when it is first used are approved as they are."""
+    """Whether the operations that it offers at its first use are approved automatically."""
 
     def __post_init__(self) -> None:
         try:
@@ -203,12 +205,12 @@ class OpenApi(ApiSource):
 
     @property
     def document_url(self) -> str | None:
-        """The URL of its document, if it has one."""
+        """The URL of its document, if it was given as a URL."""
         return self.document if isinstance(self.document, str) and _URL.match(self.document) else None
 
     @property
     def place(self) -> str:
-        """The place of its document, and its URL: an API of the same name elsewhere is another one."""
+        """The place of its document, and its URL. An API of the same name at another place is a different API."""
         return f"{self.document if isinstance(self.document, str) else ''} {self.url or ''}"
 
     @property
@@ -219,7 +221,7 @@ class OpenApi(ApiSource):
 
 
 def api_of(name: str, shape: ApiShape, folder: Path) -> OpenApi:
-    """Return an API as a file in ``folder`` declares it. Raises ``DefinitionError``."""
+    """Return the API that a file in ``folder`` declares. Raises ``DefinitionError``."""
     options: dict[str, Any] = shape.model_dump(exclude_none=True)
     if not _URL.match(shape.document):
         options["document"] = str(folder / shape.document)

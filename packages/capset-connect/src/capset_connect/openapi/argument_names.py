@@ -1,4 +1,4 @@
-"""Names of arguments: those of parameters, in letters that models take, distinct and stable (spec 7, M105)."""
+"""Names of arguments: derived from parameters, accepted by models, distinct and stable (spec 7, M105)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _DIGITS: Final = 8
 
 
 def argument_names(parameters: Collection[Key], *, has_body: bool) -> dict[Key, str]:
-    """Return the name of each parameter's argument: its own, with ``_`` for letters that providers of models refuse.
+    """Return the argument name of each parameter: its own, with ``_`` for characters that model providers refuse.
 
-    Those of one name in several places have their place before it: ``path_id`` and ``query_id``. One that would have
-    the name of another, none, or too long a one, ends with a part of its hash: beside ``ids``, ``ids[]`` becomes
+    Parameters of the same name in several places are prefixed with the place: ``path_id`` and ``query_id``. A name that
+    would be empty, too long, or equal to another one ends with a part of its hash: beside ``ids``, ``ids[]`` becomes
     ``ids_6e89b5f4``. No name depends on the order of the parameters.
     """
     sources: dict[str, set[str]] = {}
@@ -42,7 +42,7 @@ def argument_names(parameters: Collection[Key], *, has_body: bool) -> dict[Key, 
 
 
 def is_recognisable(argument: str, parameter: Key) -> bool:
-    """Whether the name of an argument is that of its parameter, but for letters that it cannot have."""
+    """Whether the name of an argument is that of its parameter, apart from replaced characters and the place."""
     where, name = parameter
     return argument in (_clean(name), f"{where}_{_clean(name)}")
 

@@ -24,7 +24,7 @@ from capset_connect.openapi.swagger import upgraded_body, upgraded_parameter
 from capset_connect.openapi.uploads import FORM_DATA, mentions_file
 
 _IGNORED_HEADERS: Final = frozenset({("header", name) for name in ("accept", "content-type", "authorization")})
-"""Headers that the specification has ignored among parameters."""
+"""Header parameters that the specification says to ignore."""
 _BODILESS: Final = frozenset({"GET", "HEAD"})
 
 
@@ -32,7 +32,7 @@ _BODILESS: Final = frozenset({"GET", "HEAD"})
 class OperationArguments:
     """The arguments of an operation: their JSON Schema, their places, and the query that its path fixes.
 
-    ``notes`` say what is left out of what the document describes.
+    ``notes`` say which parts of the document's description are left out.
     """
 
     schema: dict[str, Any]
@@ -50,12 +50,13 @@ def arguments_of(
     filled: Collection[Key],
     library: SchemaLibrary,
 ) -> OperationArguments:
-    """Return the arguments of an operation, with the names that ``argument_names`` has; the body is ``body``.
+    """Return the arguments of an operation, named by ``argument_names``; the argument of the body is ``body``.
 
-    ``filled`` are the parameters that the host fills in. They are no arguments, nor are those that the path fixes in
-    its query. Optional parameters that cannot be sent are left out, with a note, and so is the optional body of a GET.
+    ``filled`` are the parameters that the host fills in. They are not arguments, and neither are those that the path
+    fixes in its query. Optional parameters that cannot be sent are left out, with a note, and so is the optional body
+    of a GET or HEAD.
 
-    Raises ``DefinitionError`` for all else that cannot be sent.
+    Raises ``DefinitionError`` for anything else that cannot be sent.
     """
     declared = _declared_parameters(document, item, operation)
     query = fixed_query(path, declared)
@@ -85,7 +86,7 @@ def arguments_of(
     if body is not None:
         inside = [properties[BODY], *defs.values()]
         if places[BODY]["media"] == FORM_DATA and mentions_file(inside):
-            raise DefinitionError("its body: a file can only be a field of it, or one of a list that is one")
+            raise DefinitionError("its body: a file can only be a field, or an item of a field that is a list")
         if _hides(inside):
             properties[BODY][SECRETS_WITHIN] = True  # records mask whole arguments, and fields only by their names
     return OperationArguments(root_schema, places, query, notes)
@@ -94,7 +95,7 @@ def arguments_of(
 def _request_body(
     document: ApiDocument, method: str, operation: Node, parameters: Mapping[Key, Node], notes: list[str]
 ) -> Node | None:
-    """Return the body of an operation, if it has one that is sent."""
+    """Return the body of an operation, or ``None`` if none is sent."""
     if document.version == "2.0":
         body = upgraded_body(document.data, operation, parameters)
     else:
@@ -104,15 +105,15 @@ def _request_body(
         return body
     if not is_empty(body):
         if body.get("required") is True:
-            raise DefinitionError(f"it is a {method} with a body, which many servers do not read")
-        notes.append(f"left out: its body, which many servers do not read of a {method}")
+            raise DefinitionError(f"it is a {method} with a body, which many servers ignore")
+        notes.append(f"left out: its body, which many servers ignore for a {method}")
     return None
 
 
 def _sent(
     document: ApiDocument, schemas: OperationSchemas, parameters: Mapping[Key, Node], notes: list[str]
 ) -> dict[Key, tuple[Any, Place]]:
-    """Return the schemas and the places of parameters, without those that cannot be sent and need not be."""
+    """Return the schemas and the places of parameters, without optional ones that cannot be sent."""
     is_swagger = document.version == "2.0"
     sent: dict[Key, tuple[Any, Place]] = {}
     for key, parameter in parameters.items():
@@ -136,7 +137,7 @@ def _is_required(key: Key, parameter: Node) -> bool:
 
 
 def _declared_parameters(document: ApiDocument, item: Node, operation: Node) -> dict[Key, Node]:
-    """Return the parameters of an operation, with those of its path that it does not describe itself."""
+    """Return the parameters of an operation, and those of its path that it does not override."""
     parameters: dict[Key, Node] = {}
     for owner in (item, operation):
         keys: set[Key] = set()
@@ -154,7 +155,7 @@ def _declared_parameters(document: ApiDocument, item: Node, operation: Node) -> 
 
 
 def _unsent_end(path: str, declared: Collection[Key]) -> Iterator[str]:
-    """Yield a note about the end of a path, from ``#`` on, if it says something that no parameter does."""
+    """Yield a note about the fragment of a path, if it has names that no parameter has."""
     end = split_path(path)[2]
     lowercase_names = {name.lower() for _, name in declared}
     if not {name.lower() for name in names_in(end)} <= lowercase_names:
@@ -162,7 +163,7 @@ def _unsent_end(path: str, declared: Collection[Key]) -> Iterator[str]:
 
 
 def _hides(schema: object) -> bool:
-    """Whether a schema has a write-only field whose name does not say so, as ``password`` does."""
+    """Whether a schema has a write-only field whose name does not mark it as a secret, unlike ``password``."""
     if isinstance(schema, list):
         return any(_hides(element) or _is_write_only(element) for element in cast("list[object]", schema))
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Bodies of operations: the media type that each is sent as, and its schema (spec 7, M8, M106)."""
+"""Bodies of operations: the media type and the schema of each (spec 7, M8, M106)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from capset_connect.openapi.uploads import FILE_SCHEMA, FORM_DATA, file_fields, 
 FORM: Final = "application/x-www-form-urlencoded"
 _ANY_JSON: Final = frozenset({"*/*", "application/*", "application/*+json"})
 _JSON_PATCH: Final = "application/json-patch+json"
-"""A list of changes (RFC 6902), though many documents have the schema of an object for it."""
+"""A list of changes (RFC 6902), although many documents declare an object for it."""
 _SAYS_NOTHING: Final = frozenset({"type", "properties", "title", "description"})
-"""Keywords of the schema of an empty body; ``properties`` is empty in it."""
+"""Keywords that the schema of an empty body may have; its ``properties`` are empty."""
 _OBJECT: Final = {"type": "object"}
 
 
 def is_empty(body: Node) -> bool:
-    """Whether a body is described so that there is nothing in it."""
+    """Whether a body is described as empty."""
     content = body.get("content")
     return all(map(_says_nothing, cast("Node", content).values())) if isinstance(content, Mapping) else True
 
@@ -39,16 +39,16 @@ def _says_nothing(typed: object) -> bool:
 
 
 def body_of(document: ApiDocument, schemas: OperationSchemas, body: Node, notes: list[str]) -> tuple[Any, Place]:
-    """Return the schema of a body, and its place: the media type that it is sent as. Raises ``DefinitionError``.
+    """Return the schema of a body, and its place, which has the media type to send. Raises ``DefinitionError``.
 
-    A note is added for each field that is left out.
+    Adds a note for each field that is left out.
     """
     content = as_members("its body: its content", body.get("content"))
     declared = next(_sendable(document, content), None)
     if declared is None:
         raise DefinitionError(
-            f"its body is of {', '.join(content)[:200] or 'no media type'}; JSON, {FORM}, {FORM_DATA}, text and files "
-            "can be sent"
+            f"its body is of {', '.join(content)[:200] or 'no media type'}; only JSON, {FORM}, {FORM_DATA}, text and "
+            "files can be sent"
         )
     typed = _media(document, content, declared)
     media = "application/json" if declared in _ANY_JSON else declared
@@ -72,12 +72,12 @@ def body_of(document: ApiDocument, schemas: OperationSchemas, body: Node, notes:
 
 
 def _media(document: ApiDocument, content: Node, declared: str) -> Node:
-    """Return how a body of a media type is described; version 3.2 has references there."""
+    """Return the description of a body for a media type; version 3.2 allows references there."""
     return document.resolved("its body", as_members("its body", content[declared]))
 
 
 def _form(document: ApiDocument, schemas: OperationSchemas, typed: Node, notes: list[str]) -> tuple[Any, Places]:
-    """Return the schema of a form, and how those of its fields are sent that have a style.
+    """Return the schema of a form, and the encodings of its fields that have a style.
 
     Optional fields that their style cannot send are left out, with a note.
     """
@@ -102,7 +102,7 @@ def _form(document: ApiDocument, schemas: OperationSchemas, typed: Node, notes: 
 
 
 def _leave_out(form: Node, name: str, problem: str, notes: list[str]) -> None:
-    """Add the note of a field that is left out. Raises ``DefinitionError`` if it is required, or no field by name."""
+    """Add a note that a field is left out. Raises ``DefinitionError`` if it is required, or not a declared field."""
     label = "its body: its schema"
     if name in as_list(label, form.get("required")) or name not in as_members(label, form.get("properties")):
         raise DefinitionError(f"its body: {problem}")
@@ -110,9 +110,9 @@ def _leave_out(form: Node, name: str, problem: str, notes: list[str]) -> None:
 
 
 def _form_data(document: ApiDocument, schemas: OperationSchemas, typed: Node, notes: list[str]) -> tuple[Any, Places]:
-    """Return the schema of a body of ``multipart/form-data``, and how those of its parts are sent that are no texts.
+    """Return the schema of a ``multipart/form-data`` body, and the places of its parts that are not plain text.
 
-    Optional fields whose style cannot be sent are left out, with a note; the styles of 3.0 do not count here.
+    Optional fields whose style cannot be sent are left out, with a note. Version 3.0 has no styles here.
     """
     label = "its body: its schema"
     node = document.resolved(label, schema_of(typed) or _OBJECT)
@@ -147,7 +147,7 @@ def _form_data(document: ApiDocument, schemas: OperationSchemas, typed: Node, no
 
 
 def _is_repeated(schemas: OperationSchemas, encoding: Node, field: object) -> bool:
-    """Whether a field is sent as its style says by one part for each item; one without a style is."""
+    """Whether a field can be sent as one part per item, as its style says; a field without a style can."""
     if encoding.get("style") is None and encoding.get("explode") is None:
         return True
     is_repeating = encoding.get("style") in (None, "form") and encoding.get("explode") is not False

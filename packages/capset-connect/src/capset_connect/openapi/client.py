@@ -1,4 +1,4 @@
-"""The document of an API, read again from time to time, and its operations: calls and answers (spec 7, M9, M109)."""
+"""The client of an API: reads its document from time to time, and calls its operations (spec 7, M9, M109)."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from capset_connect.openapi.parameters import is_json
 from capset_connect.openapi.requests import ApiRequest, request_of
 
 _EXCERPT: Final = 2_000
-"""The maximum length of what is told of the body of an error, in characters."""
+"""The maximum length of the excerpt of an error's body, in characters."""
 _ERROR_BYTES: Final = 16 * 1024
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _TRANSIENT: Final = frozenset({429, 502, 503, 504})
 _THREAD_FROM: Final = 64 * 1024
-"""From this size on, in bytes, JSON is parsed in a thread."""
+"""The size in bytes from which JSON is parsed in a thread."""
 FRESH_SECONDS: Final = 300.0
-"""How long a document that was read counts as what the API has now."""
+"""How long a document that was read counts as current."""
 _PAUSE_SECONDS: Final = 5.0
-"""How long a document that could not be read is not tried again."""
+"""The pause before a document that could not be read is tried again."""
 _REDIRECTS: Final = 5
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class OpenApiClient:
-    """Reads the document of one API, and calls its operations. It keeps no connection.
+    """Reads the document of one API, and calls its operations. It keeps no connections open.
 
     Args:
         api: the declaration.
@@ -67,7 +67,7 @@ class OpenApiClient:
         self._offers: Sequence[Offer] = ()
         self._names = frozenset[str]()
         self.failure: CapsetError | None = None
-        """Why the document could not be read when it was tried last, if it could not."""
+        """The error of the last attempt to read the document, or ``None`` if it succeeded."""
         self._read_at = 0.0
         self._reading = asyncio.Lock()
 
@@ -78,18 +78,18 @@ class OpenApiClient:
 
     @property
     def known_offers(self) -> Sequence[Offer] | None:
-        """The operations of its document when that was read last, if it was."""
+        """The operations of the document when it was last read, or ``None`` if there is none."""
         return None if self._document is None else self._offers
 
     @property
     def names(self) -> frozenset[str]:
-        """The names that all operations of the document have, selected or not, when it was read last."""
+        """The names of all operations of the document when it was last read, selected or not."""
         return self._names
 
     async def offers(self, *, at_once: bool = False) -> Sequence[Offer]:
-        """Return the operations that the document has: as it is now, or as it was a few minutes ago.
+        """Return the operations of the document: of a few minutes ago, or the current ones if ``at_once``.
 
-        Raises ``DefinitionError`` for a document that is none, ``TransientError`` if it cannot be had now, and
+        Raises ``DefinitionError`` for an invalid document, ``TransientError`` if it is unavailable for now, and
         ``ToolError`` if its server refuses it.
         """
         async with self._reading:
@@ -97,17 +97,17 @@ class OpenApiClient:
             return self._offers
 
     async def first_offers(self) -> Sequence[Offer]:
-        """Return the operations that the document has.
+        """Return the operations of the document.
 
-        Raises as ``offers`` does, and ``DefinitionError`` for each operation, tag and security scheme that is declared
-        and not in the document.
+        Raises as ``offers`` does, and ``DefinitionError`` that names each declared operation, tag and security scheme
+        that is not in the document.
         """
         if odd := await self.unmatched():
             raise DefinitionError(f"{self.api.label}: {'; '.join(odd)}")
         return self._offers
 
     async def unmatched(self) -> list[str]:
-        """Return a sentence for each name in the declaration that the document does not have.
+        """Return a sentence for each declared name that the document does not have.
 
         Raises as ``offers`` does.
         """
@@ -115,7 +115,7 @@ class OpenApiClient:
             return unmatched(self.api, await self._refresh())
 
     async def leaves_out(self, shape: Mapping[str, Any]) -> bool:
-        """Return whether the declaration leaves out an operation that was approved so, and that the document has.
+        """Return whether the declaration leaves out an approved operation of this shape that the document still has.
 
         Raises as ``offers`` does.
         """
@@ -123,10 +123,10 @@ class OpenApiClient:
             return is_left_out(self.api, await self._refresh(), shape["name"])
 
     async def call(self, shape: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:  # JSON
-        """Call an operation as it was approved, with arguments that fit its schema; files are ``Upload``s.
+        """Call an operation as approved, with arguments that match its schema; files are ``Upload`` objects.
 
-        Raises ``ToolError`` for an argument that cannot be sent, for a secret that is not set, for a status of 300 and
-        more, and for an answer that is none; ``TransientError`` if it may succeed later.
+        Raises ``ToolError`` for an argument that cannot be sent, a secret that is not set, a status of 300 or more, and
+        an invalid response; ``TransientError`` if a retry may succeed.
         """
         api, secrets = self.api, list[str]()
         headers, credentials = await self._credentials(shape, secrets)
@@ -146,7 +146,7 @@ class OpenApiClient:
             if is_safe or isinstance(error, NotSent) or error.code.startswith("http_") or error.code == NO_TOKEN:
                 raise
             lost = TransientError(
-                f"{error.message} If the request has arrived, what came of it is not known.",
+                f"{error.message} If the request arrived, its outcome is unknown.",
                 code=error.code,
                 status=error.status,
             )
@@ -156,9 +156,9 @@ class OpenApiClient:
     async def _credentials(
         self, shape: Mapping[str, Any], secrets: list[str], refused: Filled | None = None
     ) -> tuple[dict[str, str], Filled]:
-        """Return the declared headers, and the credentials of an operation; their secrets are added to ``secrets``.
+        """Return the declared headers and the credentials of an operation, and add their secrets to ``secrets``.
 
-        Tokens are others than the ``refused`` ones. Raises ``ToolError`` for a secret that is not set, and as
+        Tokens differ from the ``refused`` ones. Raises ``ToolError`` for a secret that is not set, and as
         ``AccessTokens.get`` does.
         """
         api = self.api
@@ -183,7 +183,7 @@ class OpenApiClient:
         return headers, credentials
 
     async def _http(self) -> HttpClient:
-        """Return what makes requests: to public addresses and declared hosts, through the declared proxy."""
+        """Return a client for public addresses and declared hosts, through the declared proxy."""
         api = self.api
         proxies = await proxies_of(api.label, api.proxy, api.internal, self._secrets.get)
         return HttpClient(allow=api.internal, ca_file=api.ca_file, proxies=proxies)
@@ -204,11 +204,11 @@ class OpenApiClient:
 
     @property
     def _is_given(self) -> bool:
-        """Whether the document is part of the declaration, and so cannot change."""
+        """Whether the document is part of the declaration, so that it cannot change."""
         return not isinstance(self.api.document, str)
 
     async def _load(self) -> ApiDocument:
-        """Read the document, and its operations; only if it is another than before."""
+        """Read the document, and its operations if it has changed."""
         declared, url = self.api.document, self.api.document_url
         data, source, where = b"", None, "the document"
         try:
@@ -232,12 +232,12 @@ class OpenApiClient:
             raise DefinitionError(f"{self.api.label}: {error.message}", hint=error.hint) from None
 
     async def _fetched(self, url: str) -> tuple[bytes, str]:
-        """Return the document at a URL, without credentials, and the URL that it came from."""
+        """Fetch the document at a URL without credentials, and return it with its final URL."""
         accept = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.1"}
         async with self._sent(ApiRequest("GET", url, accept)) as response:
             status = response.status
             if status != 200:
-                message = f"The document of the {self.api.label} cannot be had: its server answered {status}."
+                message = f"The document of the {self.api.label} cannot be fetched: its server answered {status}."
                 if status == 429 or status >= 500:
                     raise TransientError(message, code="unreachable")
                 raise ToolError(message, code="no_document", status=502)
@@ -246,7 +246,7 @@ class OpenApiClient:
 
     @asynccontextmanager
     async def _sent(self, request: ApiRequest) -> AsyncGenerator[HttpResponse]:
-        """Send a request, and follow redirects of safe methods within its origin. Raises ``ToolError`` for others."""
+        """Send a request, following redirects of safe methods within its origin. Raises ``ToolError`` for others."""
         api, url, http = self.api, request.url, await self._http()
         for _ in range(_REDIRECTS + 1):
             opened = http.open(
@@ -288,14 +288,14 @@ def _read(path: Path, where: str) -> bytes:
 
 
 async def answer_of(label: str, method: str, response: HttpResponse, limit: int, secrets: Iterable[str]) -> Any:  # JSON
-    """Return the answer to a call: a JSON value, a text, nothing for an empty one. Secrets in it are masked.
+    """Return the result of a call: a JSON value, a text, or ``None`` for an empty body. Secrets in it are masked.
 
-    Of ``HEAD`` it is ``status`` and ``headers``; of a body that is neither JSON nor text ``media_type`` and ``bytes``;
-    of one that is no JSON, though it says so, ``text`` and a ``note``.
+    For ``HEAD`` it has ``status`` and ``headers``; for a body that is neither JSON nor text, ``media_type`` and
+    ``bytes``; for a body that is declared as JSON but invalid, ``text`` and a ``note``.
 
-    Raises ``ToolError`` for a status of 300 and more (``http_404``), with the beginning of the body, and
-    ``TransientError`` if another try may succeed. A body that is too large or cannot be decoded is an error of methods
-    that only read (``too_large``, ``bad_encoding``), and a ``note`` of others: what they do has been done.
+    Raises ``ToolError`` for a status of 300 or more (``http_404``), with the beginning of the body, and
+    ``TransientError`` if a retry may succeed. A body that is too large or cannot be decoded is an error of methods that
+    only read (``too_large``, ``bad_encoding``). For other methods, whose effect has happened, it becomes a ``note``.
     """
     hidden = maskable(secrets)
     if response.status >= 300:
@@ -345,7 +345,7 @@ async def _value(label: str, data: bytes, content_type: str, hidden: list[str]) 
 
 
 async def _error(label: str, response: HttpResponse, hidden: list[str]) -> ToolError:
-    """Return the error of a status, with the beginning of the body."""
+    """Return the error for a status, with the beginning of the body."""
     content_type = response.header("content-type") or ""
     media = media_type_of(content_type)
     excerpt = ""
@@ -367,9 +367,9 @@ async def _error(label: str, response: HttpResponse, hidden: list[str]) -> ToolE
 
 
 def seconds_until(wait: str, now: str) -> float | None:
-    """Return for how long ``Retry-After`` asks to wait: a number of seconds, or a date (RFC 9110, section 10.2.3).
+    """Return the seconds to wait by ``Retry-After``: a number of seconds, or a date (RFC 9110, section 10.2.3).
 
-    ``now`` is the server's own date, if it says it: clocks differ.
+    ``now`` is the server's own date, if it sent one: clocks differ.
     """
     if wait.isascii() and wait.isdigit() and len(wait) < 8:
         return float(wait)

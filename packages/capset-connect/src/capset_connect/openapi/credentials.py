@@ -11,14 +11,14 @@ from capset_connect.openapi.document import ApiDocument
 from capset_connect.openapi.nodes import Node, as_list, as_members, as_node, as_text
 
 Scheme = dict[str, Any]
-"""A scheme as the pin has it; JSON: ``scheme`` is its name, ``type`` and other members say where a credential goes."""
+"""A scheme in a pin, as JSON: ``scheme`` is its name; ``type`` and other members say where a credential goes."""
 _TOKENS: Final = ("oauth2", "openIdConnect")
 """Types whose credential is an access token."""
 
 
 @dataclass
 class Filled:
-    """Where credentials go, and their texts."""
+    """Credentials in the places where they are sent."""
 
     headers: dict[str, str] = field(default_factory=dict[str, str])
     query: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -26,7 +26,7 @@ class Filled:
 
 
 def security_of(document: ApiDocument, operation: Node) -> list[list[Scheme]]:
-    """Return the alternatives of an operation, each a list of schemes that are needed together; none if it has none.
+    """Return the security alternatives of an operation, each a list of schemes that are needed together.
 
     Raises ``DefinitionError`` for a scheme that the document does not have.
     """
@@ -71,7 +71,7 @@ def _place(scheme: Scheme) -> tuple[str, str]:
 
 
 def _collision(schemes: Sequence[Scheme]) -> str | None:
-    """Return why schemes cannot be filled together, if two go to one place."""
+    """Return why schemes cannot be filled in together, or ``None`` if no two go to the same place."""
     owners: dict[tuple[str, str], str] = {}
     for scheme in filter(_is_fillable, schemes):
         where, name = _place(scheme)
@@ -89,10 +89,10 @@ def _are_fillable(schemes: Sequence[Scheme]) -> bool:
 def chosen(
     security: Sequence[Sequence[Scheme]], credentials: Iterable[str], oauth: Iterable[str]
 ) -> Sequence[Scheme] | None:
-    """Return the first alternative whose credentials are all there, or else one that needs none.
+    """Return the first alternative whose credentials are all available, or else one that needs none.
 
-    ``oauth`` names the schemes for which there are access tokens. ``None`` if all alternatives lack some. An operation
-    without security needs none.
+    ``oauth`` names the schemes that have access tokens. Returns ``None`` if every alternative lacks a credential. An
+    operation without security needs none.
     """
     credential_names, tokens = set(credentials), set(oauth)
 
@@ -107,7 +107,7 @@ def chosen(
 
 
 def problem_of(security: Sequence[Sequence[Scheme]]) -> str:
-    """Return what to declare where credentials are missing, or why none helps."""
+    """Return which credential to declare, or why none can be filled in."""
     fillable = list(filter(_are_fillable, security))
     needs = [
         " and ".join(f"{scheme['scheme']!r} ({scheme['type']})" for scheme in schemes)
@@ -121,12 +121,12 @@ def problem_of(security: Sequence[Sequence[Scheme]]) -> str:
 
 
 def keys_of(security: Sequence[Sequence[Scheme]]) -> set[tuple[str, str]]:
-    """Return the parameters that are keys, by place and name: nothing but credentials is sent there."""
+    """Return the parameters that are API keys, by place and name. Only credentials are sent there."""
     return {_place(one) for schemes in security for one in schemes if one["type"] == "apiKey"}
 
 
 def filled(schemes: Iterable[Scheme], credentials: Mapping[str, str]) -> Filled:
-    """Return the credentials of these schemes in their places."""
+    """Return the credentials of schemes in their places."""
     placed = Filled()
     for scheme in schemes:
         text = credentials[scheme["scheme"]]

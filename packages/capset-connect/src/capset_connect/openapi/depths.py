@@ -1,4 +1,4 @@
-"""Depths of values, which decide whether a style can send them (spec 7, M106)."""
+"""Nesting depths of values, which decide whether a style can send them (spec 7, M106)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import IntEnum
 from typing import Any, Final, cast
 
 _LEVELS: Final = 3
-"""How many levels of lists and objects tell depths apart."""
+"""The number of levels of lists and objects that distinguish the depths."""
 _CHAIN: Final = 64
-"""How many schemas of one value, each within or behind another, are looked at."""
+"""The maximum number of schemas that are followed for one value, each within or behind another."""
 
 
 class Depth(IntEnum):
-    """How lists and objects stand in each other in a value."""
+    """How lists and objects are nested in a value."""
 
     SCALAR = 0
     LIST = 1
@@ -30,7 +30,7 @@ _SCALARS: Final[Span] = (Depth.SCALAR, Depth.SCALAR)
 
 
 def depth_sent(style: str, *, explode: bool) -> Depth:
-    """Return the depth that a style can send at most."""
+    """Return the maximum depth that a style can send."""
     if style == "deepObject":
         return Depth.DEEPER
     if explode and style == "form":
@@ -39,9 +39,9 @@ def depth_sent(style: str, *, explode: bool) -> Depth:
 
 
 def depths_of(schema: object, definitions: Mapping[str, Any]) -> Span:
-    """Return how deep the values of a JSON Schema are, at least and at most; ``definitions`` are its ``$defs``.
+    """Return the minimum and maximum depth of the values of a JSON Schema; ``definitions`` are its ``$defs``.
 
-    Optional fields count only for the greater depth; where a schema says nothing, scalars are meant.
+    Optional fields count only for the maximum. Where a schema does not say, scalars are assumed.
     """
     return _Depths(definitions).span(schema, _LEVELS, _CHAIN)
 
@@ -52,7 +52,7 @@ class _Depths:
         self._known: dict[tuple[str, int], Span] = {}
 
     def span(self, schema: object, levels: int, chain: int) -> Span:
-        """Return the depths of a schema, as far as so many levels and schemas tell."""
+        """Return the depths of a schema, following at most this many levels and schemas."""
         if not levels or not chain or not isinstance(schema, dict):
             return _SCALARS
         node = cast("dict[str, Any]", schema)
@@ -73,7 +73,7 @@ class _Depths:
         return self._known[key]
 
     def _by_type(self, node: dict[str, Any], levels: int, chain: int) -> Iterable[Span]:
-        """Yield the depths of the types that a schema allows."""
+        """Yield the depths of each type that a schema allows."""
         declared = node.get("type", "object" if "properties" in node else "array" if "items" in node else None)
         for kind in cast("list[Any]", declared) if isinstance(declared, list) else [declared]:
             if kind == "array":
@@ -94,7 +94,7 @@ class _Depths:
 
 
 def _either(spans: Iterable[Span]) -> Span:
-    """Return the depths of values of which one schema has to hold."""
+    """Return the depths of values that match one of several schemas."""
     options = list(spans) or [_SCALARS]
     return min(minimum for minimum, _ in options), max(maximum for _, maximum in options)
 

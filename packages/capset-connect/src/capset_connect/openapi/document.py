@@ -1,4 +1,4 @@
-"""OpenAPI documents: parsed, bounded, with references resolved inside them only (spec 7, M8, M107)."""
+"""OpenAPI documents: parsed, limited in size, with references resolved inside them only (spec 7, M8, M107)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capset_connect.openapi.yaml_text import parse_yaml
 
 MAX_DOCUMENT_BYTES: Final = 32 * 1024 * 1024
 _MAX_CHAIN: Final = 16
-"""How many references may lead to one another."""
+"""The maximum number of references that lead to one another."""
 _DIALECTS: Final = (
     "https://spec.openapis.org/oas/3.1/dialect/",
     "https://spec.openapis.org/oas/3.2/dialect/",
@@ -29,9 +29,9 @@ _BEGINNING: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class ApiDocument:
-    """The data of a document, which nothing may change, the version that it is read as, and its URL, if any.
+    """The data of a document, which must not be modified, the version that it is read as, and its URL, if any.
 
-    Of version 2.0, the data has the servers and security schemes of 3.0, and all else as it came.
+    In version 2.0, servers and security schemes are converted to those of 3.0; everything else is unchanged.
     """
 
     data: Node
@@ -41,7 +41,8 @@ class ApiDocument:
     def resolved(self, label: str, value: object) -> Node:
         """Return an object, or the one that it refers to.
 
-        Raises ``DefinitionError``, starting with ``label``, if it is none, or its reference leads nowhere or back.
+        Raises ``DefinitionError``, starting with ``label``, if it is not an object, or if its reference is circular or
+        leads nowhere.
         """
         for _ in range(_MAX_CHAIN):
             node = as_node(label, value)
@@ -51,11 +52,11 @@ class ApiDocument:
         raise DefinitionError(f"{label}: more than {_MAX_CHAIN} references lead to one another")
 
     def at(self, label: str, reference: object) -> Any:  # JSON
-        """Return what a reference leads to. Raises ``DefinitionError`` if that is not in this document."""
+        """Return the target of a reference. Raises ``DefinitionError`` if it is not in this document."""
         if not isinstance(reference, str) or not reference.startswith("#/"):
             raise DefinitionError(
-                f"{label}: its reference {reference!r:.200} leads out of the document, and nothing is fetched",
-                hint="put what it refers to into the document: bundle it",
+                f"{label}: its reference {reference!r:.200} leads out of the document and is not fetched",
+                hint="bundle the document, so that it contains everything that it refers to",
             )
         node: Any = self.data
         for step in unquote(reference[2:]).split("/"):
@@ -70,10 +71,10 @@ class ApiDocument:
 
 
 def document_of(data: object, source: str | None = None) -> ApiDocument:
-    """Return the document of parsed data. Raises ``DefinitionError`` for other versions than 2.0, 3.0, 3.1 and 3.2."""
+    """Return the document of parsed data. Raises ``DefinitionError`` unless its version is 2.0, 3.0, 3.1 or 3.2."""
     top = as_node("the document", data)
     declared = top.get("openapi") or top.get("swagger")
-    # YAML without quotes has a number.
+    # In YAML, a version without quotes is a number.
     version = _READ_AS.get(".".join(str(declared).split(".")[:2]))
     if version is None:
         raise DefinitionError(
@@ -87,9 +88,9 @@ def document_of(data: object, source: str | None = None) -> ApiDocument:
 
 
 def parse_document(data: bytes, where: str, source: str | None = None) -> ApiDocument:
-    """Return the document of JSON or YAML text; ``where`` it is, for errors.
+    """Return the document of JSON or YAML text; ``where`` names its source in errors.
 
-    Raises ``DefinitionError`` for text that is neither, or too large, and as ``document_of``.
+    Raises ``DefinitionError`` for text that is neither, or too large, and as ``document_of`` does.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise DefinitionError(f"{where} has more than {MAX_DOCUMENT_BYTES:,} bytes")

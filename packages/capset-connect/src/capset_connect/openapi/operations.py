@@ -1,4 +1,4 @@
-"""Operations of a document as offers: what a pin covers of each, and its problems (spec 7, M8, M105, M107)."""
+"""Operations of a document as offers: the part that a pin covers, and problems (spec 7, M8, M105, M107)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ Entry = tuple[str, Node, str, Node]
 
 
 def rules_for(api: OpenApi, shape: Mapping[str, Any]) -> ToolRules:
-    """Return the rules of an operation, with the effect of its method where the host says no other."""
+    """Return the rules of an operation. Its effect is that of its method unless the host sets another."""
     other, effect = f"{shape['method']} {shape['path']}", EFFECTS[shape["method"]]
     rules = {"effect": effect, **rules_of(api.rules, other), **api.rules.get(shape["name"], {})}
     return cast("ToolRules", {"idempotent": rules["effect"] == "read", **rules})
 
 
 def is_named(api: OpenApi, shape: Mapping[str, Any]) -> bool:
-    """Whether a pinned operation may be one of those that are selected; of tags only the document knows."""
+    """Whether a pinned operation may be selected. Tags are known only from the document."""
     if api.operations is None or api.tags is not None:
         return True
     return not set(api.operations).isdisjoint(names_of(shape))
 
 
 def offers_of(api: OpenApi, document: ApiDocument) -> list[Offer]:
-    """Return the operations that are selected, by name; those that cannot be sent have problems that say why.
+    """Return the selected operations, sorted by name. The problems of an operation say why it cannot be sent.
 
-    Raises ``ToolError`` for more than 1,000 of them where the declaration selects none.
+    Raises ``ToolError`` if the document has more than 1,000 operations and the declaration makes no selection.
     """
     operations = [entry for entry in _operations(document) if _is_selected(api, entry)]
     if len(operations) > MAX_TOOLS and api.operations is None and api.tags is None:
@@ -57,19 +57,19 @@ def offers_of(api: OpenApi, document: ApiDocument) -> list[Offer]:
             offer = _offer(api, document, key, path, item, method, operation, library)
         except DefinitionError as error:
             offer = Offer(key, {"name": key}, "", (error.message,), is_unusable=True)
-        twin = ("the document has another operation of this id",) if key in offers else ()
+        twin = ("the document has another operation with this id",) if key in offers else ()
         offers[key] = offer.with_problems(*twin)
     return list(distinct(sorted(offers.values(), key=lambda candidate: candidate.name), api.tool_name))
 
 
 def is_left_out(api: OpenApi, document: ApiDocument, name: str) -> bool:
-    """Whether an operation is in the document, and not one of those that are selected."""
+    """Whether an operation is in the document but not selected."""
     alike = [entry for entry in _operations(document) if _key(entry[2], entry[0], entry[3]) == name]
     return bool(alike) and not any(_is_selected(api, entry) for entry in alike)
 
 
 def names_in(document: ApiDocument) -> frozenset[str]:
-    """Return the names that the operations of a document have: the id of each, and its method and path."""
+    """Return the names of a document's operations: the id of each, and its method and path."""
     operations = _operations(document)
     return frozenset(
         name
@@ -79,12 +79,12 @@ def names_in(document: ApiDocument) -> frozenset[str]:
 
 
 def names_of(shape: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the names that an operation has in a declaration: its id, or its method and path."""
+    """Return the names of an operation in declarations: its id, and its method and path."""
     return shape["name"], f"{shape['method']} {shape['path']}"
 
 
 def unmatched(api: OpenApi, document: ApiDocument) -> list[str]:
-    """Return a sentence for each name in the declaration that the document does not have."""
+    """Return a sentence for each declared name that the document does not have."""
     keys = names_in(document)
     tags = {tag for _, _, _, operation in _operations(document) for tag in _tags(operation)}
     components = document.data.get("components")
@@ -106,7 +106,7 @@ def _members(value: object) -> Node:
 
 
 def _operations(document: ApiDocument) -> Iterator[Entry]:
-    """Yield each operation; what is none is left out."""
+    """Yield each operation, skipping invalid entries."""
     for path, declared in as_members("the document: its paths", document.data.get("paths")).items():
         if not isinstance(declared, Mapping) or path.startswith("x-"):
             continue
@@ -114,7 +114,7 @@ def _operations(document: ApiDocument) -> Iterator[Entry]:
             item = document.resolved(f"the path {path!r:.80}", cast("Node", declared))
         except DefinitionError:
             continue
-        others = _members(item.get("additionalOperations"))  # of 3.2, by methods that are none of these
+        others = _members(item.get("additionalOperations"))  # in 3.2, by other methods than these
         for method, operation in [*((method, item.get(method)) for method in _METHODS), *others.items()]:
             if isinstance(operation, Mapping):
                 yield path, item, method.upper(), cast("Node", operation)
@@ -140,7 +140,7 @@ def _is_selected(api: OpenApi, entry: Entry) -> bool:
 
 
 def _too_many(api: OpenApi, operations: Sequence[Entry]) -> ToolError:
-    """Return the error for a document of which nothing is selected, with the tags that select most."""
+    """Return the error for too many operations without a selection, with the tags that have most of them."""
     count = Counter(tag for _, _, _, operation in operations for tag in _tags(operation))
     tags = ", ".join(f"{tag!r:.60} ({number:,})" for tag, number in count.most_common(_SHOWN_TAGS))
     return ToolError(
@@ -162,7 +162,7 @@ def _offer(
     operation: Node,
     library: SchemaLibrary,
 ) -> Offer:
-    """Return an operation as an offer. Raises ``DefinitionError`` for one that cannot be sent."""
+    """Return the offer of an operation. Raises ``DefinitionError`` if it cannot be sent."""
     if method not in EFFECTS:
         raise DefinitionError(f"its method is {method}, which is not sent")
     security = security_of(document, operation)
@@ -212,27 +212,27 @@ def _server(document: ApiDocument, item: Node, operation: Node) -> str:
         url = url.replace(f"{{{name}}}", as_text(f"its server: {name!r:.80}", variable.get("default")))
     if not re.match(r"https?://", url, re.IGNORECASE):
         if document.source is None:
-            raise DefinitionError(f"its server {url!r:.200} is no absolute URL; give the url of the API")
+            raise DefinitionError(f"its server {url!r:.200} is not an absolute URL; give the url of the API")
         url = _joined(document.source, url)
     try:
         read_url(url)
     except ToolError as error:
         raise DefinitionError(f"its server: {error.message}") from None
     if "?" in url or "#" in url:
-        raise DefinitionError(f"its server {url!r:.200} has a query or a fragment, to which no path can be added")
+        raise DefinitionError(f"its server {url!r:.200} has a query or a fragment, so no path can be appended")
     return url.rstrip("/")
 
 
 def _joined(base: str, url: str) -> str:
     try:
         return urljoin(base, url)
-    except ValueError:  # for brackets that are not closed
+    except ValueError:  # unclosed brackets
         raise DefinitionError(f"its server {url!r:.200} is not well formed") from None
 
 
 def _leak(api: OpenApi, server: str) -> Iterator[str]:
-    """Yield a problem if a document from the network chooses who gets the credentials of its API."""
+    """Yield a problem if a document from the network decides where the credentials of its API are sent."""
     if api.document_url is None or not (api.headers or api.credentials or api.oauth):
         return
     if read_url(server).origin != read_url(api.document_url).origin:
-        yield f"its server {server!r:.200} is not that of its document, and would get the credentials; give the url"
+        yield f"its server {server!r:.200} has another origin than its document and would get credentials; give the url"

@@ -20,7 +20,7 @@ STYLES: Final[Mapping[str, tuple[str, ...]]] = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-"""The styles that can be sent, by the place of the parameter; the first is the default."""
+"""The supported styles, by the place of the parameter; the first is the default."""
 _JSON: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _COOKIE: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PARTLY: Final = "Lists and objects within others cannot be sent."
@@ -32,12 +32,12 @@ Places = dict[str, Place]
 
 
 def is_json(media_type: str) -> bool:
-    """Whether a media type, in lower case, is that of JSON."""
+    """Whether a media type, in lower case, is JSON."""
     return _JSON.fullmatch(media_type) is not None
 
 
 def parameter_of(schemas: OperationSchemas, key: Key, parameter: Node) -> tuple[Any, Place]:
-    """Return the schema of a parameter, and its place. Raises ``DefinitionError`` if it cannot be sent."""
+    """Return the schema and the place of a parameter. Raises ``DefinitionError`` if it cannot be sent."""
     where, name = key
     label = f"its parameter {name!r:.80}"
     if where not in STYLES or not name:
@@ -62,7 +62,7 @@ def parameter_of(schemas: OperationSchemas, key: Key, parameter: Node) -> tuple[
 
 
 def style_of(label: str, where: str, declared: Node) -> tuple[str, bool]:
-    """Return the style of a parameter, or of a field of a form, and whether it explodes. Raises ``DefinitionError``."""
+    """Return the style of a parameter or form field, and whether it explodes. Raises ``DefinitionError``."""
     style = declared.get("style") or STYLES[where][0]
     if style not in STYLES[where]:
         sendable = " or ".join(STYLES[where])
@@ -72,13 +72,13 @@ def style_of(label: str, where: str, declared: Node) -> tuple[str, bool]:
 
 
 def schema_of(declared: Node) -> object:
-    """Return the schema of a parameter or a body; one of anything if there is none."""
+    """Return the schema of a parameter or a body; one that allows any value if there is none."""
     schema = declared.get("schema")
     return {} if schema is None else schema
 
 
 def described(schema: Any, description: object, *more: str) -> Any:  # a JSON Schema
-    """Return a schema with a description before its own, and sentences after it."""
+    """Return a schema whose description begins with another one and ends with more sentences."""
     node: dict[str, Any] = {} if schema is True else {"not": {}} if schema is False else dict(schema)
     texts = (stripped(description), node.get("description", ""), *more)
     if text := "\n".join(dict.fromkeys(filter(None, texts))):

@@ -1,7 +1,7 @@
 """Paths of operations: the template that is sent, and the query that it fixes (spec 7, M8, M106).
 
-``/messages/{id}?beta=true#old`` is sent as ``/messages/…?beta=true``: from ``#`` on, a path only tells operations
-apart. ``{?q}`` (RFC 6570) stands for parameters of the query, and is not sent either.
+``/messages/{id}?beta=true#old`` is sent as ``/messages/…?beta=true``: a fragment only distinguishes operations.
+``{?q}`` (RFC 6570) stands for query parameters, and is not sent either.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Key = tuple[str, str]
 
 
 def split_path(path: str) -> tuple[str, str, str]:
-    """Return the template of a path, its query, and its part from ``#`` on, without ``?`` and ``#``."""
+    """Return the template, the query and the fragment of a path, without ``?`` and ``#``."""
     sent, _, fragment = re.sub(r"\{[?&][^{}]*\}", "", path).partition("#")
     template, _, query = sent.partition("?")
     return template, query, fragment
 
 
 def fixed_query(path: str, parameters: Collection[Key]) -> str:
-    """Return the query that a path fixes: without pairs such as ``q={q}``, which stand for a parameter of the query."""
+    """Return the query that a path fixes, without pairs such as ``q={q}``, which stand for query parameters."""
 
     def is_parameter(pair: str) -> bool:
         name = _name(pair)
@@ -40,17 +40,17 @@ def names_in(query: str) -> set[str]:
 
 
 def check_path(path: str, query: str, parameters: Collection[Key]) -> None:
-    """Raise ``DefinitionError`` for a path that leads elsewhere, or has other placeholders than parameters.
+    """Raise ``DefinitionError`` for a path that leads elsewhere, or whose placeholders are not its parameters.
 
-    ``query`` is what ``fixed_query`` returns for it.
+    ``query`` is the result of ``fixed_query`` for it.
     """
     template = split_path(path)[0]
     if not template.startswith("/"):
         raise DefinitionError(f"its path begins with {template[:1]!r}, and not with a slash")
     if (wrong := re.search(r"[\x00-\x20\x7f\\]", template + query)) is not None:
-        raise DefinitionError(f"its path has {wrong[0]!r}, which no path has")
+        raise DefinitionError(f"its path has {wrong[0]!r}, which no path can have")
     if not {".", ".."}.isdisjoint(template.split("/")):
-        raise DefinitionError("its path has a segment of dots")
+        raise DefinitionError("its path has a segment . or ..")
     places = {*_placeholders(template), *_placeholders(query)}
     if odd := sorted(places ^ {name for where, name in parameters if where == "path"}):
         lacks = "no parameter" if odd[0] in places else "no place in its path"
@@ -58,8 +58,8 @@ def check_path(path: str, query: str, parameters: Collection[Key]) -> None:
 
 
 def _placeholders(template: str) -> Iterator[str]:
-    """Yield the names of placeholders. Raises ``DefinitionError`` for a brace that opens or closes none."""
-    start: int | None = None  # where the name of an open one begins
+    """Yield the names of placeholders. Raises ``DefinitionError`` for an unbalanced or nested brace."""
+    start: int | None = None  # the start of the open placeholder's name
     for brace in re.finditer(r"[{}]", template):
         if brace[0] == "{" and start is None:
             start = brace.end()

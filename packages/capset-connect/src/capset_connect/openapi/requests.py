@@ -1,7 +1,7 @@
-"""Requests made of arguments: values in paths, queries, headers, cookies and bodies (spec 7, M8, M106).
+"""Requests built from arguments: values in paths, queries, headers, cookies and bodies (spec 7, M8, M106).
 
-Everything that a value contains is percent-encoded where it has a meaning, so that no argument changes the path, adds
-a parameter or ends a header.
+Characters of a value that would have a meaning in their place are percent-encoded, so that no argument changes the
+path, adds a parameter or ends a header.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ACCEPT: Final = "application/json, text/*;q=0.9, */*;q=0.1"
 _DOTS: Final = (".", "..")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _SLASH: Final = re.compile(r"/(?![^{}]*\})")
-"""A slash between segments, and not in the name of a placeholder."""
+"""A slash between segments, but not in the name of a placeholder."""
 
 Place = Mapping[str, Any]
 """Where and how an argument is sent, as ``arguments`` describes it; JSON."""
@@ -51,10 +51,10 @@ def request_of(
     headers: Mapping[str, str],
     credentials: Filled,
 ) -> ApiRequest:
-    """Return the request of a call: of an operation as it was approved, with arguments that fit its schema.
+    """Return the request for a call of an approved operation, with arguments that match its schema.
 
     ``headers`` are those of the host. Arguments that are null are left out. Raises ``ToolError``
-    (``argument_refused``), naming the argument, for a value that its place cannot take.
+    (``argument_refused``), naming the argument, for a value that cannot be sent in its place.
     """
     path: dict[str, str] = {}
     query: list[str] = []
@@ -92,7 +92,7 @@ def request_of(
 
 
 def _path(template: str, values: Mapping[str, str]) -> str:
-    """Return the path with encoded values. Raises ``ToolError`` if that leaves a segment empty or makes it dots."""
+    """Return the path with encoded values. Raises ``ToolError`` if a segment becomes empty, ``.`` or ``..``."""
     segments: list[str] = []
     for segment in _SLASH.split(template):
         filled, place = _filled(segment, values), _PLACEHOLDER.search(segment)
@@ -103,21 +103,21 @@ def _path(template: str, values: Mapping[str, str]) -> str:
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
-    """Return a segment of a path, or a query, with encoded values in its placeholders."""
+    """Return a path segment or a query with encoded values in its placeholders."""
     filled = _PLACEHOLDER.sub(lambda place: values[place[1]], template)
     return quote(filled, safe="%!$&'()*+,;=:@~-._/?")
 
 
 def _segment(name: str, place: Place, value: Any, *, slashes: bool) -> str:
-    """Return a value as a part of one segment of a path."""
+    """Return a value as a part of one path segment."""
     if value is None or value in ("", [], {}):
-        raise _refused(name, "a value was expected, which a path needs")
+        raise _refused(name, "a path needs a value that is not empty")
     texts: list[str] = []
     for pair in _texts(name, place, value):
         plain = _unquoted("=".join(pair))
         parts = re.split(r"[/\\]", plain)
         if len(parts) > 1 and not slashes:
-            raise _refused(name, "a path takes no slash in it, nor one that is encoded")
+            raise _refused(name, "in a path, it may not contain a slash, not even an encoded one")
         if len(parts) > 1 and any(part.partition(";")[0] in _DOTS for part in parts):
             raise _refused(name, "the path would lead elsewhere")
         texts.append("=".join(map(_quoted, pair)))
@@ -133,7 +133,7 @@ def _segment(name: str, place: Place, value: Any, *, slashes: bool) -> str:
 
 
 def _texts(name: str, place: Place, value: Any) -> Iterator[Sequence[str]]:
-    """Yield the texts of a value: one, its items, or its members, with their names; a member that is null is absent."""
+    """Yield the texts of a value: of a scalar, each item, or each member and its name. Null members are left out."""
     if "content" in place:
         yield (_json(value),)
     elif isinstance(value, list):
@@ -180,7 +180,7 @@ def _pairs(name: str, place: Place, value: Any) -> Iterator[str]:
 def _deep(name: str, key: str, value: Any) -> Iterator[str]:
     """Yield the pairs of a value in the style ``deepObject``: ``a[b][c]=…``, ``a[]=…`` for items, ``a[0][b]=…``.
 
-    The specification has objects of scalars alone; the others are as servers read them that take more.
+    The specification allows only objects of scalars; the other forms follow servers that accept more.
     """
     if isinstance(value, dict):
         for member, inner in cast("dict[str, Any]", value).items():
@@ -200,12 +200,12 @@ def _pair(name: str, text: str) -> str:
 
 
 def _keys(shape: Mapping[str, Any], place: str) -> Iterator[str]:
-    """Yield the names of a place that only credentials fill, those of alternatives that are not chosen among them."""
+    """Yield the names in a place that only credentials may fill, including those of alternatives not chosen."""
     return (name for where, name in keys_of(shape.get("security", ())) if where == place)
 
 
 def _others(shape: Mapping[str, Any], name: str, place: str) -> Iterator[str]:
-    """Yield the names of the other parameters of a place, and of those that the path fixes."""
+    """Yield the names of the other parameters in a place, and those in the query that the path fixes."""
     if place == "query":
         yield from names_in(shape.get("query", ""))
     for other, other_place in shape["arguments"].items():
@@ -214,14 +214,14 @@ def _others(shape: Mapping[str, Any], name: str, place: str) -> Iterator[str]:
 
 
 def _cookies(headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names of the host's own cookies."""
+    """Yield the names of the cookies in the host's headers."""
     for header, text in headers.items():
         if header.lower() == "cookie":
             yield from (part.partition("=")[0].strip() for part in text.split(";"))
 
 
 def _apart(name: str, pairs: Iterable[str], taken: Iterable[str]) -> Iterator[str]:
-    """Yield pairs. Raises ``ToolError`` for a member whose name a credential or another parameter has."""
+    """Yield the pairs. Raises ``ToolError`` for one with the name of a credential or of another parameter."""
     names = {_quoted(key) for key in taken}
     for pair in pairs:
         if pair.partition("=")[0] in names:
@@ -245,7 +245,7 @@ def _content(name: str, place: Place, value: Any) -> tuple[bytes, str]:
 
 
 def _parts(name: str, places: Mapping[str, Place], value: Any) -> Iterator[FormPart]:
-    """Yield the parts of a body: files, texts, and JSON for what is neither."""
+    """Yield the parts of a body: files, texts, and JSON for other values."""
     if not isinstance(value, dict):
         raise _refused(name, "an object was expected, whose members are the parts of a body")
     for key, member in cast("dict[str, Any]", value).items():
@@ -290,7 +290,7 @@ def _scalar(name: str, value: Any) -> str:
         case float():
             return str(int(value)) if value.is_integer() and abs(value) < 2**53 else json.dumps(value)
         case _:
-            raise _refused(name, "texts, numbers and booleans were expected in it, and nothing deeper")
+            raise _refused(name, "only texts, numbers and booleans were expected in it")
 
 
 def _json(value: Any) -> str:
@@ -302,7 +302,7 @@ def _quoted(text: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Return a text as servers might read it that decode more than once."""
+    """Return a text as read by a server that decodes repeatedly."""
     while (plain := unquote(text)) != text:
         text = plain
     return text

@@ -1,4 +1,4 @@
-"""Schemas of OpenAPI documents as JSON Schema 2020-12, with what they refer to as ``$defs`` (spec 7, M8, M105)."""
+"""OpenAPI schemas as JSON Schema 2020-12, with the schemas that they refer to in ``$defs`` (spec 7, M8, M105)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from capset_connect.openapi.document import ApiDocument
 from capset_connect.openapi.nodes import Node, as_list, as_node
 
 _MAX_SCHEMAS: Final = 500_000
-"""The maximum number of schemas of a document, one within another counted as well."""
+"""The maximum number of schemas of a document, including nested ones."""
 _MAX_REFERRED: Final = 2_000
-"""The maximum number of schemas that one operation refers to."""
+"""The maximum number of schemas that one operation may refer to."""
 _MAX_NAME: Final = 80
 _MAX_LEVELS: Final = 60
 _MAX_EXAMPLE: Final = 500
-"""The maximum length of an example or a default that the model is shown, as JSON."""
+"""The maximum length of an example or default that models see, as JSON."""
 _TYPES: Final[Mapping[str, type]] = {
     **dict.fromkeys(("title", "description", "format", "contentEncoding", "contentMediaType"), str),
     **dict.fromkeys(("deprecated", "writeOnly", "readOnly"), bool),
-    "required": list,  # of a field it is true or false in drafts before 4
+    "required": list,  # before draft 4, a bool in each field
 }
-"""Keywords that are left out if their values have other types than these."""
+"""Keywords that are left out if their values have other types."""
 _NULLABLE: Final = frozenset({"const", "default", "example"})
 """Keywords whose values may be null."""
 _OWN_NAME: Final = re.compile(r"(?:components/schemas|definitions)/([^/]*)")
@@ -51,13 +51,13 @@ _IN_PLACE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "e
 """The keywords whose schemas apply to the same value."""
 _COMPONENTS: Final = "#/components/schemas/"
 _BARE: Final = "#bare"
-"""The end of a reference to a parent without its options, which no document has."""
+"""The suffix of a reference to a parent without its options. It occurs in no document."""
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaEntry:
-    """A schema that was referred to, translated, with the references in it."""
+    """A referenced schema, translated, and the references in it."""
 
     schema: Any
     references: tuple[str, ...]
@@ -65,11 +65,12 @@ class SchemaEntry:
 
 
 class SchemaLibrary:
-    """The schemas of a document that are referred to, each translated once for all operations.
+    """The referenced schemas of a document, each translated once for all operations.
 
-    Read-only fields are left out, since requests do not have them. A default is told in the description: the server
-    fills it in, and a value that is sent could overwrite one. ``discriminator``, ``xml`` and extensions validate
-    nothing; but a parent with a ``discriminator`` whose options refer back to it is without its options there.
+    Read-only fields are left out, since requests do not have them. A default is mentioned in the description only: the
+    server fills it in, and sending it could overwrite an existing value. ``discriminator``, ``xml`` and extensions
+    validate nothing. If an option of a parent with a ``discriminator`` refers back to the parent, it gets the parent
+    without its options.
     """
 
     def __init__(self, document: ApiDocument) -> None:
@@ -78,11 +79,11 @@ class SchemaLibrary:
         self._options: dict[str, frozenset[str]] = {}
         self._anchors: dict[str, list[str]] | None = None
         self._entry: str | None = None
-        """The reference to the schema that is translated."""
+        """The reference to the schema that is being translated."""
         self._count = 0
 
     def entry(self, reference: str) -> SchemaEntry:
-        """Return what a reference leads to. Raises ``DefinitionError`` if it cannot be translated."""
+        """Return the target of a reference. Raises ``DefinitionError`` if it cannot be translated."""
         if reference not in self._entries:
             label, references = f"the schema {reference!r:.200}", dict[str, None]()
             self._entry = reference.removesuffix(_BARE)
@@ -104,11 +105,11 @@ class SchemaLibrary:
     def translated(
         self, label: str, schema: object, references: dict[str, None], level: int = 0, *, is_in_place: bool = True
     ) -> Any:
-        """Return a schema as JSON Schema, an object or a bool, and add the references in it.
+        """Return a schema as JSON Schema, an object or a bool, and add its references to ``references``.
 
-        ``is_in_place`` is whether it applies to the same value as the schema that was referred to.
+        ``is_in_place``: whether it applies to the same value as the referenced schema that contains it.
 
-        Raises ``DefinitionError``, starting with ``label``, for one that is none.
+        Raises ``DefinitionError``, starting with ``label``, for an invalid schema.
         """
         self._count += 1
         if self._count > _MAX_SCHEMAS:
@@ -125,27 +126,27 @@ class SchemaLibrary:
         reference = self._reference(label, node)
         if reference is not None or "$ref" in node:
             self._document.at(label, reference)
-            target = cast("str", reference)  # the document has said so
+            target = cast("str", reference)  # checked by ``at``
             if is_in_place and self._entry in self._options_of(target):
                 target += _BARE
             references[target] = None
             translation["$ref"] = f"#/$defs/{name_of(target)}"
-            if is_old:  # nothing beside a reference counts
+            if is_old:  # everything beside a reference is ignored
                 return translation
         translation |= {key: node[key] for key in _KEPT if key in node}
         self._translate_parts(label, node, translation, references, level, is_in_place=is_in_place)
         _annotate(node, translation)
         return _modernised(node, translation) if is_old else translation
 
-    def _reference(self, label: str, node: Node) -> Any:  # JSON of any type, as the document has it
-        """Return the reference of a schema, if it has one. A recursive or dynamic one that nothing overrides is plain.
+    def _reference(self, label: str, node: Node) -> Any:  # any JSON
+        """Return the reference of a schema, if it has one. Recursive and dynamic ones become plain references.
 
-        Raises ``DefinitionError`` for one of which that cannot be said.
+        Raises ``DefinitionError`` if the target of such a reference is not certain.
         """
         if "$ref" in node:
             return node["$ref"]
         if isinstance(node.get("$recursiveRef"), str):
-            # In a document, # is the component that it stands in: that is what such references are written for.
+            # In a document, # means the component that contains the reference: that is how such references are used.
             if self._entry is None or not self._entry.startswith(_COMPONENTS):
                 raise DefinitionError(f"{label}: it has $recursiveRef outside of the schemas of components")
             return "/".join(self._entry.split("/")[:4])
@@ -161,7 +162,7 @@ class SchemaLibrary:
         raise DefinitionError(f"{label}: its $dynamicRef is {dynamic!r:.80}, and {many} that anchor; one is expected")
 
     def _anchored(self) -> Mapping[str, list[str]]:
-        """Return the references to the components' schemas that have an anchor, by the anchor as references have it."""
+        """Return the references to the components' schemas that have an anchor, by ``#`` and the anchor."""
         if self._anchors is None:
             self._anchors = {}
             components = self._document.data.get("components")
@@ -182,7 +183,7 @@ class SchemaLibrary:
         return self._anchors
 
     def _options_of(self, parent: str) -> frozenset[str]:
-        """Return what the options of a parent with a ``discriminator`` refer to for the same value, but for itself."""
+        """Return the in-place references in the options of a parent with a ``discriminator``, except to itself."""
         if parent not in self._options:
             options: set[str] = set()
             waiting: list[object] = []
@@ -199,7 +200,7 @@ class SchemaLibrary:
                     reference = members.get("$ref")
                     if isinstance(reference, str) and reference != parent and reference not in options:
                         options.add(reference)
-                        with suppress(DefinitionError):  # it is named where it is translated
+                        with suppress(DefinitionError):  # reported where it is translated
                             waiting.append(self._document.at("an option", reference))
             self._options[parent] = frozenset(options)
         return self._options[parent]
@@ -236,7 +237,7 @@ class SchemaLibrary:
                 if not (isinstance(name, str) and name in gone)
             ]
             translation["required"] = required
-            if not required:  # 3.0 has it with one name at least
+            if not required:  # 3.0 requires at least one name
                 del translation["required"]
 
     def _is_read_only(self, label: str, schema: object) -> bool:
@@ -249,31 +250,31 @@ class SchemaLibrary:
 
 
 class OperationSchemas:
-    """The schemas of one operation, and those of the library that they refer to."""
+    """The schemas of one operation, and the library's schemas that they refer to."""
 
     def __init__(self, library: SchemaLibrary) -> None:
         self._library = library
         self._references: dict[str, None] = {}
 
     def translated(self, label: str, schema: object) -> Any:  # a JSON Schema: an object or a bool
-        """Return a schema as JSON Schema. Raises ``DefinitionError``, starting with ``label``, for one that is none."""
+        """Return a schema as JSON Schema. Raises ``DefinitionError``, starting with ``label``, if it is invalid."""
         return self._library.translated(f"{label}: its schema", schema, self._references)
 
     def trial(self) -> OperationSchemas:
-        """Return a place for schemas that may be of no use, to be added or dropped."""
+        """Return a separate collection, to be added with ``add`` or dropped."""
         return OperationSchemas(self._library)
 
     def add(self, trial: OperationSchemas) -> None:
-        """Add the schemas of a trial. Raises ``DefinitionError``, adding none, if one refers to what cannot be had."""
+        """Add the schemas of a trial. Raises ``DefinitionError``, adding none, if a reference cannot be resolved."""
         trial.referred()
         self._references |= trial._references
 
     def depths(self, schema: object) -> tuple[Depth, Depth]:
-        """Return how deep the values of a translated schema are, at least and at most. Raises ``DefinitionError``."""
+        """Return the minimum and maximum depth of a translated schema's values. Raises ``DefinitionError``."""
         return depths_of(schema, self.referred())
 
     def referred(self) -> dict[str, Any]:
-        """Return what the schemas translated so far refer to, and what that refers to, by name in ``$defs``."""
+        """Return all schemas that those translated so far refer to, also indirectly, by name in ``$defs``."""
         definitions: dict[str, Any] = {}
         waiting, visited = list(self._references), set(self._references)
         while waiting:
@@ -306,9 +307,9 @@ class OperationSchemas:
 
 
 def name_of(reference: str) -> str:
-    """Return the name in ``$defs`` of what a reference leads to: its own in the components, or else all of its path.
+    """Return the name in ``$defs`` for a reference: that of the component, or else one made of the whole path.
 
-    It depends on nothing else, so that the pin of an operation does not change with others.
+    It depends on nothing else, so that the pin of an operation does not change with other operations.
     """
     path = unquote(reference).removeprefix("#/")
     component = _OWN_NAME.fullmatch(path)
@@ -321,7 +322,7 @@ def name_of(reference: str) -> str:
 
 def _annotate(node: Node, schema: dict[str, Any]) -> None:
     if node.get("format") == "password":
-        schema["writeOnly"] = True  # records have it redacted
+        schema["writeOnly"] = True  # so that records redact it
     examples: object = [node["example"]] if "example" in node else node.get("examples")
     if isinstance(examples, list) and len(_text_of(cast("object", examples))) <= _MAX_EXAMPLE:
         schema["examples"] = examples
@@ -336,7 +337,7 @@ def _text_of(value: object) -> str:
 
 
 def _cleaned(node: Node) -> Node:
-    """Return a schema without members that say nothing, and with limits as 2020-12 has them."""
+    """Return a schema without meaningless members, and with exclusive limits as in 2020-12."""
     cleaned: dict[str, Any] = {
         key: _without_null(key, value)
         for key, value in node.items()
@@ -349,7 +350,7 @@ def _cleaned(node: Node) -> Node:
 
 
 def _without_null(key: str, value: Any) -> Any:  # JSON
-    """Return the value of a keyword without null in it; among types it is that of YAML without quotes."""
+    """Return the value of a keyword without nulls. Among types, null means the type, as in YAML without quotes."""
     if isinstance(value, list) and key in ("type", *_SEVERAL):
         parts = cast("list[Any]", value)
         return ["null" if part is None else part for part in parts if part is not None or key == "type"]
@@ -360,9 +361,9 @@ def _without_null(key: str, value: Any) -> Any:  # JSON
 
 
 def _modernised(node: Node, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of 3.0 that allows null, if ``nullable`` or ``x-nullable`` of 2.0 does.
+    """Return a schema that allows null if ``nullable`` of 3.0, or ``x-nullable`` of 2.0, does.
 
-    They allow null wherever they stand, also beside ``enum`` and ``allOf``: documents mean that.
+    Both allow null also beside ``enum`` and ``allOf``, as documents intend.
     """
     if node.get("nullable") is not True and node.get("x-nullable") is not True:
         return schema

@@ -1,6 +1,6 @@
 """Swagger 2.0 read as OpenAPI 3.0: the top of a document at once, an operation when it is used (spec 7, M107).
 
-``definitions``, ``parameters`` and ``responses`` stay where they are, so that references to them hold. Schemas are as
+``definitions``, ``parameters`` and ``responses`` stay in place, so that references to them stay valid. Schemas are as
 in 3.0, apart from ``x-nullable``.
 """
 
@@ -16,12 +16,12 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _FORM_DATA: Final = "multipart/form-data"
 _FILE: Final = {"type": "string", "format": "binary"}
 _NO_SCHEMA: Final = frozenset({"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"})
-"""Members of a parameter that are not those of its schema."""
+"""Members of a parameter that do not belong to its schema."""
 _QUERY_STYLES: Final = {"csv": "form", "multi": "form", "ssv": "spaceDelimited", "pipes": "pipeDelimited"}
 
 
 def upgraded_top(top: Node) -> Node:
-    """Return a document with servers and security schemes as 3.0 has them."""
+    """Return a document with servers and security schemes as in 3.0."""
     declared = top.get("securityDefinitions")
     schemes: Node = cast("Node", declared) if isinstance(declared, Mapping) else {}
     return {
@@ -32,9 +32,9 @@ def upgraded_top(top: Node) -> Node:
 
 
 def servers_of(top: Node, schemes: object) -> list[Node]:
-    """Return the server of a document, by ``https`` if that is among its ``schemes``.
+    """Return the server of a document, with ``https`` if its ``schemes`` include it.
 
-    Without a host, or without a scheme, it is relative to the URL of the document.
+    Without a host or a scheme, its URL is relative to that of the document.
     """
     host, path = stripped(top.get("host")), f"/{stripped(top.get('basePath')).removeprefix('/')}"
     if not host:
@@ -45,7 +45,7 @@ def servers_of(top: Node, schemes: object) -> list[Node]:
 
 
 def upgraded_body(document: Node, operation: Node, parameters: Mapping[tuple[str, str], Node]) -> Node | None:
-    """Return the body that parameters in ``body`` or ``formData`` make, if there is one. Raises ``DefinitionError``."""
+    """Return the body that ``body`` or ``formData`` parameters describe, if any. Raises ``DefinitionError``."""
     declared_types = operation.get("consumes")
     consumes = as_list("its consumes", document.get("consumes") if declared_types is None else declared_types)
     media = [declared for declared in consumes if isinstance(declared, str)]
@@ -55,7 +55,7 @@ def upgraded_body(document: Node, operation: Node, parameters: Mapping[tuple[str
     bodies = [parameter for (where, _), parameter in parameters.items() if where == "body"]
     if not bodies:
         return None
-    body = bodies[-1]  # that of the operation comes after that of its path
+    body = bodies[-1]  # the operation's body comes after that of its path
     return {
         "description": body.get("description"),
         "required": body.get("required"),
@@ -64,7 +64,7 @@ def upgraded_body(document: Node, operation: Node, parameters: Mapping[tuple[str
 
 
 def upgraded_parameter(where: str, parameter: Node) -> Node:
-    """Return a parameter in a path, a query or a header with a schema and a style."""
+    """Return a path, query or header parameter with a schema and a style."""
     upgraded: dict[str, Any] = {
         "required": parameter.get("required"),
         "description": parameter.get("description"),
@@ -96,7 +96,7 @@ def _schema(parameter: Node) -> Node:
 
 
 def _style(where: str, parameter: Node) -> dict[str, Any]:
-    """Return the style of a list; one that 3.0 does not have is refused as such."""
+    """Return the style of a list. A format without a style in 3.0 is kept, and refused later."""
     collection_format = parameter.get("collectionFormat") or "csv"
     styles = _QUERY_STYLES if where == "query" else {"csv": "simple"}
     return {

@@ -24,11 +24,11 @@ from capset_connect.tool_rules import RuleNames, options_of, unknown_arguments
 
 @asynccontextmanager
 async def open_apis(kernel: Kernel, apis: Iterable[OpenApi]) -> AsyncGenerator[Sequence[Capability]]:
-    """Yield the capabilities of APIs, ``api:NAME`` each, of the operations that are pinned in the kernel's store.
+    """Yield the capabilities of APIs, ``api:NAME`` each, with the operations that are pinned in the kernel's store.
 
-    A document is read at the first call of one of its operations; and before, if nothing of it is pinned yet and the
-    API is trusted at its first use. Then ``DefinitionError`` is raised for operations, tags and security schemes that
-    it does not have; and always for two APIs of one name, and for damaged pins.
+    The first call of an operation reads its document. If an API has no pins yet and is trusted at its first use, its
+    document is read at once; ``DefinitionError`` is raised for declared operations, tags and security schemes that it
+    does not have. Raises ``DefinitionError`` for two APIs of the same name, and for damaged pins.
     """
     named: dict[str, OpenApi] = {}
     for api in apis:
@@ -43,15 +43,15 @@ async def open_apis(kernel: Kernel, apis: Iterable[OpenApi]) -> AsyncGenerator[S
 
 
 def capability_of(client: OpenApiClient, pins: Sequence[ToolPin], approved: Approved | None) -> Capability:
-    """Return the capability of an API with the operations that are pinned and selected.
+    """Return the capability of an API with its pinned and selected operations.
 
-    ``approved`` looks up which of them are approved still, at each call; it is ``None`` where nothing can be taken
-    back. Raises ``DefinitionError`` for damaged pins.
+    ``approved`` looks up, at each call, which of them are still approved; ``None`` if approvals cannot be withdrawn.
+    Raises ``DefinitionError`` for damaged pins.
     """
     api = client.api
     shapes = {pin.tool: shape_of(pin) for pin in pins}
     used = {api.tool_name(pin.tool): pin for pin in pins if is_named(api, shapes[pin.tool])}
-    # One that is approved may be gone from the document, and a rule for it is right all the same.
+    # An approved operation may be gone from the document; a rule for it is still valid.
     pinned_names = {name for shape in shapes.values() for name in names_of(shape)}
     rules = RuleNames(api.rules, lambda _: client.names | pinned_names)
     guard = Guard(api, client.offers, used, approved, rules=rules)
@@ -92,7 +92,7 @@ def _handler(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str,
     async def call(*context: Context, **arguments: Any) -> Any:  # JSON
         if (reason := await guard.verify(name)) is not None:
             raise PermissionDenied(reason)
-        if context:  # for files of the session
+        if context:  # to read files of the session
             arguments = await with_uploads(context[0], shape["arguments"], arguments)
         with guard.until_withdrawn(name):
             return await client.call(shape, arguments)

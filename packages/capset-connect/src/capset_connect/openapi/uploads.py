@@ -1,4 +1,4 @@
-"""Files as arguments: of the session or as base64, sent as a body or as parts of one (spec 7, M8)."""
+"""Files as arguments: session files or base64, sent as a body or as parts of one (spec 7, M8)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from capset_connect.openapi.nodes import Node, as_list, as_members
 
 FORM_DATA: Final = "multipart/form-data"
 MAX_UPLOAD_BYTES: Final = 16 * 1024 * 1024
-"""The maximum size of all files of one request together."""
+"""The maximum size of all files of one request together, in bytes."""
 _MAX_FILES: Final = 100
 _READ: Final = "session_files:read"
 _MAX_NAME: Final = 200
 _COMPOSED: Final = frozenset({"properties", "items", "allOf", "anyOf", "oneOf", "enum", "const"})
-"""Keywords of schemas of something else than bytes."""
+"""Keywords of schemas that do not describe bytes."""
 _TEXT: Final = {"type": "string"}
 _PATH: Final = {"type": "string", **session_file()}
 FILE_SCHEMA: Final[Mapping[str, Any]] = {
@@ -41,28 +41,28 @@ FILE_SCHEMA: Final[Mapping[str, Any]] = {
 """The JSON Schema of an argument that is a file."""
 
 FormPart = tuple[str, tuple[str | None, bytes, str | None]]
-"""A part of a body of ``multipart/form-data``: its name, and its file name, content and media type.
+"""A part of a ``multipart/form-data`` body: its name, and its file name, content and media type.
 
-It is a file if it has a file name, and has the media type that this stands for if it has no other.
+It is a file if it has a file name. Without a media type, a file gets that of its file name.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that is sent: its name, without folders, and its content."""
+    """A file to send: its name, without folders, and its content."""
 
     name: str
     data: bytes
 
 
 def is_bytes(document: ApiDocument, label: str, schema: object) -> bool:
-    """Whether a schema of a body can be that of bytes: it is absent, or that of a string."""
+    """Whether the schema of a body allows bytes: it is absent, or of type string."""
     node: Node = document.resolved(label, cast("Node", schema)) if isinstance(schema, Mapping) else {}
     return _is_string(node) and _COMPOSED.isdisjoint(node)
 
 
 def is_file(document: ApiDocument, label: str, schema: object) -> bool:
-    """Whether a schema of a part is that of a file, which may be null. Fields that are read-only are none."""
+    """Whether the schema of a part describes a file, possibly nullable. Read-only fields are not files."""
     if not isinstance(schema, Mapping):
         return False
     node = document.resolved(label, cast("Node", schema))
@@ -74,7 +74,7 @@ def is_file(document: ApiDocument, label: str, schema: object) -> bool:
 
 
 def mentions_file(schema: object) -> bool:
-    """Whether there is the schema of a file anywhere in a schema."""
+    """Whether a schema contains the schema of a file."""
     if isinstance(schema, list):
         return any(map(mentions_file, cast("list[object]", schema)))
     if not isinstance(schema, Mapping):
@@ -84,7 +84,7 @@ def mentions_file(schema: object) -> bool:
 
 
 def file_fields(document: ApiDocument, label: str, schema: Node) -> dict[str, bool]:
-    """Return the fields of a body that are files by name, and whether each takes several."""
+    """Return the file fields of a body by name, and whether each takes several files."""
     files: dict[str, bool] = {}
     for name, field in as_members(label, schema.get("properties")).items():
         if is_file(document, label, field):
@@ -97,19 +97,19 @@ def file_fields(document: ApiDocument, label: str, schema: Node) -> dict[str, bo
 
 
 def takes_files(places: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether an operation with arguments at these places takes files."""
+    """Whether an operation with arguments in these places takes files."""
     return any(_is_file_place(place) for place in places.values())
 
 
 def upload_policy(owner: str, places: Mapping[str, Mapping[str, Any]]) -> Policy:
-    """Return the policy that refuses files of the session to principals who may not read them."""
+    """Return the policy that refuses session files to principals who may not read them."""
 
     def decide(request: Request) -> Decision:
         if _READ in request.principal.permissions or not any(
             "path" in file for file in _files_in(places, request.arguments or {})
         ):
             return allow()
-        return deny(f"To send a file of the session needs the permission {_READ}")
+        return deny(f"Sending a file of the session needs the permission {_READ}")
 
     return Policy(f"{owner}:files", decide, phase="call")
 
@@ -117,9 +117,9 @@ def upload_policy(owner: str, places: Mapping[str, Mapping[str, Any]]) -> Policy
 async def with_uploads(
     ctx: Context, places: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return arguments with the files that they name, each an ``Upload``.
+    """Return the arguments with each file that they name replaced by an ``Upload``.
 
-    Raises ``FileError``, and ``ToolError`` for base64 that is none and for more or larger files than a request has.
+    Raises ``FileError``, and ``ToolError`` for invalid base64 and for too many or too large files.
     """
     reading, filled = _UploadReader(ctx), dict(arguments)
     for name, place in places.items():
@@ -128,7 +128,7 @@ async def with_uploads(
         if place.get("file") is True:
             filled[name] = await reading.upload(name, value)
             continue
-        if not isinstance(value, dict):  # the document's schema may allow it; no form can be made of it
+        if not isinstance(value, dict):  # allowed by the document's schema, but not a form
             continue
         fields = dict(cast("dict[str, Any]", value))
         for key, part in place["parts"].items():
@@ -143,7 +143,7 @@ async def with_uploads(
 
 
 class _UploadReader:
-    """Reads the files of one request, and counts them."""
+    """Reads the files of one request, and enforces the limits on their number and size."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -151,7 +151,7 @@ class _UploadReader:
         self._count = 0
 
     async def upload(self, argument: str, file: Mapping[str, str]) -> Upload:
-        """Return a file as an argument names it."""
+        """Return the file that an argument names."""
         self._count += 1
         if self._count > _MAX_FILES:
             raise _refused(argument, f"a request has at most {_MAX_FILES} files")
@@ -166,7 +166,7 @@ class _UploadReader:
             try:
                 data = b64decode(file["base64"], validate=True)
             except ValueError:
-                raise _refused(argument, "what stands in base64 is no base64") from None
+                raise _refused(argument, "its base64 is invalid") from None
         self._check(argument, len(data))
         self._left -= len(data)
         return Upload(name if name not in ("", ".", "..") else "file", data)
@@ -179,7 +179,7 @@ class _UploadReader:
 def multipart(argument: str, parts: Iterable[FormPart]) -> tuple[bytes, str]:
     """Return a body of these parts, and its ``Content-Type``. Raises ``ToolError`` if there are none."""
     if not (files := list(parts)):
-        raise _refused(argument, "a form needs one field at least")
+        raise _refused(argument, "a form needs at least one field")
     try:
         import httpx2
     except ModuleNotFoundError as missing:
@@ -191,7 +191,7 @@ def multipart(argument: str, parts: Iterable[FormPart]) -> tuple[bytes, str]:
 
 
 def _files_in(places: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the files that arguments name, as they name them."""
+    """Yield the members of arguments that are files."""
     for name, place in places.items():
         value = arguments.get(name)
         members: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

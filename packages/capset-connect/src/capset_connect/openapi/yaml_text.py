@@ -1,7 +1,7 @@
-"""YAML as OpenAPI has it: that of version 1.2, with texts as keys, and nothing but JSON data (spec 7, M8, M107).
+"""YAML as OpenAPI defines it: version 1.2, with text as keys, and only JSON data (spec 7, M8, M107).
 
-PyYAML constructs YAML 1.1, which takes ``on`` and ``no`` for booleans, ``010`` for 8, and dates for objects. So the
-data is built of the parser's events, which also takes a fraction of the memory that PyYAML's nodes would.
+PyYAML constructs YAML 1.1, which reads ``on`` and ``no`` as booleans, ``010`` as 8, and dates as objects. So the data
+is built from the parser's events, which also takes a fraction of the memory that PyYAML's nodes would.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import yaml
 
 _MAX_VALUES: Final = 5_000_000
-"""The maximum number of values, those that aliases repeat counted each time."""
+"""The maximum number of values. Those that aliases repeat count each time."""
 _WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -33,7 +33,7 @@ _COLLECTIONS: Final = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.o
 
 
 def parse_yaml(data: bytes, where: str) -> Any:  # JSON
-    """Return the data of a text. Raises ``DefinitionError``, starting with ``where``, with the line."""
+    """Return the data of a YAML text. Raises ``DefinitionError``, starting with ``where`` and the line."""
     import yaml
 
     loader = cast("type[yaml.SafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -60,7 +60,7 @@ def parse_yaml(data: bytes, where: str) -> Any:  # JSON
 
 @dataclass(slots=True)
 class _YamlBranch:
-    """A list or an object: the number of values in it, itself included, and of levels."""
+    """An open list or object, with the number of its values, including itself, and of its levels."""
 
     data: list[Any] | dict[str, Any]
     anchor: str | None = None
@@ -69,12 +69,12 @@ class _YamlBranch:
     key: str | None = None
     """The key whose value comes next."""
     merges: bool = False
-    """Whether what comes next is merged: the value of ``<<``."""
+    """Whether the next value is merged: it is that of ``<<``."""
     merged: list[Any] = field(default_factory=list[Any])
 
 
 class _YamlData:
-    """The data of a document, built of the events of a YAML parser."""
+    """The data of a document, built from the events of a YAML parser."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -84,7 +84,7 @@ class _YamlData:
 
     @property
     def document(self) -> Any:  # JSON
-        """The only document; nothing if there is none. Raises ``DefinitionError`` if there are several."""
+        """The only document, or ``None`` if there is none. Raises ``DefinitionError`` if there are several."""
         documents = self._open[0].data
         if len(documents) > 1:
             raise DefinitionError(f"{self._where} has several documents; one was expected")
@@ -102,7 +102,7 @@ class _YamlData:
         self._open.append(_YamlBranch(data, event.anchor))
 
     def end(self) -> None:
-        """End the list or the object that was begun last."""
+        """End the innermost open list or object."""
         branch = self._open.pop()
         for source in branch.merged:
             for name, value in source.items():
@@ -113,11 +113,11 @@ class _YamlData:
         self._add(branch.data, branch.size, branch.levels)
 
     def repeat(self, event: yaml.AliasEvent) -> None:
-        """Add what an alias stands for. Nothing changes it, so it is not copied."""
+        """Add the value of an alias. It is not copied, since nothing modifies it."""
         self._check_key(event)
         anchored = self._anchors.get(event.anchor or "")
         if anchored is None:
-            raise self._refused(event, f"the alias {event.anchor!r:.80} names nothing that ends before it")
+            raise self._refused(event, f"the alias {event.anchor!r:.80} is undefined, or within its own value")
         data, size, levels = anchored
         if len(self._open) - 1 + levels > MAX_LEVELS:
             raise self._too_deep()
@@ -125,13 +125,13 @@ class _YamlData:
         self._add(data, size, levels)
 
     def add_scalar(self, event: yaml.ScalarEvent) -> None:
-        """Add a scalar, or take it for a key."""
+        """Add a scalar, or use it as the next key."""
         branch = self._open[-1]
         if isinstance(branch.data, dict) and branch.key is None:
             value = branch.key = intern(self._text(event))
             branch.merges = value == "<<" and event.implicit[0]
             if value in branch.data and not branch.merges:
-                raise self._refused(event, "a key stands there twice")
+                raise self._refused(event, "a key is repeated")
         else:
             value = self._scalar(event)
             self._size += 1
@@ -152,7 +152,7 @@ class _YamlData:
         else:
             sources = cast("list[object]", value if isinstance(value, list) else [value])
             if not all(isinstance(source, dict) for source in sources):
-                raise DefinitionError(f"{self._where}: not YAML: what '<<' merges is no object")
+                raise DefinitionError(f"{self._where}: not YAML: '<<' can merge objects only")
             branch.merged += sources
         branch.key = None
 
@@ -164,7 +164,7 @@ class _YamlData:
             raise self._refused(event, f"the tag {event.tag!r:.80} is not supported")
         try:
             value = _plain(event.value)
-        except ValueError:  # Python reads no integer of more than 4,300 digits
+        except ValueError:  # Python refuses integers of more than 4,300 digits
             raise self._refused(event, "a number has too many digits") from None
         if isinstance(value, float) and not isfinite(value):
             raise self._refused(event, "a number is too large")
@@ -177,13 +177,13 @@ class _YamlData:
     def _text(self, event: yaml.ScalarEvent) -> str:
         text = event.value
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise self._refused(event, "a text has a lone surrogate, which no text can have")
+            raise self._refused(event, "a text has a lone surrogate, which is not allowed")
         return text
 
     def _check_key(self, event: yaml.Event) -> None:
         branch = self._open[-1]
         if isinstance(branch.data, dict) and branch.key is None:
-            raise self._refused(event, "a key is no text")
+            raise self._refused(event, "a key is not text")
 
     def _too_deep(self) -> DefinitionError:
         return DefinitionError(f"{self._where} is nested more than {MAX_LEVELS} levels deep")
@@ -194,7 +194,7 @@ class _YamlData:
 
 
 def _plain(text: str) -> str | float | bool | None:
-    """Return the value of a scalar without quotes, as YAML 1.2 has it."""
+    """Return the value of an unquoted scalar, by the rules of YAML 1.2."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] in "-+.0123456789":

@@ -88,7 +88,7 @@ async def test_what_is_approved_of_one_server_has_a_megabyte_at_most() -> None:
         (report,) = await agents.servers.look(row)
         hashes = {standing.name: standing.offer.hash for standing in report.tools if standing.offer is not None}
         await approve(kernel, *(pin(row, f"large{number}", "x" * 240_000) for number in range(5)))
-        with pytest.raises(InvalidArguments, match="1,048,576 bytes at most"):
+        with pytest.raises(InvalidArguments, match="at most 1,048,576 bytes"):
             await agents.approve_tools("acme", row.id, "shop", hashes, by=ADA)
         await agents.servers.withdraw(row, "shop", ["large0"], ADA)
         assert [standing.name for standing in await agents.approve_tools("acme", row.id, "shop", hashes, by=ADA)] == [

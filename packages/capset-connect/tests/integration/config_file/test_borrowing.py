@@ -136,7 +136,7 @@ def test_a_file_takes_nothing_away_and_says_nothing_twice(tmp_path: Path) -> Non
     }
     assert "unknown capability 'database'" in messages["actions.1"]
     assert "did you mean 'http_get'?" in messages["actions.2.tool"]
-    assert "stands in a toolkit" in messages["capabilities.kits"]
+    assert "is in a toolkit" in messages["capabilities.kits"]
 
 
 @pytest.mark.spec("G27")

@@ -32,6 +32,6 @@ async def test_a_change_that_was_approved_is_asked_for_before_it_is_refused() ->
         async with McpConnection(server, NONE) as late:
             refused = await Guard(server, late.offers, pins, None, late.latest_offers).verify("books_add")
         assert refused == (
-            "The MCP server 'books' says something else of its tool 'add' than ada approved: it has to be approved "
-            "again; or its server started again, if that runs since before it was"
+            "The MCP server 'books' describes its tool 'add' differently than ada approved: it has to be approved "
+            "again; or restart its server, if that was started before the approval"
         )

@@ -150,5 +150,5 @@ def test_what_cannot_be_meant_is_refused() -> None:
         McpServer(**options, auth=cast("Any", "Bearer x"))
     with pytest.raises(DefinitionError, match="Authorization or auth, not both"):
         McpServer(**options, auth=auth, headers={"authorization": "Bearer x"})
-    with pytest.raises(DefinitionError, match="auth means nothing for one with a command"):
+    with pytest.raises(DefinitionError, match="auth does not apply to a server with a command"):
         McpServer(name="books", command=["books"], auth=auth)

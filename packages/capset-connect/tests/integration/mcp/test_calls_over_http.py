@@ -132,7 +132,7 @@ async def test_one_that_breaks_off_says_so_and_is_reached_again() -> None:
 
     async with site_of(scripted(answering)) as (site, _):
         with pytest.raises(
-            TransientError, match=r"cannot be reached: .* broke off.*; what came of the call is not known"
+            TransientError, match=r"cannot be reached: .* broke off.*; the outcome of the call is unknown"
         ):
             await site.call("books_add", a=1)
         assert await site.call("books_add", a=1) == "done"

@@ -210,10 +210,10 @@ async def test_a_tool_that_is_another_one_after_a_new_start_is_not_called_once(t
     server = McpServer(name="other", command=[sys.executable, str(script), str(starts)], **options)
     async with opened(server) as site:
         assert await site.call("other_add", a=1) == "run 0"
-        with pytest.raises(TransientError, match="what came of the call is not known"):
+        with pytest.raises(TransientError, match="the outcome of the call is unknown"):
             await site.call("other_add", a=9)
         await asyncio.sleep(0.1)
-        with pytest.raises(PermissionDenied, match="says something else of its tool 'add'"):
+        with pytest.raises(PermissionDenied, match="describes its tool 'add'"):
             await site.call("other_add", a=1)
 
 
@@ -225,7 +225,7 @@ async def test_a_tool_that_has_a_twin_now_is_not_called_though_one_of_them_is_as
             await site.call("books_slow")
         server.names.append("slow")
         async with opened(declared(upstream), store) as site:
-            with pytest.raises(PermissionDenied, match="its server lists another tool of this name"):
+            with pytest.raises(PermissionDenied, match="its server lists another tool with this name"):
                 await site.call("books_slow")
     assert server.worked == ["slow"]
 
@@ -257,7 +257,7 @@ async def test_one_that_dies_again_and_again_is_started_less_and_less_often(
     async with McpConnection(server, NONE) as site:
         for _ in range(2):  # the second time at once
             await site.offers()
-            with pytest.raises(TransientError, match="what came of the call is not known"):
+            with pytest.raises(TransientError, match="the outcome of the call is unknown"):
                 await site.call("add", {"a": 9}, None)
         with pytest.raises(TransientError, match=r"it is tried again in 0\.\d s"):
             await site.call("add", {"a": 1}, None)

@@ -64,16 +64,16 @@ def listing(revision: str, lists: Mapping[str, Any], about: Mapping[str, Any] | 
 MALFORMED: Mapping[str, tuple[object, str]] = {
     "no-schema": ({"name": "no-schema"}, "it has no inputSchema"),
     "null": ({"name": "null", "inputSchema": None}, "it has no inputSchema"),
-    "empty": ({"name": "empty", "inputSchema": {}}, "the schema of its arguments is not that of an object"),
+    "empty": ({"name": "empty", "inputSchema": {}}, "the schema of its arguments is not of type object"),
     "list": ({"name": "list", "inputSchema": []}, "its inputSchema must be an object; got a list"),
     "true": ({"name": "true", "inputSchema": True}, "its inputSchema must be an object; got a boolean"),
-    "array": ({"name": "array", "inputSchema": {"type": ["array"]}}, "is not that of an object"),
+    "array": ({"name": "array", "inputSchema": {"type": ["array"]}}, "is not of type object"),
     "output": ({"name": "output", "inputSchema": OBJECT, "outputSchema": True}, "its outputSchema must be an object"),
     "x" * 300: ({"name": "x" * 300, "inputSchema": OBJECT}, "its name has 300 characters, more than 256"),
     "tool 9 of the list": ({"inputSchema": OBJECT}, "it has no name"),
     "tool 10 of the list": ({"name": 5, "inputSchema": OBJECT}, "it has no name"),
-    "tool 11 of the list": ("shout", "it is no object, but a text"),
-    "tool 12 of the list": (None, "it is no object, but null"),
+    "tool 11 of the list": ("shout", "it must be an object; got a text"),
+    "tool 12 of the list": (None, "it must be an object; got null"),
 }
 
 
@@ -103,7 +103,7 @@ async def test_what_was_approved_goes_on_beside_a_malformed_newcomer(tmp_path: P
             assert await site.call("books_echo") == "done"
         tools[1] = {"name": "echo", "inputSchema": None}
         async with opened(declared(upstream, trust_first_use=False), store) as site:
-            with pytest.raises(PermissionDenied, match="says something else of its tool 'echo'"):
+            with pytest.raises(PermissionDenied, match="describes its tool 'echo'"):
                 await site.call("books_echo")
 
 
@@ -165,7 +165,7 @@ async def test_a_list_ends_with_an_empty_cursor_and_may_be_null(page: Mapping[st
 @pytest.mark.parametrize("page", [{}, {"tools": {"echo": ECHO}}, {"tools": [ECHO], "nextCursor": 2}])
 async def test_an_answer_that_is_no_list_is_refused(page: Mapping[str, Any]) -> None:
     async with serving(listing(OLDER, {"tools/list": page})) as upstream:
-        with pytest.raises(ToolError, match="sent what is no answer"):
+        with pytest.raises(ToolError, match="sent an invalid response"):
             await offers_of(declared(upstream))
 
 
@@ -185,7 +185,7 @@ async def test_malformed_prompts_cost_themselves_alone() -> None:
     assert (review.problems, review.shape["inputSchema"]["required"]) == ((), ["code"])
     assert {name: offer.problems for name, offer in offers.items()} == {
         "prompts/mapped": ("its arguments must be a list; got an object",),
-        "prompts/nameless": ("argument 2 of it has no name",),
+        "prompts/nameless": ("its argument 2 has no name",),
     }
 
 

@@ -80,7 +80,7 @@ async def test_all_that_a_server_says_of_itself_is_bounded_and_what_is_refused_i
         serving(listing(page, as_events=as_events, instructions=instructions)) as upstream,
         McpConnection(declared(upstream), NONE) as connection,
     ):
-        with pytest.raises(ToolError, match="more of its tools and prompts than the 4 MiB") as raised:
+        with pytest.raises(ToolError, match="sent more than 4 MiB of tools and prompts") as raised:
             await connection.offers()
         assert raised.value.code == "too_large"
         assert not connection.is_connected
@@ -121,7 +121,7 @@ async def test_what_the_servers_of_one_organisation_say_is_bounded_together_and_
 @pytest.mark.realtime
 @pytest.mark.spec("M91", "T43")
 async def test_a_process_may_say_no_more(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="more of its tools and prompts than the 4 MiB"):
+    with pytest.raises(ToolError, match="sent more than 4 MiB of tools and prompts"):
         await offers_of(server("verbose", tmp_path))
 
 

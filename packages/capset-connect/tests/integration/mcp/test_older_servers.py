@@ -68,7 +68,7 @@ async def test_a_process_that_ends_at_a_newer_first_message_is_started_again_and
         assert {offer.name for offer in await connection.offers()} == {"say", "end"}
         assert (await connection.call("say", {}, None)).content == [{"type": "text", "text": "said"}]
         assert starts.read_text().split() == ["server/discover", "initialize"]
-        with pytest.raises(TransientError, match="what came of the call is not known"):
+        with pytest.raises(TransientError, match="the outcome of the call is unknown"):
             await connection.call("end", {}, None)
         await connection.offers()
         assert starts.read_text().split() == ["server/discover", "initialize", "initialize"]

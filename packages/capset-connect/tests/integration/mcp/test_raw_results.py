@@ -99,7 +99,7 @@ async def test_a_call_whose_answer_cannot_be_read_fails_at_once_and_is_not_calle
         assert await site.call("odd_say", how="right") == "done"
         async with asyncio.timeout(server.timeout / 2):  # far sooner than a call ends by its own time
             for how in ("surrogate", "bytes", "deep", "cut", "null", "without an id"):
-                with pytest.raises(ToolError, match="what came of the call is not known") as caught:
+                with pytest.raises(ToolError, match="the outcome of the call is unknown") as caught:
                     await site.call("odd_say", how=how)
                 assert (caught.value.code, caught.value.retryable) == ("bad_answer", False), how
             with pytest.raises(ToolError, match="it broke"):

@@ -194,13 +194,13 @@ CLIENT: dict[str, Any] = {"token_url": "https://login.example/token", "client_id
     [
         ({"oauth": CLIENT, "headers": {"authorization": "x"}}, "the header Authorization or oauth, not both"),
         ({"oauth": {**CLIENT, "token_url": "login"}}, "oauth: token_url: The URL is not an absolute URL"),
-        ({"oauth": {**CLIENT, "parameters": {"grant_type": "password"}}}, "'grant_type' is no name of a parameter"),
-        ({"oauth": {**CLIENT, "method": "jwt"}}, "oauth: method is basic or post; got 'jwt'"),
+        ({"oauth": {**CLIENT, "parameters": {"grant_type": "password"}}}, "'grant_type' is not a valid name"),
+        ({"oauth": {**CLIENT, "method": "jwt"}}, "oauth: method must be basic or post; got 'jwt'"),
         ({"oauth": {**CLIENT, "secret": "c"}}, "oauth must be ClientCredentials"),
         ({"proxy": "socks5://proxy:1080"}, "proxy: a proxy is http://HOST:PORT"),
         ({"ca_file": 1}, "ca_file must be a path"),
         ({"timeout": 60, "max_timeout": 30}, "max_timeout must be timeout, 60 s, or more; got 30"),
-        ({"url": None, "command": ["books"], "proxy": "http://proxy"}, "proxy means nothing for one with a command"),
+        ({"url": None, "command": ["books"], "proxy": "http://proxy"}, "proxy does not apply to a server"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(options: dict[str, Any], why: str) -> None:

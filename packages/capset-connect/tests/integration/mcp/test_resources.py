@@ -120,8 +120,8 @@ def test_no_value_of_a_template_leads_elsewhere(template: str, value: str, *, is
         ({"demo://a": {"context": "yes"}}, "context"),
         ({"demo://a": {"description": "x" * 1_001}}, "at most 1,000 characters"),
         ({"demo://{a}": {"context": True}}, "cannot be context"),
-        ({f"demo://{n}": {} for n in range(101)}, "more than 100"),
-        ({f"demo://{n}": {"context": True} for n in range(9)}, "more than 8"),
+        ({f"demo://{n}": {} for n in range(101)}, "at most 100 resources"),
+        ({f"demo://{n}": {"context": True} for n in range(9)}, "at most 8 resources that are context"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(resources: Mapping[str, Any], message: str) -> None:
@@ -135,7 +135,7 @@ def test_what_cannot_be_honoured_is_refused(resources: Mapping[str, Any], messag
     [
         ({"rules": {"resources/read": {"effect": "write"}}}, "its effect is always read"),
         ({"prompts": ["a"], "rules": {"prompts/a": {"effect": "write"}}}, "its effect is always read"),
-        ({"rules": {"*": {"approval": "ask"}}}, "waits for no one"),
+        ({"rules": {"*": {"approval": "ask"}}}, "cannot be context, which does not wait"),
         ({"limits": "often"}, "limits"),
     ],
 )
@@ -298,7 +298,7 @@ async def test_a_server_without_tools_may_have_resources(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["resource/read", "resources_read", "prompts/x"])
 async def test_no_resource_is_read_under_rules_with_a_misspelt_name(tmp_path: Path, name: str) -> None:
     async with opened(archive(tmp_path, "demo://a", rules={name: {"limits": "1/1h"}})) as site:
-        with pytest.raises(PermissionDenied, match=f"rules name tools that it has not: '{name}'"):
+        with pytest.raises(PermissionDenied, match=f"rules name tools that it does not have: '{name}'"):
             await site.call(READ, uri="demo://a")
         assert reads(tmp_path) == []
     async with opened(archive(tmp_path, "demo://a", rules={"resources/read": {"limits": "1/1h"}})) as site:

@@ -30,7 +30,7 @@ async def test_a_secret_that_no_header_can_hold_is_said_to_be_so() -> None:
     async with serving(books()) as upstream:
         server = declared(upstream, headers={"Authorization": "Bearer ${BOOKS}"})
         async with McpConnection(server, Named({"BOOKS": "s3cret\n"})) as connection:
-            with pytest.raises(DefinitionError, match="'BOOKS': there is a line break") as caught:
+            with pytest.raises(DefinitionError, match="'BOOKS', because it has a line break") as caught:
                 await connection.offers()
         assert "s3cret" not in str(caught.value)
         assert upstream.headers == []
@@ -42,7 +42,7 @@ async def test_an_internal_address_is_connected_to_only_if_it_is_declared() -> N
         async with McpConnection(declared(upstream, internal=()), NONE) as connection:
             with pytest.raises(ToolError, match="leads to an address that is not public") as raised:
                 await connection.offers()
-            assert raised.value.message.endswith(f'If it is meant, name it: internal: ["{upstream.host}"].')
+            assert raised.value.message.endswith(f'If this is intended, allow it with internal: ["{upstream.host}"].')
         assert upstream.headers == []
 
 

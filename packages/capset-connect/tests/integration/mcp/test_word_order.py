@@ -60,7 +60,7 @@ async def test_the_host_says_that_the_order_does_not_count(tmp_path: Path) -> No
             pins = await site.kernel.store.pins.list()
         tools[0] = described("One of: {'b', 'a'}.")
         async with opened(strict, store) as site:
-            with pytest.raises(PermissionDenied, match="says something else of its tool 'echo'"):
+            with pytest.raises(PermissionDenied, match="describes its tool 'echo'"):
                 await site.call("books_echo", word="a")
         async with opened(lenient, store) as site:
             assert site.tool("books_echo").description == "One of: {'a', 'b'}.", "the model reads what was approved"
@@ -69,7 +69,7 @@ async def test_the_host_says_that_the_order_does_not_count(tmp_path: Path) -> No
         assert standing.state == "approved"
         tools[0] = described("One of: {'b', 'a', 'c'}.")
         async with opened(lenient, store) as site:
-            with pytest.raises(PermissionDenied, match="says something else of its tool 'echo'"):
+            with pytest.raises(PermissionDenied, match="describes its tool 'echo'"):
                 await site.call("books_echo", word="a")
 
 

@@ -177,7 +177,7 @@ async def test_what_a_dead_process_held_is_sent_by_another(often: None) -> None:
 
 async def test_a_channel_of_no_kind_is_refused() -> None:
     async with Kernel(store="memory://", channels=[NotificationChannel(name="idle")]) as kernel:
-        with pytest.raises(DefinitionError, match="of no kind that can be sent"):
+        with pytest.raises(DefinitionError, match="has no sender"):
             DeliveryWorker(kernel)
 
 
@@ -220,7 +220,7 @@ async def test_a_failed_delivery_is_tried_again_by_an_administrator_on_record() 
             assert queued.status_code == 200, queued.text
             await settled(site, "ops", request)
             refused = problem(await root.post(f"/v1/deliveries/{row.id}/retry"), 409, "conflict")
-            assert "only one that has failed" in refused["detail"]
+            assert "only a failed delivery" in refused["detail"]
             response = await root.get("/v1/deliveries", params={"state": "delivered", "channel": "ops"})
             (delivery,) = response.json()["items"]
             assert (delivery["id"], delivery["attempts"], delivery["approval"]) == (row.id, 1, request)

@@ -259,7 +259,7 @@ async def test_a_document_does_not_choose_who_gets_the_credentials() -> None:
         app.servers = [{"url": "https://evil.example"}]
         (offer, *_) = await OpenApiClient(declared(upstream, headers={"X-Key": "${KEY}"}), no_secret).offers()
         assert offer.problems == (
-            "its server 'https://evil.example' is not that of its document, and would get the credentials; "
+            "its server 'https://evil.example' has another origin than its document and would get credentials; "
             "give the url",
         )
         async with opened(declared(upstream, headers={"X-Key": "${KEY}"})) as site:

@@ -160,7 +160,7 @@ for _ in range(70):
         (parameter(content={"application/xml": {}}), "is sent as application/xml; only JSON can be"),
         (
             parameter(schema={"$ref": "https://evil.example/s.json"}),
-            "leads out of the document, and nothing is fetched",
+            "leads out of the document and is not fetched",
         ),
         (parameter(schema={"$ref": "#/components/schemas/None"}), "leads to nothing"),
         (parameter(schema={"type": "file"}), "inputSchema"),
@@ -184,9 +184,9 @@ for _ in range(70):
             "it is a GET with a body",
         ),
         ({"security": [{"none": []}]}, "the security scheme 'none'"),
-        ({"servers": [{"url": "/v1"}]}, "its server '/v1' is no absolute URL; give the url of the API"),
+        ({"servers": [{"url": "/v1"}]}, "its server '/v1' is not an absolute URL; give the url of the API"),
         ({"servers": [{"url": "https://{a}/"}]}, "its server: the variable 'a'"),
-        ({"servers": [{"url": "ftp://a.example"}]}, "is no absolute URL"),
+        ({"servers": [{"url": "ftp://a.example"}]}, "is not an absolute URL"),
     ],
 )
 def test_what_cannot_be_sent_is_the_problem_of_its_operation(operation: dict[str, Any], problem: str) -> None:
@@ -202,14 +202,14 @@ def test_what_cannot_be_sent_is_the_problem_of_its_operation(operation: dict[str
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
-        ("/a/../b", "its path has a segment of dots"),
+        ("/a/../b", "its path has a segment . or .."),
         ("/a/{b", "its path has a '{' that is not closed: '{b'"),
         ("/a/b}/c", "its path has a '}' that closes no placeholder: '}/c'"),
         ("/a/{b{c}}", "its path has a '{' that stands within a placeholder: '{c}}'"),
         ("/a/{b}", "differ in 'b', which has no parameter"),
         ("/a?b={c}", "differ in 'c', which has no parameter"),
-        ("//a b", "its path has ' ', which no path has"),
-        ("/a?b=\tc", r"its path has '\t', which no path has"),
+        ("//a b", "its path has ' ', which no path can have"),
+        ("/a?b=\tc", r"its path has '\t', which no path can have"),
         ("a", "its path begins with 'a', and not with a slash"),
     ],
 )
@@ -235,8 +235,8 @@ def test_bodies_that_can_be_sent() -> None:
     assert media("application/json-patch+json", "application/merge-patch+json") == "application/merge-patch+json"
     (problem,) = media("multipart/mixed", "image/*")
     assert problem == (
-        "its body is of multipart/mixed, image/*; JSON, application/x-www-form-urlencoded, multipart/form-data, text "
-        "and files can be sent"
+        "its body is of multipart/mixed, image/*; only JSON, application/x-www-form-urlencoded, multipart/form-data, "
+        "text and files can be sent"
     )
     assert media()[0].startswith("its body is of no media type; ")
 
@@ -262,7 +262,7 @@ def test_operations_of_one_id_or_one_name_are_never_approved() -> None:
         "/b": {"get": {"operationId": "b.c"}, "post": {"operationId": "b_c"}},
     }
     a, first, second = offers_of(api(), doc(paths=paths))
-    assert a.problems == ("the document has another operation of this id",)
+    assert a.problems == ("the document has another operation with this id",)
     assert first.problems == ()
     assert second.problems == ("here it would be called lib_b_c, as 'b.c' is",)
 

@@ -114,7 +114,7 @@ def test_a_get_has_no_body() -> None:
     assert notes(content=empty, required=False) == ()
     assert notes(content=empty, required=True) == ()
     (note,) = notes(content={form: {"schema": {"properties": {"a": {}}}}})
-    assert note == "left out: its body, which many servers do not read of a GET"
+    assert note == "left out: its body, which many servers ignore for a GET"
 
 
 @pytest.mark.spec("M106")

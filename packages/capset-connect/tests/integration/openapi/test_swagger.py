@@ -252,7 +252,7 @@ def test_kubernetes() -> None:
     assert put["inputSchema"]["properties"]["body"] == {"$ref": "#/$defs/io.k8s.api.core.v1.Pod"}
     assert put["inputSchema"]["$defs"]["JSONSchemaProps"]["properties"]["$ref"] == {"type": "string"}
     (named,) = {offer.problems for offer in offers(KUBERNETES).values()}
-    assert named == ("its server '/' is no absolute URL; give the url of the API",)
+    assert named == ("its server '/' is not an absolute URL; give the url of the API",)
 
 
 @pytest.mark.spec("M107")
@@ -322,7 +322,7 @@ def test_what_2_0_cannot_mean_is_a_problem_of_its_operation_alone() -> None:
     assert "which the style 'form' cannot send" in operations["nested"].problems[0]
     assert "leads to nothing" in operations["gone"].problems[0]
     assert (operations["body"].problems, operations["body"].notes) == (
-        ("its server '//a.example/' is no absolute URL; give the url of the API",),
+        ("its server '//a.example/' is not an absolute URL; give the url of the API",),
         (),
     )
     assert (operations["fine"].problems, operations["fine"].shape["server"]) == ((), "http://a.example")

@@ -226,7 +226,7 @@ async def test_what_cannot_be_read_is_refused_and_nothing_is_sent(there: There) 
             with pytest.raises(FileError):
                 await site.call("files_put", body={"path": path})
         for text in ("%%%", "YQ", "YQ==\n", "Y Q==", "data:image/png;base64,YQ==", "_-8=", "ä"):
-            with pytest.raises(ToolError, match="is no base64") as raised:
+            with pytest.raises(ToolError, match="base64 is invalid") as raised:
                 await site.call("files_send", body={"picture": {"base64": text}})
             assert (raised.value.code, raised.value.status) == ("argument_refused", 422)
         assert there.got == []
@@ -264,7 +264,7 @@ async def test_a_form_that_is_none_is_refused(there: There) -> None:
         for body in ({}, {"title": []}):
             with pytest.raises((ToolError, InvalidArguments)):
                 await site.call("files_send", body=body)
-        with pytest.raises(ToolError, match="one field at least"):
+        with pytest.raises(ToolError, match="at least one field"):
             await site.call("files_send", body={})
         assert there.got == []
 

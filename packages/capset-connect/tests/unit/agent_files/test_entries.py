@@ -87,7 +87,7 @@ def test_an_alias_is_the_capability_and_never_a_second_one() -> None:
     for twice in (("shelf", "bookshelf"), ("bookshelf", {"id": "shelf"}), ("bookshelf", "bookshelf")):
         problems = refused(*twice)
         assert problems.keys() == {"capabilities.1"}
-        assert "'shelf' stands there twice" in problems["capabilities.1"]
+        assert "'shelf' is listed twice" in problems["capabilities.1"]
 
 
 @pytest.mark.spec("P4")
@@ -156,5 +156,5 @@ def test_a_config_cannot_grow_without_end(tmp_path: Path) -> None:
     config = f"config: {{{', '.join(['l0: &l0 [x, x]', *levels])}}}"
     for text in (config, "config: &own {places: [*own]}"):
         (tmp_path / "a.yaml").write_text(f"name: a\ncapabilities:\n  - id: shelf\n    {text}\n", encoding="utf-8")
-        with pytest.raises(DefinitionError, match=r"capabilities\.0\.config: a config has at most"):
+        with pytest.raises(DefinitionError, match=r"capabilities\.0\.config: a config may have at most"):
             read_agent_file(tmp_path / "a.yaml", REGISTRY)

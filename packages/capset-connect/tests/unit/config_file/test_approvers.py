@@ -62,11 +62,11 @@ def test_rules_are_those_of_code(tmp_path: Path) -> None:
         ("{effects: [writes], approvals: 2}", "governance.approvers.0.effects.0", "write"),
         ("{attributes: {a: {b: 1}}}", "governance.approvers.0.attributes.a", ""),
         ("{tools: [], approvals: 2}", "governance.approvers", "number 1: a rule for approvers: tools is empty"),
-        ("{tools: [pay]}", "governance.approvers", "number 1: a rule for approvers demands nothing"),
+        ("{tools: [pay]}", "governance.approvers", "number 1: a rule for approvers requires nothing"),
         (
             "{permission: a:b, escalate_after: 4000, escalate_to: c:d}",
             "governance",
-            "number 1 escalates after 4000 s, when requests have expired after 3600 s",
+            "number 1 escalates after 4000 s, but requests expire after 3600 s",
         ),
     ],
 )

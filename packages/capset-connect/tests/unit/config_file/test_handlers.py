@@ -63,7 +63,7 @@ async def test_a_handler_may_be_a_tool_of_its_own(tmp_path: Path) -> None:
         assert result.data == {"value": 3}
     ((_, path, message),) = refused(tmp_path, text.replace("limits: 5/1m", "effect: read"))
     assert path == "actions.0.effect"
-    assert "says its effect itself" in message
+    assert "defines its own effect" in message
 
 
 @pytest.mark.spec("G27")

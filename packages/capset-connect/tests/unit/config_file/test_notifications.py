@@ -87,7 +87,7 @@ async def test_a_file_declares_channels_of_each_type(tmp_path: Path) -> None:
         ("    secret: ${OPS_SECRET}\n", "", ("line 2", "a webhook needs secret")),
         ("secret: ${OPS_SECRET}", "secret: whsec_hunter2", ("line 2", "secret must be ${NAME}")),
         ("secret: ${OPS_SECRET}", "secrte: x", ("line 5", "did you mean 'secret'?")),
-        ("    timeout: 5", "    timeout: 5\n    recipients: [a@example.org]", ("recipients is no field of a webhook",)),
+        ("    timeout: 5", "    timeout: 5\n    recipients: [a@example.org]", ("recipients is not a field",)),
         ("timeout: 5", "timeout: 500", ("line 8", "notifications.ops.timeout")),
         ("team: T0ACME", "team: acme", ("line 9", "the id of a workspace")),
         ("    team: T0ACME\n", "", ("line 9", "a slack needs team")),
@@ -97,7 +97,7 @@ async def test_a_file_declares_channels_of_each_type(tmp_path: Path) -> None:
         (
             "tls: none",
             "tls: none\n    username: ${A}\n    password: ${B}",
-            ("line 17", "a password goes over TLS only"),
+            ("line 17", "a password is sent over TLS only"),
         ),
         ("  mail:", "  Mail Box:", ("line 17", "must match")),
     ],

@@ -152,7 +152,7 @@ def test_the_origins_audit_log_silences_reads_only_and_warns(tmp_path: Path) -> 
     configuration = read(tmp_path, "layers: {capabilities: {security: {auditLog: false, defaultPermissions: [a:b]}}}")
     assert not configuration.governance.record_reads
     warned = {warning.path: warning.message for warning in configuration.warnings}
-    assert "silences reads only" in warned["layers.capabilities.security.auditLog"]
+    assert "only calls of tools that read are unrecorded" in warned["layers.capabilities.security.auditLog"]
     assert "a:b" in warned["layers.capabilities.security.defaultPermissions"]
 
 
@@ -214,7 +214,7 @@ async def test_audit_says_who_signs_and_how_long_records_are_kept(tmp_path: Path
 @pytest.mark.parametrize(
     ("audit", "expected"),
     [
-        ("{key: nowhere.pem}", "there is no file 'nowhere.pem' to read; capset audit keygen FILE makes one"),
+        ("{key: nowhere.pem}", "there is no file 'nowhere.pem' to read; create it with capset audit keygen FILE"),
         ("{key: audit.pem, every: 5 minutes}", "match"),
         ("{every: 5m}", "required"),
         ("{key: public.pem}", "a private key was expected; this is a public one"),

@@ -42,17 +42,17 @@ def test_everything_that_is_wrong_is_listed_at_once_with_its_line(tmp_path: Path
     expected = {
         (2, "actions.0.description"): "an action needs a description",
         (3, "actions.0.handler"): "handlers are Python files; got './handlers/weather.js'",
-        (4, "actions.0.parameters"): "it is no JSON Schema: properties.location.type",
+        (4, "actions.0.parameters"): "not a valid JSON Schema: properties.location.type",
         (6, "actions.0.limits"): "a limit is '100/1h' or {'requests': 100, 'window': '1h'}; got 100",
         (9, "actions.1.handler"): "there is no file './handlers/nowhere.py' below",
         (10, "actions.1.permissions.0"): "String should match pattern",
         (11, "actions.1.tmeout"): "did you mean 'timeout'?",
-        (12, "actions.2.name"): "an action of this name already, on line 2",
-        (12, "actions.2.permissions"): "[] if that is nothing",
+        (12, "actions.2.name"): "another action on line 2 has this name",
+        (12, "actions.2.permissions"): "[] for none",
         (14, "actions.2.handler"): "has no 'handlr'; did you mean 'handler'?",
         (15, "governance.result_bytes"): "greater than or equal to 1024",
         (15, "governance.refusals"): "got 0",
-        (16, "roles"): "the role 'a' has itself",
+        (16, "roles"): "the role 'a' contains itself",
         (17, "capabilities.sums"): "has no config",
         (17, "capabilities.sum"): "did you mean 'sums'?",
         (18, "workspace"): "there is no folder './nowhere'",
@@ -89,7 +89,7 @@ def test_limits_are_refused_by_their_line_and_their_action(
         ("a.json", '{"actions": [\n{"name": }]}', 2, "not JSON"),
         ("a.yaml", "actions:\n\t- x", 2, "not YAML"),
         ("a.toml", "x = 1\ny = \n", 2, "not TOML"),
-        ("a.yaml", "- x", 1, "it must hold a mapping"),
+        ("a.yaml", "- x", 1, "expected a mapping"),
         (
             "a.yaml",
             "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
@@ -99,7 +99,7 @@ def test_limits_are_refused_by_their_line_and_their_action(
         ),
         ("a.toml", ".".join("a" * 103) + " = 1", None, "at most 100 levels"),
         ("a.json", '{"a":' * 101 + "1" + "}" * 101, None, "at most 100 levels"),
-        ("a.json", f'{{"{"k" * 1_001}": 1}}', None, "at most 1,000 letters"),
+        ("a.json", f'{{"{"k" * 1_001}": 1}}', None, "at most 1,000 characters"),
     ],
 )
 def test_a_file_that_says_nothing_sound_is_refused_by_its_line(
@@ -129,7 +129,7 @@ def test_handlers_stand_below_the_files_folder_after_symlinks(tmp_path: Path) ->
         "../inside-out/h.py",
     ):
         ((line, _, message),) = refused(inside, f"{ACTION}  handler: {place}")
-        assert (line, "leads out of the configuration file's folder" in message) == (5, True), place
+        assert (line, "is outside the configuration file's folder" in message) == (5, True), place
     ((_, _, message),) = refused(inside, f"{ACTION}  handler: ./round.py")
     assert "there is no file" in message
     assert read(inside, f"{ACTION}  handler: ./near.py").tools[0].name == "a"
@@ -139,7 +139,7 @@ def test_handlers_stand_below_the_files_folder_after_symlinks(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("def handler(params:", "./h.py cannot be loaded: '(' was never closed, on its line 1"),
+        ("def handler(params:", "./h.py cannot be loaded: '(' was never closed, on line 1"),
         ("import no_such_module", "./h.py cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
         ("raise SystemExit(3)", "./h.py cannot be loaded: SystemExit: 3"),
         ("handler = 3", "a handler is a function of (params, context) or (params); got 3"),
@@ -181,4 +181,4 @@ def test_what_both_forms_say_is_to_be_said_once(tmp_path: Path) -> None:
     text = "governance: {require_auth: true}\nlayers: {capabilities: {security: {requireAuth: true}}}"
     ((line, path, message),) = refused(tmp_path, text)
     assert (line, path) == (2, "layers.capabilities.security.requireAuth")
-    assert "governance.require_auth says this already" in message
+    assert "already set by governance.require_auth" in message

@@ -211,11 +211,11 @@ def test_no_arguments_are_an_object_without_properties(schema: Any) -> None:
         ),
         ({"properties": {"x": "a text"}}, r"^f: parameters\.properties\.x: a schema was expected, .*; got 'a text'"),
         ({"properties": {"x": {"items": "str"}}}, r"^f: parameters\.properties\.x\.items: a schema was expected"),
-        ({"properties": ["x"]}, r"^f: parameters\.properties: schemas by their names were expected; got"),
+        ({"properties": ["x"]}, r"^f: parameters\.properties: an object of schemas was expected; got"),
         ({"properties": {}, "required": "x"}, r"^f: parameters\.required: a list of names was expected; got 'x'"),
         (
             {"properties": {"x": {"required": True, "properties": {"y": {"required": True}}}}},
-            r"^f: parameters\.properties\.x\.required: it says whether this is required",
+            r"^f: parameters\.properties\.x\.required: it is a boolean",
         ),
     ],
 )

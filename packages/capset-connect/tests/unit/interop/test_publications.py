@@ -110,15 +110,15 @@ def test_a_server_with_oauth_asks_for_no_key() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"name": "weather"}, r"a server's name is a namespace of yours and a name.*'weather'"),
-        ({"name": "a/b/c"}, r"a server's name is a namespace"),
+        ({"name": "weather"}, r"a server's name must be NAMESPACE/NAME.*'weather'"),
+        ({"name": "a/b/c"}, r"a server's name must be NAMESPACE/NAME"),
         ({"name": f"io.example/{'x' * 200}"}, r"at most 200 characters"),
         ({"version": "^1.0.0"}, r"a version of three numbers was expected"),
         ({"version": "latest"}, r"a version of three numbers was expected"),
         ({"url": "tools.example.com"}, r"[Uu][Rr][Ll]"),
         ({"url": "ftp://example.com/"}, r"another scheme"),
-        ({"description": "x" * 101}, r"at most 100 characters; it has 101"),
-        ({"description": " "}, r"has no description, which is needed"),
+        ({"description": "x" * 101}, r"at most 100 characters; this one has 101"),
+        ({"description": " "}, r"has no description, but one is required"),
     ],
 )
 def test_what_a_registry_refuses_is_refused_here(overrides: dict[str, Any], message: str) -> None:

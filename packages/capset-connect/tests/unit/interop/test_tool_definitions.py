@@ -78,7 +78,7 @@ def test_what_means_nothing_here_is_told() -> None:
     )
     assert reading.left_out == ("get_weather: cache_control", "other: defer_loading")
     page = read_tools({"tools": [{**RESPONSES, "strict": True}], "nextCursor": "2"})
-    assert page.left_out == ("nextCursor, beside tools", "get_weather: strict")
+    assert page.left_out == ("nextCursor, next to tools", "get_weather: strict")
 
 
 @pytest.mark.spec("W22")
@@ -118,14 +118,14 @@ def test_a_pattern_that_is_not_checked_is_told() -> None:
         ({"name": "x", "parameters": {}, "input_schema": {}}, "x: it has both parameters and input_schema"),
         ({"name": "x", "title": 1}, "x: title: a text was expected; got 1"),
         ({"name": "x", "annotations": "y"}, "x: annotations: an object was expected; got 'y'"),
-        ({"name": "ok"}, "ok: another definition has this name; give it one of its own"),
+        ({"name": "ok"}, "ok: another definition has this name; rename one of them"),
         (
             {"name": "x", "parameters": {"type": "object", "properties": {"a": {"$ref": "https://example.com/a"}}}},
             "x: its JSON Schema refers to",
         ),
         (
             {"name": "x", "parameters": {"type": "object", "required": ["a"], "additionalProperties": False}},
-            "x: parameters: 'a' is required, and no property: nothing could ever fit",
+            "x: parameters: 'a' is required, but is not a property: no value could ever fit",
         ),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_name_that_is_too_long_or_says_nothing_ends_in_digits() -> None:
 
 @pytest.mark.spec("W20")
 def test_equal_originals_are_refused() -> None:
-    with pytest.raises(DefinitionError, match=r"2 tools are called 'a\.b': give each a name of its own"):
+    with pytest.raises(DefinitionError, match=r"2 tools are called 'a\.b': names must be unique"):
         names_here(["a.b", "c", "a.b"])
 
 

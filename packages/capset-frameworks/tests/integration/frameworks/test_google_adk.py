@@ -130,7 +130,7 @@ async def test_progress_outside_of_a_run_ends_no_call(caplog: pytest.LogCaptureF
     async with office() as desk:
         count = await GoogleADKDriver(desk.session).take("count")
         assert (await count({"texts": ["one two"]}, "call-1-1")).text == "2"
-        assert "progress of 'count' cannot be passed on here; the call goes on" in caplog.text
+        assert "progress of 'count' cannot be forwarded here" in caplog.text
 
 
 @pytest.mark.spec("W6")

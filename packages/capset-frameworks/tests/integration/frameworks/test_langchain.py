@@ -166,7 +166,7 @@ async def test_a_call_succeeds_though_a_listener_to_its_progress_fails(
     agent = create_agent(scripted([("count", {"texts": ["one"]})]), middleware=[CapsetMiddleware(here.session)])
     result = await agent.ainvoke(GO, {"callbacks": [Failing()]})
     assert [(message.text, message.status) for message in results(result["messages"])] == [("1", "success")]
-    assert "progress of 'count' cannot be passed on" in caplog.text
+    assert "progress of 'count' cannot be forwarded" in caplog.text
 
 
 @pytest.mark.spec("W6")

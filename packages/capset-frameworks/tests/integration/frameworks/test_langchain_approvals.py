@@ -120,7 +120,7 @@ async def test_an_approval_of_langchains_own_middleware_is_none_of_capsets(here:
 
 async def test_a_run_that_nothing_keeps_does_not_begin(here: Desk) -> None:
     agent = create_agent(scripted([("pay", {"sum": 500})]), middleware=[CapsetMiddleware(here.session, defers=True)])
-    with pytest.raises(DefinitionError, match="nothing keeps this one"):
+    with pytest.raises(DefinitionError, match="nothing stores this one"):
         await agent.ainvoke(GO)
     assert await here.records() == []
 

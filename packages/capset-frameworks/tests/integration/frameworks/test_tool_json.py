@@ -275,7 +275,7 @@ async def test_an_error_of_the_loop_s_own_callback_fails_no_call() -> None:
 async def test_calls_that_share_an_id_are_refused_where_they_may_have_to_wait() -> None:
     calls = [AskedCall("a", "pay", {"sum": 500}), AskedCall("a", "add", {"a": 1})]
     async with office() as open_desk:
-        with pytest.raises(InvalidArguments, match="two calls of this response have one id"):
+        with pytest.raises(InvalidArguments, match="two calls of this response have the same id"):
             await ToolJson(open_desk.session, "openai", defers=True).answer(calls)
         assert await open_desk.records() == []
 

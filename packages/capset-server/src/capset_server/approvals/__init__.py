@@ -1,1 +1,1 @@
-"""Decisions on requests for approvals, over every interface, and the page for people."""
+"""Decisions on approval requests over every interface, and the approval page."""

@@ -1,4 +1,4 @@
-"""The conversation that led to a request for an approval, for those who decide it (spec 5, P60)."""
+"""The conversation that led to an approval request, for its approvers (spec 5, P60)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from capset_server.auth.callers import Caller
 from capset_server.service import Service
 
 MESSAGES: Final = 20
-"""The number of messages that an approver may read, the last ones before the request."""
+"""The number of messages before the request that an approver may read."""
 _ENTRIES: Final = 100
 
 
 async def read_conversation(service: Service, caller: Caller, row: ApprovalRow) -> ApprovalConversationShape:
-    """Return the end of the conversation before a request. If there is any, an act says that it was read, and by whom.
+    """Return the last messages before a request, and record in an act who read them.
 
-    It is empty for a call outside a turn in a session without messages.
+    A call outside a turn in a session without messages has none; then nothing is recorded.
     """
     kernel = service.kernel
     events = kernel.store.events
@@ -30,7 +30,7 @@ async def read_conversation(service: Service, caller: Caller, row: ApprovalRow) 
     except StateError as error:
         if error.status != 404:
             raise
-        last = 0  # the session is one of this process only, and has no messages
+        last = 0  # the session exists only in this process and has no messages
     first = max(0, last - MESSAGES)
     items: list[ConversationEntryShape] = []
     after = first
@@ -72,14 +72,14 @@ async def _last_message(kernel: Kernel, events: EventStore, row: ApprovalRow) ->
 
 
 async def _turn(kernel: Kernel, row: ApprovalRow) -> str | None:
-    """Return the correlation of the call, which is the id of its turn if it was made in one."""
+    """Return the correlation of the call: the id of its turn, if it was made in one."""
     await kernel.audit.flush()
     records = (await kernel.audit.query(AuditQuery(id=row.call, org=row.org or "", limit=1))).items
     return records[0].correlation if records else None
 
 
 async def _before(events: EventStore, row: ApprovalRow, time: str, low: int, high: int) -> int:
-    """Return the number of the last message in a range that is not later than a time, ``low - 1`` if all are."""
+    """Return the number of the last message in ``low``–``high`` by ``time``; ``low - 1`` if all are later."""
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2

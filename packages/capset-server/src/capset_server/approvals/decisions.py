@@ -1,4 +1,4 @@
-"""Requests for approvals as callers see and decide them, over every interface (spec 4, G16–G18; spec 5, P12)."""
+"""Approval requests as callers see and decide them over every interface (spec 4, G16–G18; spec 5, P12)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ async def find_approval(service: Service, caller: Caller, id: str) -> ApprovalRo
 
 
 def refusal_for(service: Service, caller: Caller, row: ApprovalRow) -> str | None:
-    """Return in one sentence why the caller may not approve a request, or ``None`` if it may."""
+    """Return why the caller may not approve a request, in one sentence; ``None`` if it may."""
     if not caller.has("capset:approve"):
         return "deciding needs the scope capset:approve"
     return service.kernel.approvals.refusal(row, caller.principal)
 
 
 def checked_note(note: str | None) -> str | None:
-    """Return the reason of a decision. Raises ``InvalidArguments`` for one that REST would not take either."""
+    """Validate the reason of a decision as REST does, and return it. Raises ``InvalidArguments``."""
     try:
         return RejectInput(note=note).note
     except ValidationError:
@@ -44,37 +44,37 @@ def checked_note(note: str | None) -> str | None:
 
 
 def check_chat_answer(row: ApprovalRow, answer: Answer) -> None:
-    """Raise ``PermissionDenied`` if a request cannot be approved from a chat, since a part of its arguments is masked.
+    """Raise ``PermissionDenied`` for an approval from a chat if a part of the request's arguments is masked.
 
-    A chat never shows that part: it would keep it. Any request can be rejected from there.
+    A chat never shows that part, because the chat would store it. Any request can be rejected from a chat.
     """
     if answer.approved and row.unmasked is not None:
         raise PermissionDenied(
-            "Permission denied: a part of the arguments is masked here, so the request is approved where all of it can "
-            "be shown: on its page, in the console, or by REST and the command line.",
-            hint=f"have it shown: GET {_REST}/{row.id}/arguments, or capset approvals show {row.id} --unmasked",
+            "Permission denied: a part of the arguments is masked here. Approve the request where they can be shown in "
+            "full: on its page, in the console, over REST, or on the command line.",
+            hint=f"show them: GET {_REST}/{row.id}/arguments, or capset approvals show {row.id} --unmasked",
         )
 
 
 async def decide_approval(service: Service, caller: Caller, id: str, answer: Answer) -> ApprovalRow:
-    """Decide a request as the caller, and return its new row. Raises as ``ApprovalService.decide`` does.
+    """Decide a request as the caller, and return its new row.
 
-    Raises ``InsufficientScope`` without the scope ``capset:approve``.
+    Raises ``InsufficientScope`` without the scope ``capset:approve``, and the errors of ``ApprovalService.decide``.
     """
     caller.check("capset:approve")
     decided = await service.kernel.approvals.decide(id, answer, by=caller.principal)
-    service.turns.turns.wake()  # a turn may wait for it
+    service.turns.turns.wake()  # a turn may be waiting for it
     return decided
 
 
 def may_approve_own(service: Service, caller: Caller) -> bool:
-    """Return whether the caller may approve what it asks for itself, as it may over REST."""
+    """Return whether the caller may approve its own requests, by the same rules as over REST."""
     is_let = caller.has("capset:approve") and caller.is_for(_REST) and caller.principal.kind != "anonymous"
     return is_let and service.kernel.governance.own_approvals
 
 
 def page_of(service: Service) -> Callable[[str], str] | None:
-    """Return the function from a request's id to the address of its page, if the server knows its own address."""
+    """Return a function from a request's id to the URL of its page; ``None`` without a public URL."""
     public = service.public_url
     if public is None:
         return None

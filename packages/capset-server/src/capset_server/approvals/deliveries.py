@@ -1,4 +1,4 @@
-"""Deliveries as administrators see them: found in their organisation, and tried again (spec 9, N27). Needs no extra."""
+"""Lookup and retry of an organisation's deliveries, for administrators (spec 9, N27). Needs no extra."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ async def find_delivery(kernel: Kernel, org: str | None, id: str) -> DeliveryRow
 
 
 async def retry_delivery(kernel: Kernel, org: str | None, id: str, *, by: Principal | None = None) -> DeliveryRow:
-    """Queue a delivery that has failed again, due at once. Raises ``NotFound``, and ``Conflict`` for any other."""
+    """Requeue a failed delivery, due at once. Raises ``NotFound``, and ``Conflict`` if it has not failed."""
     row = await find_delivery(kernel, org, id)
     about = {"id": row.id, "channel": row.channel, "event": row.event, "error": row.error}
     act = kernel.act("delivery.retry", about, by=by, org=org, approval=row.approval)
     if not await kernel.store.deliveries.retry(org, id, now=kernel.now(), act=act):
-        raise Conflict(f"the delivery {id!r} is {row.state}: only one that has failed is tried again")
+        raise Conflict(f"the delivery {id!r} is {row.state}: only a failed delivery can be retried")
     kernel.deliveries.queued.set()
     return await find_delivery(kernel, org, id)

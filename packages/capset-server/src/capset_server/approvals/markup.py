@@ -1,4 +1,4 @@
-"""HTML of texts: everything is escaped here, and only here."""
+"""HTML from templates and values. All escaping happens here."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _STYLE: Final = (
 
 
 class Markup(str):
-    """HTML as it is sent."""
+    """HTML that is sent without further escaping."""
 
     __slots__ = ()
 
 
 def html(template: str, **values: str) -> Markup:
-    """Return a template of this package's with its values: ``Markup`` as it is, any other text legible and escaped."""
+    """Fill in a template: ``Markup`` values unchanged, other text made legible and escaped."""
     escaped = {name: value if isinstance(value, Markup) else escape(legible(value)) for name, value in values.items()}
     return Markup(template.format_map(escaped))
 
 
 def joined(*parts: Markup) -> Markup:
-    """Return several pieces of HTML as one."""
+    """Concatenate pieces of HTML."""
     return Markup("".join(parts))
 
 
 def page(title: str, *parts: Markup) -> bytes:
-    """Return a whole page."""
+    """Return a complete HTML page."""
     document = html(
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
@@ -51,9 +51,9 @@ def page(title: str, *parts: Markup) -> bytes:
 
 @cache
 def headers() -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers of every page: no script, no frame around it, nothing from elsewhere, no address passed on.
+    """Return the security headers of every page: no scripts, frames, external content or referrer to other sites.
 
-    Without a referrer at all, browsers would send forms without their origin.
+    With the policy ``no-referrer``, browsers would send forms without their origin.
     """
     style = b64encode(sha256(_STYLE.encode()).digest())
     policy = (

@@ -1,4 +1,4 @@
-"""``/approve/{id}``: a request for an approval, and the form that decides it, as HTML (spec 7, M20)."""
+"""``/approve/{id}``: the HTML page of an approval request, with the form that decides it (spec 7, M20)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from capset_server.service import Service
 _HTML: Final = b"text/html; charset=utf-8"
 _FIELDS: Final = 5
 _SHOWN: Final = 1_000_000
-"""Arguments that would take more characters on several lines are shown on one."""
+"""The maximum length of indented arguments, in characters; longer ones are shown on one line."""
 _FILE_BYTES: Final = 4 * 1024 * 1024
-"""The size of the largest file that the page gives, in bytes."""
+"""The maximum size of a file that the page serves, in bytes."""
 SIGN_IN: Final = SignInKind("capset_approver", 600, "/v1/approvals", "capset:approve")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _SIGN_IN: Final = (
     '<form method="post"><p><label>{credential} with the scope <code>capset:approve</code>'
     '<input type="password" name="key" autocomplete="off" spellcheck="false" autofocus></label></p>'
     '<p><button name="action" value="sign_in">Sign in</button></p></form>'
-    "<p>It is checked, and not kept here: a cookie of this page alone stands for it for ten minutes at most.</p>"
+    "<p>It is checked, but not stored. A cookie, for this page alone, keeps you signed in for at most ten minutes.</p>"
 )
 _DECIDE: Final = (
     '<form method="post"><input type="hidden" name="token" value="{token}">'
@@ -51,11 +51,11 @@ _APPROVE: Final = Markup('<button name="action" value="approve">Approve this cal
 _REFUSED: Final = '<p role="note">You cannot approve it: {why}.</p>'
 _CONSOLE: Final = (
     '<p>You are signed in to the console: <a href="../approvals/{id}">decide there</a>, '
-    "with all that is known of this request.</p>"
+    "with all details of this request.</p>"
 )
 _MASKED: Final = (
-    '<p role="note">A part of these arguments is masked here, and is a part of the call all the same. '
-    '<a href="?show=arguments">Show all of them</a>; that you have read them is on record.</p>'
+    '<p role="note">A part of these arguments is masked here, but the call will use all of them. '
+    '<a href="?show=arguments">Show all of them</a>. An audit record will say that you read them.</p>'
 )
 _FILE: Final = "<li>{described} {link}</li>"
 _LEAVE: Final = (
@@ -68,10 +68,10 @@ AtConsole = Callable[[Scope, RequestContext], Awaitable[Caller | None]]
 
 
 class ApprovalEndpoint:
-    """The endpoint of the page. What it decides, and for whom, is what ``/v1/approvals`` would."""
+    """The endpoint of the page. It allows the same decisions, to the same callers, as ``/v1/approvals``."""
 
     def __init__(self, service: Service, keys: KeySource, at_console: AtConsole) -> None:
-        """``at_console`` returns who has signed in to the console with a request: the page leads them there."""
+        """``at_console`` returns who is signed in to the console; the page links them to it."""
         self._at_console = at_console
         self._service = service
         self._sign_ins = SignIns(SIGN_IN, service, keys)
@@ -80,12 +80,12 @@ class ApprovalEndpoint:
         """Answer one request."""
         request_info = request_context(scope)
         if scope["method"] not in ("GET", "POST"):
-            refused = HttpRefusal(405, "method_not_allowed", "This page is read with GET, and decided with POST")
+            refused = HttpRefusal(405, "method_not_allowed", "Read this page with GET, and decide with POST")
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"GET, POST"))
         try:
             if scope["method"] == "GET":
                 return await self._show(str(id), scope, send)
-            content: bytes = (await receive())["body"]  # the middleware has read the whole of it
+            content: bytes = (await receive())["body"]  # the middleware has read all of it
             return await self._take(str(id), content, scope, send)
         except CapsetError as error:
             note_refusal(request_info, error)
@@ -97,7 +97,7 @@ class ApprovalEndpoint:
             return await self._answer(send, public_error.status, page("This cannot be done", back))
 
     async def _show(self, id: str, scope: Scope, send: Send) -> None:
-        """Show a request to who has signed in, and the form for that to anybody else, the same for every id."""
+        """Show the request to a signed-in caller. Anyone else gets the sign-in form, the same for every id."""
         request_info = request_context(scope)
         is_at_console = await self._at_console(scope, request_info) is not None
         elsewhere = html(_CONSOLE, id=quote(id, safe="")) if is_at_console else Markup()
@@ -122,13 +122,13 @@ class ApprovalEndpoint:
         return await self._answer(send, 200, page(_title(request), elsewhere, _described(request), decide, leave))
 
     async def _show_file(self, row: ApprovalRow, number: int, caller: Caller, send: Send) -> None:
-        """Show a file that the arguments name as text, or give its bytes."""
+        """Show a file named in the arguments: as text, or else as a download."""
         caller.check("capset:approve")
         argument = file_at(row, number)
         path, size = argument.path, argument.size_bytes or 0
         if size > _FILE_BYTES:
             raise InvalidArguments(
-                f"This page gives files of at most {_FILE_BYTES} bytes, and {path!r} has {size}: read it by "
+                f"This page shows files of at most {_FILE_BYTES} bytes, and {path!r} has {size}: read it with "
                 f"GET /v1/approvals/{row.id}/files/{number}"
             )
         file = await self._service.kernel.approvals.show_file(row, number, by=caller.principal)
@@ -145,7 +145,7 @@ class ApprovalEndpoint:
         return await self._answer(send, 200, page(path, about, back))
 
     def _cookie(self, scope: Scope, request_info: RequestContext) -> str:
-        """Return the cookie of a sign-in on this page, ``""`` if there is none."""
+        """Return the value of this page's sign-in cookie, ``""`` if there is none."""
         name = cookie_name(SIGN_IN, _cookie_path(scope), is_secure=self._is_secure(scope))
         return cookie_of(request_info.header(b"cookie"), name)
 
@@ -156,7 +156,7 @@ class ApprovalEndpoint:
         return scope["scheme"] == "https" or (self._service.public_url or "").startswith("https:")
 
     async def _take(self, id: str, content: bytes, scope: Scope, send: Send) -> None:
-        """Do what a form says. Nothing is done for a form of another site, or of another sign-in or request."""
+        """Apply a submitted form. Refuses a form from another site, or for another sign-in or request."""
         request_info = request_context(scope)
         if is_foreign(request_info.headers, self._service.public_url):
             raise PermissionDenied("Permission denied: this form came from another site.")
@@ -183,14 +183,14 @@ class ApprovalEndpoint:
         if action not in ("approve", "reject"):
             raise InvalidArguments("Invalid form: action is approve or reject")
         approved = action == "approve"
-        # The arguments are approved as the page has shown them, even if somebody has changed them since.
+        # Only the arguments that the page has shown can be approved: another round is a conflict.
         note = checked_note(form.get("note", "").replace("\r\n", "\n").strip() or None)
         answer = Answer(approved=approved, note=note, round=_round(form) if approved else None)
         await decide_approval(self._service, caller, id, answer)
         return await self._answer(send, 303, b"", location)
 
     async def _ask(self, send: Send, status: int, said: str, *before: Markup) -> None:
-        """Ask to sign in, below what stands ``before``; ``said`` is why, if something came before."""
+        """Send the sign-in form, below ``before`` and the message ``said``, if there is one."""
         credential = "An API key or a token" if self._service.callers.takes_tokens else "An API key"
         alert = html('<p role="alert">{said}</p>', said=said) if said else Markup()
         await self._answer(
@@ -202,12 +202,12 @@ class ApprovalEndpoint:
 
 
 def _cookie_path(scope: Scope) -> str:
-    """Return the path below which browsers send the cookie of a sign-in."""
+    """Return the ``Path`` of the sign-in cookie."""
     return scope.get("root_path", "") + APPROVAL_PAGE.removesuffix("/{id}")
 
 
 def _query(scope: Scope) -> Mapping[str, str]:
-    """Return the parameters of a query, none of one that cannot be read."""
+    """Return the query parameters, none if the query is malformed."""
     try:
         return dict(parse_qsl(scope["query_string"].decode("ascii"), max_num_fields=1, errors="strict"))
     except ValueError:
@@ -215,7 +215,7 @@ def _query(scope: Scope) -> Mapping[str, str]:
 
 
 def _form(content: bytes, media_type: str) -> Mapping[str, str]:
-    """Return the fields of a form. Raises ``HttpRefusal`` for what is none, ``InvalidArguments`` for a field twice."""
+    """Parse a form. Raises ``HttpRefusal`` if it is malformed, ``InvalidArguments`` if a field is repeated."""
     if media_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
         raise HttpRefusal(415, "unsupported_media_type", "A form is application/x-www-form-urlencoded")
     try:
@@ -234,7 +234,7 @@ def _form(content: bytes, media_type: str) -> Mapping[str, str]:
 
 
 def _round(form: Mapping[str, str]) -> int:
-    """Return the round that the page has shown. Raises ``InvalidArguments`` for a form that does not say it."""
+    """Return the round that the page has shown. Raises ``InvalidArguments`` if the form has none."""
     text = form.get("round", "")
     if not _NUMBER.fullmatch(text):
         raise InvalidArguments("Invalid form: round is a number; open the page again")
@@ -242,7 +242,7 @@ def _round(form: Mapping[str, str]) -> int:
 
 
 def _deciding(request: ApprovalShape, token: str) -> Markup:
-    """Return the form that decides, without the button for what the caller may not do."""
+    """Return the decision form, without the approve button if the caller may not approve."""
     refused = html(_REFUSED, why=request.refusal) if request.refusal else Markup()
     approve = _APPROVE if request.decidable else Markup()
     return joined(refused, html(_DECIDE, token=token, round=str(request.round), approve=approve))
@@ -253,7 +253,7 @@ def _title(request: ApprovalShape) -> str:
 
 
 def _described(request: ApprovalShape) -> Markup:
-    """Return all that somebody has to know who decides; secrets are masked, as over REST."""
+    """Return everything that an approver has to know. Secrets are masked, as over REST."""
     asker = request.principal + (f" for {request.on_behalf_of}" if request.on_behalf_of else "")
     code = request.code
     details = {
@@ -289,11 +289,11 @@ def _files(request: ApprovalShape) -> Markup:
     items: list[Markup] = []
     for number, file in enumerate(request.files):
         is_there = file.sha256 is not None
-        facts = f"{file.size_bytes} bytes, SHA-256 {file.sha256}" if is_there else "not there"
+        facts = f"{file.size_bytes} bytes, SHA-256 {file.sha256}" if is_there else "missing"
         name = file.path or "a file that is secret"
         link = html('<a href="?show={number}">Read it</a>', number=str(number)) if is_there and file.path else Markup()
         items.append(html(_FILE, described=f"{file.argument}: {name}, {facts}", link=link))
-    note = Markup("<p>The approval is for this content: if a file changes before the call, it needs a new one.</p>")
+    note = Markup("<p>The approval covers this content: if a file changes, the call needs a new approval.</p>")
     return joined(html("<h2>Files</h2><ul>{items}</ul>", items=joined(*items)), note)
 
 
@@ -307,7 +307,7 @@ def _json(title: str, data: object) -> Markup:
 
 
 def _note_caller(request_info: RequestContext, caller: Caller) -> None:
-    """Have the access log name who has signed in, as it does where a header identifies a caller."""
+    """Note the signed-in caller for the access log, like a caller identified by a header."""
     principal = caller.principal
     noted = {"principal": principal.id, "org": principal.org, "key": caller.key}
     request_info.notes.update({name: value for name, value in noted.items() if value is not None})

@@ -1,4 +1,4 @@
-"""People: users of chats as principals, entered by administrators and never found by name or address (spec 9, N30)."""
+"""People: chat users as principals. Administrators add them; names and addresses never match (spec 9, N30)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from capset_server.auth.callers import Caller
 def person_of(
     kernel: Kernel, person: PersonInput, org: str | None, by: Principal, makers: tuple[str, ...] = ()
 ) -> PersonRow:
-    """Return the row of a new person, whom ``by`` enters. Raises ``InvalidArguments`` for an impossible principal.
+    """Return the row of a new person that ``by`` adds. Raises ``InvalidArguments`` for an invalid principal.
 
-    ``makers`` are those who count as this person, as ``makers_of`` returns them: none where it is entered on the
-    database.
+    ``makers`` are the principals that count as this person, as ``makers_of`` returns them; none for a person added
+    directly on the database.
     """
     try:
         principal = Principal(
@@ -47,17 +47,17 @@ def person_of(
 
 
 def check_grants(person: PersonInput, by: Principal) -> None:
-    """Raise ``PermissionDenied`` for permissions that the one who enters a person does not hold."""
+    """Raise ``PermissionDenied`` if a new person would have permissions that ``by`` lacks."""
     if beyond := sorted(set(person.permissions) - by.permissions):
         raise PermissionDenied(
-            f"Permission denied: a person has at most the permissions of the one who enters them; you lack "
+            f"Permission denied: a person has at most the permissions of whoever adds them; you lack "
             f"{', '.join(beyond)}",
             fields=[Field("permissions", f"at most your own are expected; not {', '.join(beyond)}")],
         )
 
 
 async def add_person(kernel: Kernel, row: PersonRow, *, by: Principal | None = None) -> PersonRow:
-    """Store a person. Raises ``Conflict`` if that user of that workspace is one of the organisation already."""
+    """Store a person. Raises ``Conflict`` if the organisation already has this user of this workspace."""
     about = {
         "id": row.id,
         "team": row.team,
@@ -67,7 +67,7 @@ async def add_person(kernel: Kernel, row: PersonRow, *, by: Principal | None = N
         "sha256": row_digest(row),
     }
     if not await kernel.store.people.add(row, act=kernel.act("person.add", about, by=by, org=row.org)):
-        raise Conflict(f"the user {row.user} of the workspace {row.team} is entered already: remove that first")
+        raise Conflict(f"the user {row.user} of the workspace {row.team} was already added: remove that person first")
     return row
 
 
@@ -82,9 +82,9 @@ async def remove_person(kernel: Kernel, org: str | None, id: str, *, by: Princip
 
 
 async def callers_of_user(kernel: Kernel, team: str, user: str) -> list[Caller]:
-    """Return the callers that a user of a workspace is, one for each organisation that has entered it.
+    """Return a workspace user as callers, one for each organisation that has added the user.
 
-    They may see and decide requests of it, and nothing else.
+    They may see and decide that organisation's requests, and nothing else.
     """
     return [_caller(row) for row in await kernel.store.people.find(team, user)]
 
@@ -93,7 +93,7 @@ def _caller(row: PersonRow) -> Caller:
     principal = Principal(
         row.principal,
         permissions=row.permissions,
-        kind=cast("PrincipalKind", row.principal_kind),  # as it was stored; Principal checks it
+        kind=cast("PrincipalKind", row.principal_kind),  # Principal validates it
         org=row.org,
         attributes=row.attributes,
         makers=row.makers,

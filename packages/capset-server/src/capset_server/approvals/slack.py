@@ -1,4 +1,4 @@
-"""``POST /slack/interactions``: decisions by buttons in Slack, by people whom administrators entered (spec 9, N32)."""
+"""``POST /slack/interactions``: decisions by Slack button, by people that administrators have added (spec 9, N32)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from capset_server.service import Service
 
 _SEEN: Final = "slack"
 _NO_ORG: Final = "\x1fslack"
-"""The organisation of what is remembered of signed requests: none can have this name, so that it counts for none."""
+"""The organisation of the rows of signed requests. None can have this name, so the rows use up no quota."""
 _TELL_SECONDS: Final = 30.0
 _log = logging.getLogger("capset.notifications")
 
 
 class SlackEndpoint:
-    """The endpoint of interactions. It has no key: a request is Slack's if it is signed, and is taken once."""
+    """The endpoint of interactions. Slack's signature replaces a key, and each request is accepted once."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -48,12 +48,12 @@ class SlackEndpoint:
         """Answer one request."""
         context = request_context(scope)
         if not self._channels:
-            missing = NotFound("This server has no channel in Slack")
+            missing = NotFound("This server has no Slack channel")
             return await answer_problem(send, missing, context.correlation)
         if scope["method"] != "POST":
-            refused = HttpRefusal(405, "method_not_allowed", "Interactions are sent with POST")
+            refused = HttpRefusal(405, "method_not_allowed", "Send interactions with POST")
             return await answer_problem(send, refused, context.correlation, (b"allow", b"POST"))
-        body: bytes = (await receive())["body"]  # the middleware has read the whole of it
+        body: bytes = (await receive())["body"]  # the middleware has read all of it
         signed = await self._signed_by(context, body)
         await self._check_first(context, body)
         if (click := click_of(body)) is not None:
@@ -61,14 +61,14 @@ class SlackEndpoint:
         return await answer(send, 200, b"text/plain", b"")
 
     async def close(self) -> None:
-        """Give up what is still to be told."""
+        """Cancel the replies that are still to be sent."""
         for task in self._telling:
             task.cancel()
         if self._telling:
             await asyncio.wait(self._telling)
 
     async def _signed_by(self, context: RequestContext, body: bytes) -> list[Slack]:
-        """Return the channels with whose secret a request is signed: those of one app. Raises ``Unauthenticated``."""
+        """Return the channels whose secret signed a request: those of one Slack app. Raises ``Unauthenticated``."""
         signed: list[Slack] = []
         stamp, signature = context.header(b"x-slack-request-timestamp"), context.header(b"x-slack-signature")
         now = self._service.kernel.clock.time_ns() / 1e9
@@ -76,29 +76,29 @@ class SlackEndpoint:
             try:
                 secret = await secret_in(channel.signing_secret, self._service.kernel.secrets)
             except DeliveryError as error:
-                _log.error("channel %s: %s; nothing from Slack is taken", channel.name, error)
+                _log.error("channel %s: %s; requests from Slack are refused", channel.name, error)
                 continue
             if is_signed(secret, stamp, signature, body, now=now):
                 signed.append(channel)
         if not signed:
-            raise Unauthenticated("This is not signed by Slack, or was more than five minutes ago")
+            raise Unauthenticated("This request is not signed by Slack, or was signed more than five minutes ago")
         return signed
 
     async def _check_first(self, context: RequestContext, body: bytes) -> None:
-        """Raise ``Conflict`` for a request that came before, to any server of the store."""
+        """Raise ``Conflict`` if any server of the store has received this request before."""
         store, now = self._service.kernel.store.replies, self._service.kernel.now()
         signed = context.header(b"x-slack-request-timestamp").encode() + b"\0" + body
         digest = hashlib.sha256(signed).hexdigest()
         row = ReplyRow(_SEEN, digest, digest, now, org=_NO_ORG)
         if await store.reserve(row, expired=forgotten_before(now)) is not None:
-            raise Conflict("This request from Slack came before, and is not taken again")
+            raise Conflict("This request from Slack was received before, and is not accepted again")
         await store.fulfil(_SEEN, digest, 200, None)
 
     async def _decide(self, signed: list[Slack], click: Click, context: RequestContext) -> None:
-        """Decide a request as the person who clicked, or say to that person alone why that cannot be.
+        """Decide a request as the person who clicked, or tell only that person why it cannot be decided.
 
-        A signature counts only for the channels of its secret: for their workspace, their conversation, and the
-        requests that they tell of there.
+        A signature is valid only for the channels with its secret: for their workspace, their conversation, and the
+        requests that they announce there.
         """
         place = f"slack {click.team}/{click.user} in {click.conversation}"
         at = (click.team, click.conversation)
@@ -106,21 +106,21 @@ class SlackEndpoint:
         channel = (channels or signed)[0]
         if not channels:
             _log.warning("channel %s: a click from another workspace or conversation: %s", channel.name, place)
-            return self._tell(channel, click, "Nothing is decided from this workspace and conversation.")
+            return self._tell(channel, click, "Requests cannot be decided from this workspace and conversation.")
         decides = await self._decider(click)
         if decides is None:
-            _log.warning("channel %s: somebody who is not entered clicked: %s", channel.name, place)
+            _log.warning("channel %s: a click by an unknown user: %s", channel.name, place)
             text = (
-                f"You ({click.user} of {click.team}) are not entered here for the organisation of this request, and "
-                "decide nothing: ask an administrator."
+                f"You ({click.user} of {click.team}) have not been added for the organisation of this request, so you "
+                "cannot decide it: ask an administrator."
             )
             return self._tell(channel, click, text)
         caller, row = decides
         principal = caller.principal
         context.notes["principal"] = principal.id
         if not any(channel.asks_about(row) for channel in channels):
-            _log.warning("channel %s: a click on a request that it does not tell of: %s", channel.name, place)
-            return self._tell(channel, click, "This request is not one that this conversation is told of.")
+            _log.warning("channel %s: a click on a request that it does not announce: %s", channel.name, place)
+            return self._tell(channel, click, "This request is not announced in this conversation.")
         actor = Actor(principal.id, principal.kind, principal.org, place, correlation=context.correlation)
         try:
             answer = Answer(approved=click.action == "approve")
@@ -133,14 +133,14 @@ class SlackEndpoint:
             self._tell(channel, click, line(error.message))
 
     async def _decider(self, click: Click) -> tuple[Caller, ApprovalRow] | None:
-        """Return the one who clicked as the person of the request's organisation, and the request."""
+        """Return who clicked, as a person of the request's organisation, and the request; ``None`` for anyone else."""
         for caller in await callers_of_user(self._service.kernel, click.team, click.user):
             with suppress(NotFound):
                 return caller, await find_approval(self._service, caller, click.request)
         return None
 
     def _tell(self, channel: Slack, click: Click, text: str) -> None:
-        """Show a text to the person who clicked, beside answering: Slack waits three seconds for that."""
+        """Show a text to the person who clicked, in the background: Slack waits only three seconds for the response."""
         task = asyncio.create_task(self._told(channel, click, text))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -151,4 +151,4 @@ class SlackEndpoint:
             async with asyncio.timeout(_TELL_SECONDS):
                 await api.tell(click.conversation, click.user, text)
         except (DeliveryError, CapsetError, TimeoutError) as error:
-            _log.warning("channel %s: %s could not be told: %s", channel.name, click.user, error)
+            _log.warning("channel %s: cannot send a message to %s: %s", channel.name, click.user, error)

@@ -1,4 +1,4 @@
-"""Callers by the API key or token of a request, and their credentials in open sessions (spec 4, G1, G54)."""
+"""Callers, identified by API key or token, and their credentials in open sessions (spec 4, G1, G54)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from capset_server.auth.resources import WHOLE, ProtectedResource, contains, res
 
 _MAX_KEY: Final = 200
 _MET: Final = 10_000
-"""Number of callers that are remembered as let in before."""
+"""Maximum number of remembered callers whose last request was authenticated."""
 ISSUED: Final = "jwt:"
-"""Begins the ``key`` of callers with a token; the issuer follows."""
+"""Prefix of the ``key`` of a caller with a token; the issuer follows."""
 REFUSED: Final = "This needs a valid API key or token, as the header: Authorization: Bearer KEY"
 """The message for every request without valid credentials."""
 _log = logging.getLogger("capset.tokens")
 
 
 class InsufficientScope(PermissionDenied):
-    """A scope is missing: one of ``scopes`` would do, and the first is the one to ask for."""
+    """The caller has none of ``scopes``. Any of them suffices; clients should request the first."""
 
     def __init__(self, scopes: Sequence[str]) -> None:
         super().__init__(f"Permission denied: the API key lacks the scope {' or '.join(scopes)}")
@@ -40,7 +40,7 @@ class InsufficientScope(PermissionDenied):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal, its API scopes, and the id of its key; ``None`` where none was needed.
+    """A principal, its API scopes, and the id of its key; ``None`` if no key is required.
 
     For a caller with a token, ``key`` is ``jwt:`` and the issuer. ``agent`` is the default agent of ``/mcp``.
     ``parts`` are the parts of the server that the credential is for, as paths.
@@ -52,11 +52,11 @@ class Caller:
     agent: str | None = None
     parts: tuple[str, ...] = WHOLE
     digest: str | None = field(default=None, repr=False)
-    """The digest of the API key, by which it is found again where no header shows it."""
+    """The digest of the API key, to look it up without the header."""
 
     @property
     def identity(self) -> str:
-        """Text unique to the caller; it does not depend on permissions or scopes."""
+        """A text unique to the caller, independent of its permissions and scopes."""
         principal = self.principal
         acting = () if principal.on_behalf_of is None else (principal.on_behalf_of,)
         return "\0".join((self.key or "", principal.kind, principal.org or "", principal.id, *acting, *self.attributes))
@@ -83,20 +83,20 @@ class Caller:
 
     @property
     def tools(self) -> frozenset[str] | None:
-        """The only tools that the caller may call, as ``CAPABILITY.TOOL``; ``None`` for all that it may otherwise."""
+        """The only tools that its scopes let the caller call, as ``CAPABILITY.TOOL``; ``None`` if they allow all."""
         if self.has("capset:call"):
             return None
         return frozenset(tool for scope in self.scopes if (tool := tool_of(scope)) is not None)
 
     def check_calls(self) -> None:
-        """Raise ``InsufficientScope`` unless the caller may call some tool."""
+        """Raise ``InsufficientScope`` unless the caller may call at least one tool."""
         if self.tools is not None and not self.tools:
             raise InsufficientScope(("capset:call",))
 
     def check_tool(self, own_name: str | None) -> None:
         """Raise ``InsufficientScope`` unless the caller may call a tool.
 
-        ``own_name`` is ``CAPABILITY.TOOL``, as the capability itself calls them; ``None`` if there is no such tool.
+        ``own_name`` is ``CAPABILITY.TOOL``, by the capability's own names; ``None`` if there is no such tool.
         """
         if self.tools is not None and own_name not in self.tools:
             raise InsufficientScope(tuple(dict.fromkeys((scope_of(own_name), "capset:call"))))
@@ -111,7 +111,7 @@ class Identifies(Protocol):
 
     @property
     def resource(self) -> ProtectedResource | None:
-        """The server as a resource of OAuth, ``None`` if clients cannot find the authorization server."""
+        """The server as an OAuth resource; ``None`` if clients cannot discover the authorization server."""
         ...
 
     async def identify(self, token: str) -> Caller:
@@ -120,7 +120,7 @@ class Identifies(Protocol):
 
 
 class Callers:
-    """Authenticator by API key, and by ``tokens`` if given; with ``anyone``, every request is from that caller."""
+    """Authenticator for API keys, and tokens if ``tokens`` is given. With ``anyone``, that is the only caller."""
 
     def __init__(self, kernel: Kernel, anyone: Caller | None, tokens: Identifies | None = None) -> None:
         self._kernel = kernel
@@ -131,29 +131,29 @@ class Callers:
 
     @property
     def resource(self) -> ProtectedResource | None:
-        """The server as a resource of OAuth; ``None`` if its clients have to know who gives them credentials."""
+        """The server as an OAuth resource; ``None`` if clients cannot discover the authorization server."""
         return None if self._tokens is None else self._tokens.resource
 
     @property
     def anyone(self) -> Caller | None:
-        """The caller of every request, where no keys are required."""
+        """The caller of every request, if no keys are required."""
         return self._anyone
 
     def is_token(self, credential: str) -> bool:
-        """Return whether a credential is read as a token here, not as a key."""
+        """Return whether a credential is treated as a token, not as a key."""
         return self._tokens is not None and credential.count(".") == 2  # keys contain no dots
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether an issuer's tokens are taken beside keys."""
+        """Whether an issuer's tokens are accepted besides keys."""
         return self._tokens is not None
 
     async def by_digest(self, digest: str) -> Caller:
-        """Return the caller of a key by its digest, as it is now. Raises ``Unauthenticated`` if it is not valid."""
+        """Return the current caller of a key by its digest. Raises ``Unauthenticated`` if the key is not valid."""
         return self._check_found(await self._resolve_key(digest))
 
     async def identify(self, authorization: str | None, path: str | None = None) -> Caller:
-        """Return the sender of this ``Authorization`` header; ``path`` is that of the request, if it is not let in yet.
+        """Return the sender of an ``Authorization`` header. With ``path``, the credential must be for that path.
 
         Raises ``Unauthenticated`` for a missing header, and for a key or a token that is unknown, revoked, expired,
         forged or for another resource, without saying which.
@@ -167,7 +167,7 @@ class Callers:
                 _log.info("a token was refused: it is for another part of this server")
                 raise Unauthenticated(REFUSED)
         except Unauthenticated:
-            self._met.pop(digest, None)  # or a revoked key could send more than one that never was valid
+            self._met.pop(digest, None)  # otherwise a revoked key could send more than an unknown one
             raise
         self._met[digest] = None
         self._met.move_to_end(digest)
@@ -176,7 +176,7 @@ class Callers:
         return caller
 
     def has_met(self, authorization: str | None) -> bool:
-        """Return whether the sender of this header was let in when it came last; it may not be any more."""
+        """Return whether the last request with this header was authenticated. The next one may not be."""
         return self._anyone is not None or (bool(authorization) and digest_of(authorization or "") in self._met)
 
     async def _identify(self, authorization: str | None) -> Caller:
@@ -197,10 +197,10 @@ class Callers:
         return entry[1]
 
     async def knows(self, caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
-        """Return whether a caller would still be let in: for long-running answers.
+        """Return whether a caller's credential is still valid, during a long-running response.
 
-        ``authorization`` is the header that shows its token. ``afresh`` asks the store itself instead of the cached
-        answer of the last second.
+        ``authorization`` is the header with its token. ``afresh`` looks a key up in the store instead of the cache,
+        which is at most a second old.
         """
         try:
             if caller.digest is None or self._anyone is not None:
@@ -214,9 +214,9 @@ class Callers:
         return True
 
     async def check_key(self, digest: str, *, afresh: bool = False) -> float:
-        """Return when a valid key was looked up, by the monotonic clock, ``FRESH_SECONDS`` ago at most.
+        """Return the monotonic time at which a valid key was last looked up, at most ``FRESH_SECONDS`` ago.
 
-        ``afresh`` asks the store itself. Raises ``Unauthenticated``.
+        ``afresh`` looks it up in the store again. Raises ``Unauthenticated`` if the key is not valid.
         """
         seconds = 0.0 if afresh else FRESH_SECONDS
         checked_at, entry = await self._known.get_since(digest, lambda: self._resolve_key(digest), seconds)
@@ -232,7 +232,7 @@ class Callers:
         row = await self._kernel.store.keys.find(digest)
         if row is None:
             return None
-        kind = cast("PrincipalKind", row.principal_kind)  # as it was stored; Principal checks it
+        kind = cast("PrincipalKind", row.principal_kind)  # Principal validates it
         allowance = None if row.allowance is None else allowance_of(row.allowance)
         principal = Principal(
             row.principal,
@@ -247,9 +247,9 @@ class Callers:
 
 
 async def check_tool(caller: Caller, session: Session, tool: str) -> None:
-    """Raise ``InsufficientScope`` for a tool of a session that no scope of the caller names.
+    """Raise ``InsufficientScope`` if no scope of the caller covers a tool of a session.
 
-    It is for answers whose head is sent before the call is made: the pipeline refuses such calls, too.
+    This is for responses whose head is sent before the call is made. The pipeline refuses such calls, too.
     """
     if caller.tools is not None:
         installed = (await session.current()).tools.get(tool)
@@ -260,12 +260,12 @@ class SessionCredential:
     """The key or the token of a session's caller, and the session's agent: a ``Credential`` of the kernel's.
 
     Args:
-        callers: who look the key up.
-        current: where the agent is looked up.
+        callers: looks up the key.
+        current: looks up the agent.
         caller: the caller.
         agent: the id of the session's agent; only a stored one can be archived.
-        authorization: the header with the caller's token, where a request waits for long. A turn has none: it goes on
-            when its caller's token has expired.
+        authorization: the header with the caller's token, for a long-running request. A turn has none: it continues
+            after its caller's token has expired.
     """
 
     def __init__(
@@ -281,11 +281,11 @@ class SessionCredential:
 
     @property
     def admits_all(self) -> bool:
-        """Whether it was found valid a moment ago, and is for every tool."""
+        """Whether the credential was valid a moment ago, and is for every tool."""
         return self._is_for_all and monotonic() < self._until
 
     def check_tool(self, own_name: str | None) -> None:
-        """Raise ``InsufficientScope`` for a tool that no scope of the caller names."""
+        """Raise ``InsufficientScope`` if no scope of the caller covers a tool."""
         self._caller.check_tool(own_name)
 
     async def check(self, *, afresh: bool = False) -> None:
@@ -308,7 +308,7 @@ class SessionCredential:
         checked_at, agent = await self._current.agent(self._caller.principal.org, id, afresh=afresh)
         if agent is not None and agent.status != "active":
             raise PermissionDenied(
-                f"Permission denied: the agent {id!r} is archived, and its sessions call nothing",
+                f"Permission denied: the agent {id!r} is archived, and its sessions cannot call tools",
                 hint=f'restore it: PATCH /v1/agents/{id} with {{"status": "active"}}',
             )
         return checked_at

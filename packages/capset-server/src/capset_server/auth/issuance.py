@@ -1,4 +1,4 @@
-"""Keys that callers make, see and revoke: never with more rights than their own (spec 5, P48, P49)."""
+"""Keys that callers create, read and revoke, never with more rights than their own (spec 5, P48, P49)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from capset_server.auth.keys import create_key, is_valid, revoke_key
 from capset_server.auth.resources import WHOLE
 
 KEY_LIFETIME: Final = timedelta(days=366)
-"""How long a key may be valid that a caller with a key makes; never longer than that key."""
+"""Maximum lifetime of a key that a caller with a key creates. It never outlives the caller's key."""
 TOKEN_LIFETIME: Final = timedelta(days=30)
-"""How long a key may be valid that a caller with a token makes, since the token itself is soon over."""
+"""Maximum lifetime of a key that a caller with a token creates, because the token itself is short-lived."""
 
 
 def query_of(caller: Caller, *, org: str | None, principal: str | None, limit: int, before: str | None) -> KeyQuery:
-    """Return the query for keys that an administrator sees: those of its org; without one, of all, or of ``org``.
+    """Return the query for the keys that an administrator may see.
 
-    Raises ``PermissionDenied`` for another organisation than its own.
+    They are those of its organisation. An administrator without one sees those of ``org``, or all by default. Raises
+    ``PermissionDenied`` for another organisation than its own.
     """
     own_org = caller.principal.org
     check_org(caller, org)
@@ -37,8 +38,8 @@ def check_org(caller: Caller, org: str | None) -> None:
     own_org = caller.principal.org
     if own_org is not None and org not in (None, own_org):
         raise PermissionDenied(
-            f"Permission denied: this key is one of {own_org!r}, and reaches no other organisation",
-            fields=[Field("org", f"{own_org!r} is expected, or nothing")],
+            f"Permission denied: this key belongs to {own_org!r}, and cannot access another organisation",
+            fields=[Field("org", f"{own_org!r} or nothing is expected")],
         )
 
 
@@ -53,7 +54,7 @@ async def visible_key(kernel: Kernel, caller: Caller, id: str) -> KeyRow:
 
 
 async def revoke_visible_key(kernel: Kernel, caller: Caller, id: str) -> KeyRow:
-    """Revoke a key as ``visible_key`` finds it, and return it. Raises ``PermissionDenied`` without a credential."""
+    """Revoke a key and return it. Raises as ``visible_key`` does, and ``PermissionDenied`` without a credential."""
     _check_credential(caller)
     await visible_key(kernel, caller, id)
     row = await revoke_key(kernel, id, by=caller.principal)
@@ -72,22 +73,22 @@ async def issue_key(
     lifetime: timedelta,
     agent: str | None = None,
 ) -> tuple[KeyRow, str]:
-    """Create a key as an administrator asks for it, and return its row and the key.
+    """Create a key for an administrator, and return its row and the key.
 
-    It has at most the organisation, the permissions and the allowance of the caller, and ends no later than the key
-    that the caller came with. Raises ``PermissionDenied`` for more than that, ``InvalidArguments`` for a lifetime that
-    is too long, ``Unauthenticated`` if the caller's own key has just been revoked, and as ``create_key`` does.
+    The key has at most the caller's organisation, permissions and allowance, and expires no later than the caller's own
+    key. Raises ``PermissionDenied`` for more than that, ``InvalidArguments`` for a lifetime that is too long,
+    ``Unauthenticated`` if the caller's own key has just been revoked, and as ``create_key`` does.
     """
     caller.check("capset:admin")
     _check_credential(caller)
     maker = caller.principal
     if maker.on_behalf_of is not None:
         raise PermissionDenied(
-            f"Permission denied: who acts for {maker.on_behalf_of} makes no keys, since a key would not say so"
+            f"Permission denied: a caller that acts for {maker.on_behalf_of} cannot create keys: a key cannot say so"
         )
     if caller.parts != WHOLE:
         raise PermissionDenied(
-            "Permission denied: this credential is for a part of this server, and a key is for all of it"
+            "Permission denied: this credential is for a part of this server, but a key would be for all of it"
         )
     check_org(caller, principal.org)
     if more := sorted(principal.permissions - maker.permissions):
@@ -104,8 +105,8 @@ async def issue_key(
     maximum = TOKEN_LIFETIME if caller.key_id is None else KEY_LIFETIME
     if lifetime > maximum:
         raise InvalidArguments(
-            f"Invalid request: a key that is made here is valid for {maximum.days} days at most",
-            fields=[Field("expires", f"{maximum.days} days are expected at most")],
+            f"Invalid request: a key that is created here is valid for at most {maximum.days} days",
+            fields=[Field("expires", f"at most {maximum.days} days are expected")],
         )
     return await create_key(kernel, name, owner, scopes=scopes, lifetime=lifetime, latest=latest, agent=agent, by=maker)
 
@@ -113,13 +114,13 @@ async def issue_key(
 def _check_credential(caller: Caller) -> None:
     if caller.key is None:
         raise PermissionDenied(
-            "Permission denied: keys are made and revoked by a caller with a key or a token; this server asks for none",
+            "Permission denied: creating and revoking keys takes a key or a token; this server asks for none",
             hint="capset key create NAME --principal WHO and capset key revoke ID work on the database",
         )
 
 
 async def _own_end(kernel: Kernel, caller: Caller) -> str | None:
-    """Return when the caller's own key ends, if it does. Raises ``Unauthenticated`` if it has."""
+    """Return when the caller's own key expires, if it does. Raises ``Unauthenticated`` if it is not valid any more."""
     if caller.key_id is None:
         return None
     row = await kernel.store.keys.get(caller.key_id)

@@ -58,7 +58,7 @@ class Jwks:
         try:
             read_keys(self._file())
         except (OSError, ValueError) as error:
-            raise DefinitionError(f"no keys can be read from {source!r}: {error}") from None
+            raise DefinitionError(f"cannot read keys from {source!r}: {error}") from None
 
     async def keys(self, kid: str | None) -> KeySet:
         """Return the keys, empty if there are none; fetch them if they are stale or lack this ``kid``.
@@ -82,7 +82,7 @@ class Jwks:
             keys = read_keys(await self._read())
         except (CapsetError, OSError, ValueError) as error:
             self._next = self._now() + AGAIN_SECONDS
-            _log.warning("no keys can be had from %s: %s", self._source, error)
+            _log.warning("cannot get keys from %s: %s", self._source, error)
             return
         now = self._now()
         self._keys, self._kids = keys, frozenset(key.kid for key in keys)
@@ -95,7 +95,7 @@ class Jwks:
         # A redirect could lead from https to http, or from the issuer to anyone.
         async with self._client.open("GET", self._source, timeout=_TIMEOUT, headers=headers, redirects=0) as answer:
             if answer.status != 200:
-                raise ValueError(f"the answer has the status {answer.status}")
+                raise ValueError(f"the response has the status {answer.status}")
             return (await answer.read(MAX_BYTES + 1)).data
 
     def _file(self) -> bytes:
@@ -109,38 +109,38 @@ def read_keys(data: bytes) -> KeySet:
     Raises ``ValueError`` if the data is not a set, is too large or has no such key.
     """
     if len(data) > MAX_BYTES:
-        raise ValueError(f"there are more than {MAX_BYTES} bytes")
+        raise ValueError(f"it has more than {MAX_BYTES} bytes")
     parsed = from_json(data)
     raw_keys: object = cast("dict[str, object]", parsed).get("keys") if isinstance(parsed, dict) else None
     if not isinstance(raw_keys, list):
         raise ValueError('expected a JSON Web Key Set: {"keys": […]}')
     entries = cast("list[object]", raw_keys)
     if len(entries) > MAX_KEYS:
-        raise ValueError(f"there are {len(entries)} keys, more than {MAX_KEYS}")
+        raise ValueError(f"it has {len(entries)} keys, more than {MAX_KEYS}")
     keys: list[Key] = []
     for number, entry in enumerate(entries):
         try:
             keys.append(_key(entry))
         except (JoseError, ValueError, TypeError, KeyError) as error:
-            _log.warning("key %d of a key set is left out: %s", number + 1, error)
+            _log.warning("key %d of a key set is skipped: %s", number + 1, error)
     if not keys:
-        raise ValueError("there is no key to verify with")
+        raise ValueError("it has no key to verify with")
     return KeySet(keys)
 
 
 def _key(entry: object) -> Key:
     if not isinstance(entry, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     members = cast("dict[str, Any]", entry)
     kind = members.get("kty")
     if kind not in _KINDS:
         raise ValueError(f"its kind is none of {', '.join(_KINDS)}")
     if "d" in members:
-        raise ValueError("it is a private key, which a key set must never show")
+        raise ValueError("it is a private key, which a key set must never contain")
     if kind == "RSA" and len(str(members.get("n"))) not in _RSA:
-        raise ValueError("an RSA key has 2,048 to 8,192 bits")
+        raise ValueError("an RSA key must have 2,048 to 8,192 bits")
     if not isinstance(members.get("kid", ""), str):
-        raise ValueError("its kid is no text")
+        raise ValueError("its kid is not a text")
     return JWKRegistry.import_key(members)
 
 
@@ -148,9 +148,9 @@ def _checked_host(source: str) -> str:
     try:
         url = read_url(source)
     except ToolError as error:
-        raise DefinitionError(f"the keys of an issuer are at a URL or in a file: {error.message}") from None
+        raise DefinitionError(f"the keys of an issuer must be at a URL or in a file: {error.message}") from None
     if url.scheme != "https" and not is_loopback(url.host):
         raise DefinitionError(
-            f"the keys of an issuer come by https: anyone who could change them could let anyone in; got {url}"
+            f"the keys of an issuer must come over https: whoever can change them can let anyone in; got {url}"
         )
     return url.authority

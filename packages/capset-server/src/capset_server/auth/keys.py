@@ -1,4 +1,4 @@
-"""API keys: how they are created, and their scopes (spec 5, P14; spec 4, G10). Needs no extra."""
+"""API keys: their creation and their scopes (spec 5, P14; spec 4, G10). Needs no extra."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ requests for approvals; ``metrics``: read the org's metrics, or without an org t
 all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _TOOL: Final = "capset:call:"
-"""The prefix of the scope of a single tool, ``CAPABILITY.TOOL``: of all that ``capset:call`` permits, only its calls.
+"""Prefix of the scope of a single tool, ``CAPABILITY.TOOL``. It permits calls of that tool, and nothing else.
 
-The names are those that the capability itself has: an agent may rename a tool, and its scope stays the same.
+The names are the capability's own: an agent may rename the tool, and the scope stays the same.
 """
 _OWN_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_:-]{{0,99}}\.{TOOL.pattern}")
 _MAX_AGENT: Final = 200
 MAX_NAME: Final = 200
 """The maximum length of a key's name."""
 MAX_MAKERS: Final = 16
-"""The maximum number of makers of a key, each of whom has made the key of the one before."""
+"""The maximum number of makers of a key, each of whom has created the key of the one before."""
 _PREFIX: Final = "capset_"
 """Makes a leaked key recognisable, such as in a repository."""
 
@@ -59,15 +59,17 @@ async def create_key(
 ) -> tuple[KeyRow, str]:
     """Create and store a key for ``principal``; return its row and the key, which cannot be retrieved later.
 
-    The key has the principal's permissions and attributes as they are: expose this to administrators only.
+    The key gets all permissions and attributes of the principal: expose this to administrators only.
 
-    ``lifetime`` is how long it is valid, ``latest`` the time at which it ends anyway; by default, it does not.
+    ``lifetime`` is how long the key is valid, ``latest`` the latest time at which it may expire. By default it never
+    expires.
 
-    256 random bits need no slow hash: only their SHA-256 is stored. ``agent`` is the default agent of ``/mcp``, by its
-    id, or by its name if it is defined in code; it may be created later. ``by`` is the principal that makes the key, as
-    is on record, and that counts as the key's principal where requests are approved; the host by default, which counts
-    as no one. Raises ``DefinitionError`` for an unknown scope, an invalid name of the key or the organisation, an
-    invalid agent, and a principal that no key can represent; ``PermissionDenied`` as ``makers_of`` does.
+    Only the SHA-256 of the key is stored: 256 random bits need no slow hash. ``agent`` is the default agent of
+    ``/mcp``, by its id, or by its name if it is defined in code; it may be created later. ``by`` is the principal that
+    creates the key. It is recorded, and counts as the key's principal when requests are approved. It defaults to the
+    host, which counts as nobody. Raises ``DefinitionError`` for an unknown scope, an invalid name of the key or the
+    organisation, an invalid agent, and a principal that no key can represent; ``PermissionDenied`` as ``makers_of``
+    does.
     """
     if principal.kind == "anonymous" or principal.on_behalf_of is not None:
         # A key identifies a principal, but not the principals it acts for.
@@ -116,7 +118,7 @@ async def create_key(
 
 
 def key_principal(key: KeyInput) -> Principal:
-    """Return the principal that a key is to be made for. Raises ``DefinitionError`` for an impossible one."""
+    """Return the principal that a key is for. Raises ``DefinitionError`` if it is invalid."""
     return Principal(
         key.principal,
         permissions=key.permissions,
@@ -128,7 +130,10 @@ def key_principal(key: KeyInput) -> Principal:
 
 
 async def revoke_key(kernel: Kernel, id: str, *, by: Principal | None = None) -> KeyRow | None:
-    """Revoke a key for good, unless that is done, and return its row; ``None`` if there is none. ``by`` is as above."""
+    """Revoke a key for good, unless it is revoked already, and return its row; ``None`` if there is none.
+
+    ``by`` is the principal that revokes it; it defaults to the host.
+    """
     row = await kernel.store.keys.get(id)
     if row is None:
         return None
@@ -137,15 +142,15 @@ async def revoke_key(kernel: Kernel, id: str, *, by: Principal | None = None) ->
 
 
 def makers_of(by: Principal) -> tuple[str, ...]:
-    """Return the makers of a key or a person that a principal makes: itself, and the makers of its own key.
+    """Return the makers of a key or a person that ``by`` creates: itself, and the makers of its own key.
 
     Raises ``PermissionDenied`` for more than ``MAX_MAKERS``.
     """
     makers = tuple(dict.fromkeys((f"{by.kind}:{by.id}", *by.makers)))
     if len(makers) > MAX_MAKERS:
         raise PermissionDenied(
-            f"Permission denied: this key was made by a key that was made by a key, {MAX_MAKERS} times, and makes none",
-            hint="use a key that was made on the database, or a token",
+            f"Permission denied: this key ends a chain of {MAX_MAKERS} makers, and cannot create keys or people",
+            hint="use a key that was created on the database, or a token",
         )
     return makers
 
@@ -156,22 +161,22 @@ def is_scope(text: str) -> bool:
 
 
 def _misfit(scope: str) -> str:
-    """Return why a text is no scope, and what to write."""
+    """Return the error text for an invalid scope."""
     if scope.startswith(_TOOL):
         return (
-            f"the scope of a single tool is {_TOOL}CAPABILITY.TOOL, by the names that the capability itself gives: "
-            f"write {_TOOL}test_math.add, say; got {scope!r:.200}"
+            f"the scope of a single tool is {_TOOL}CAPABILITY.TOOL, by the capability's own names: "
+            f"write {_TOOL}test_math.add, for example; got {scope!r:.200}"
         )
     return f"unknown scope {scope!r:.200}; there is: {', '.join((*get_args(Scope), f'{_TOOL}CAPABILITY.TOOL'))}"
 
 
 def scope_of(own_name: str | None) -> str:
-    """Return the scope of a single tool by ``CAPABILITY.TOOL``; ``capset:call`` for what no scope can name."""
+    """Return the scope of a tool by ``CAPABILITY.TOOL``; ``capset:call`` if no scope can name the tool alone."""
     return _TOOL + own_name if own_name is not None and _OWN_NAME.fullmatch(own_name) else "capset:call"
 
 
 def tool_of(scope: str) -> str | None:
-    """Return ``CAPABILITY.TOOL`` of the tool that a scope is for, ``None`` if it is for no single tool."""
+    """Return the ``CAPABILITY.TOOL`` that a scope is for; ``None`` if it is not for a single tool."""
     own_name = scope.removeprefix(_TOOL)
     return own_name if scope.startswith(_TOOL) and _OWN_NAME.fullmatch(own_name) else None
 

@@ -1,4 +1,4 @@
-"""Sign-in at an OpenID provider: authorization codes with PKCE (OpenID Connect Core 1.0, RFC 7636, RFC 9700)."""
+"""Sign-in with an OpenID provider: authorization codes with PKCE (OpenID Connect Core 1.0, RFC 7636, RFC 9700)."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from capset_server.auth.keys import Scope
 from capset_server.auth.tokens import Issuer, Tokens
 
 CALLBACK: Final = "/login/callback"
-"""The path that the provider leads people back to; it has to be registered there, below the public URL."""
+"""The path that the provider redirects to. It must be registered there, below the public URL."""
 SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call", "capset:write", "capset:approve", "capset:audit")
-"""The scopes that are asked for besides ``openid``, unless the operator names others: the provider may give fewer."""
+"""The scopes to request besides ``openid``, by default. The provider may grant fewer."""
 _WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _TIMEOUT: Final = 10.0
 _KNOWN_SECONDS: Final = 60.0
-"""How long the provider's metadata are good: anybody may ask for the address of its sign-in."""
+"""How long the provider's metadata is cached: anyone can start a sign-in, which needs it."""
 _MAX_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class OpenIdClient:
-    """A client of the provider whose access tokens the server takes.
+    """The server as a client of an OpenID provider, whose access tokens it accepts.
 
     Args:
-        issuer: the provider, as the issuer of tokens for this server; it needs the server's public URL.
-        client_id: the name under which the provider knows the server.
+        issuer: the provider, as the issuer of tokens for this server. It must have the server's public URL.
+        client_id: the server's client id at the provider.
         client_secret: the secret of a confidential client; ``None`` for a public one.
-        scopes: what is asked for, besides ``openid``.
+        scopes: the scopes to request besides ``openid``.
 
     Raises ``DefinitionError`` for an empty client id, and an issuer that has no public URL.
     """
@@ -57,14 +57,14 @@ class OpenIdClient:
             raise DefinitionError(f"the id of an OpenID client must be printable text; got {self.client_id!r:.80}")
         if self.issuer.public_url is None:
             raise DefinitionError(
-                "a sign-in at an OpenID provider leads back to this server: it needs --public-url",
+                "a sign-in with an OpenID provider redirects back to this server: it needs --public-url",
                 hint=f"register the public URL with {CALLBACK} as the redirect URI at the provider",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """A sign-in under way: what the browser keeps, encrypted, until it comes back."""
+    """A sign-in under way. The browser keeps it, encrypted, until the provider redirects back."""
 
     state: str
     verifier: str
@@ -72,17 +72,17 @@ class SignInAttempt:
     following: str
 
     def text(self) -> str:
-        """Return the attempt as one text."""
+        """Serialise the attempt."""
         return "\n".join((self.state, self.verifier, self.nonce, self.following))
 
     @classmethod
     def read(cls, text: str) -> SignInAttempt:
-        """Return the attempt that a text is."""
+        """Parse a serialised attempt."""
         return cls(*text.split("\n", 3))
 
 
 class OpenIdSignIn:
-    """The conversation with the provider. ``jwks`` and ``http`` take the place of those that the issuer implies."""
+    """The exchange with the provider. ``jwks`` and ``http`` replace those made from the issuer's URLs."""
 
     def __init__(
         self, client: OpenIdClient, kernel: Kernel, *, jwks: Jwks | None = None, http: HttpClient | None = None
@@ -96,13 +96,13 @@ class OpenIdSignIn:
 
     @property
     def provider(self) -> str:
-        """The name of the provider, for people."""
+        """The provider's host, as its name for people."""
         return urlsplit(self._client.issuer.issuer).netloc
 
     async def begin(self, following: str) -> tuple[str, SignInAttempt]:
-        """Return the URL that people sign in at, and the attempt that is to be kept until they come back.
+        """Return the URL of the provider's sign-in, and the attempt to keep until the provider redirects back.
 
-        Raises ``Unreachable`` if the provider cannot be asked where that is.
+        Raises ``Unreachable`` if the provider's metadata cannot be fetched.
         """
         state, verifier, nonce = (secrets.token_urlsafe(32) for _ in range(3))
         attempt = SignInAttempt(state, verifier, nonce, following)
@@ -122,16 +122,16 @@ class OpenIdSignIn:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query, quote_via=quote)}", attempt
 
     async def finish(self, attempt: SignInAttempt, answered: Mapping[str, str]) -> tuple[str, str]:
-        """Return the access token for the code with which the provider sent somebody back, and who that is.
+        """Exchange the code in the provider's redirect; return the access token and the subject of the ID token.
 
-        The latter is the subject of the ID token, which is checked; the access token is not. Raises ``Unauthenticated``
-        for an answer to another attempt, of another issuer, or with an error, and for an ID token that is not for this
-        client and this attempt; ``Unreachable`` if the provider does not give both tokens.
+        The ID token is verified, the access token is not. Raises ``Unauthenticated`` for a response to another attempt,
+        from another issuer, or with an error, and for an ID token that is not for this client and this attempt;
+        ``Unreachable`` if the provider does not return both tokens.
         """
         if not secrets.compare_digest(answered.get("state", "").encode(), attempt.state.encode()):
-            raise Unauthenticated("This answer is for another sign-in. Sign in again.")
+            raise Unauthenticated("This response is for another sign-in. Sign in again.")
         if answered.get("iss", self._client.issuer.issuer) != self._client.issuer.issuer:  # RFC 9207
-            raise Unauthenticated("This answer is from another provider. Sign in again.")
+            raise Unauthenticated("This response is from another provider. Sign in again.")
         if "error" in answered:
             description = answered.get("error_description") or answered["error"]
             raise Unauthenticated(f"The provider did not sign you in: {description:.200}")
@@ -139,7 +139,7 @@ class OpenIdSignIn:
         access, identity = tokens.get("access_token"), tokens.get("id_token")
         if not isinstance(access, str) or not isinstance(identity, str):
             missing = "access token" if not isinstance(access, str) else "ID token"
-            raise Unreachable(f"{self.provider} gave no {missing}")
+            raise Unreachable(f"{self.provider} returned no {missing}")
         return access, await self._subject(identity, attempt)
 
     async def _subject(self, identity: str, attempt: SignInAttempt) -> str:
@@ -155,7 +155,7 @@ class OpenIdSignIn:
         if (party is not None or is_shared) and party != self._client.client_id:
             raise Unauthenticated("The provider's ID token was issued to another party (azp). Sign in again.")
         if claims.get("nonce") != attempt.nonce or not isinstance(subject, str):
-            raise Unauthenticated("The provider's answer is for another sign-in. Sign in again.")
+            raise Unauthenticated("The provider's response is for another sign-in. Sign in again.")
         return subject
 
     async def _exchange(self, code: str, verifier: str) -> Mapping[str, Any]:  # JSON data
@@ -175,13 +175,13 @@ class OpenIdSignIn:
         return await self._json("POST", endpoint, headers, urlencode(form).encode())
 
     async def _metadata(self) -> Mapping[str, str]:
-        """Return where the provider's endpoints are. Raises ``Unreachable``, also for metadata of another issuer."""
+        """Return the URLs of the provider's endpoints. Raises ``Unreachable``, also for metadata of another issuer."""
         issuer = self._client.issuer.issuer
         if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
             return self._known[1]
         metadata = await self._json("GET", issuer.rstrip("/") + _WELL_KNOWN, {"accept": "application/json"}, None)
         if metadata.get("issuer") != issuer:
-            raise Unreachable(f"{self.provider} describes another issuer than {issuer}")
+            raise Unreachable(f"the metadata of {self.provider} is for another issuer than {issuer}")
         endpoints = {name: _endpoint(name, metadata.get(name)) for name in ("authorization_endpoint", "token_endpoint")}
         self._known = time.monotonic(), endpoints
         return endpoints
@@ -189,7 +189,7 @@ class OpenIdSignIn:
     async def _json(
         self, method: Any, url: str, headers: Mapping[str, str], content: bytes | None
     ) -> Mapping[str, Any]:  # JSON data
-        """Return the object that the provider answers; redirects are not followed."""
+        """Return the JSON object of the provider's response. Redirects are not followed."""
         try:
             async with self._http.open(
                 method, url, timeout=_TIMEOUT, headers=headers, content=content, redirects=None
@@ -198,9 +198,9 @@ class OpenIdSignIn:
                 status = answer.status
             parsed: object = from_json(data)
         except (CapsetError, ValueError) as error:
-            raise Unreachable(f"{self.provider} cannot be asked: {error!s:.200}") from None
+            raise Unreachable(f"the request to {self.provider} failed: {error!s:.200}") from None
         if not isinstance(parsed, dict):
-            raise Unreachable(f"{self.provider} answered {status}, and no JSON object")
+            raise Unreachable(f"{self.provider} answered {status} without a JSON object")
         body = cast("dict[str, Any]", parsed)
         if status != 200:
             why = body.get("error_description") or body.get("error") or status
@@ -213,20 +213,20 @@ class OpenIdSignIn:
 
     @property
     def _resource(self) -> Mapping[str, str]:
-        """The server as the resource that the token is for (RFC 8707), unless its declared audience is no URL."""
+        """The parameter ``resource`` (RFC 8707); empty if the declared audience is not a URL."""
         audience = self._client.issuer.audience or cast("str", self._client.issuer.public_url).rstrip("/")
         return {"resource": audience} if "://" in audience else {}
 
 
 def _endpoint(name: str, url: object) -> str:
-    """Return the URL of an endpoint that codes and tokens can go to, in ASCII and without a fragment.
+    """Return the URL of an endpoint that may receive codes and tokens, in ASCII and without a fragment.
 
     Raises ``Unreachable`` unless it is https, or http on loopback.
     """
     try:
         endpoint = read_url(url if isinstance(url, str) else "")
     except ToolError:
-        raise Unreachable(f"the provider's {name} is no URL") from None
+        raise Unreachable(f"the provider's {name} is not a URL") from None
     if endpoint.scheme != "https" and not is_loopback(endpoint.host):
         raise Unreachable(f"the provider's {name} is not https")
     return str(endpoint)

@@ -1,4 +1,4 @@
-"""The server as a resource of OAuth: its parts, their metadata (RFC 9728), and which tokens are for them (RFC 8707)."""
+"""The server as an OAuth resource: its parts, their metadata (RFC 9728), and which tokens are for them (RFC 8707)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from capset.net.urls import Url, read_url
 from capset_server.auth.keys import DEFAULT_SCOPES
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-"""The path of the metadata; that of a part of the server follows it."""
+"""Prefix of the path of the metadata; the path of a part of the server follows it."""
 WHOLE: Final = ("",)
-"""The parts that a caller without an audience may reach: all of them."""
+"""The parts for a credential without an audience: the whole server."""
 _REST: Final = "/v1"
 _MCP: Final = "/mcp"
 _SAFE: Final = "/!$&'()*+,;=:@"
 _MAX_ID: Final = 200
-"""The maximum length of an id: longer ones are refused (414), and are no resource."""
+"""The maximum length of an id. Paths with longer ones are refused (414), and are not resources."""
 
 
 def resource_of(path: str) -> str:
@@ -31,7 +31,7 @@ def resource_of(path: str) -> str:
 
 
 def is_mcp(path: str) -> bool:
-    """Return whether a path is an endpoint of MCP."""
+    """Return whether a path is an MCP endpoint."""
     if not path.startswith(_MCP):
         return False
     match path.split("/"):
@@ -44,22 +44,22 @@ def is_mcp(path: str) -> bool:
 
 
 def contains(part: str, resource: str) -> bool:
-    """Return whether one part of the server contains another: ``/mcp`` has the agents, ``""`` everything."""
+    """Return whether one part of the server contains another: ``/mcp`` contains the agents, ``""`` everything."""
     return resource == part or resource.startswith(f"{part}/")
 
 
 @dataclass(frozen=True, slots=True)
 class PublicAddress:
-    """Where clients and people reach the server: its URL without a slash at its end, and the parts of that."""
+    """Where clients and people reach the server: a URL without a trailing slash, and its parts."""
 
     url: str
     host: str
-    """The name in it, an IPv6 address in brackets."""
+    """The host name; an IPv6 address is in brackets."""
     origin: str
 
     @classmethod
     def of(cls, text: str) -> PublicAddress:
-        """Return the address that a text names. Raises ``DefinitionError`` unless it is https, or http on loopback."""
+        """Parse an address. Raises ``DefinitionError`` unless it is https, or http on loopback."""
         url = _checked("public URL", text)
         host = f"[{url.host}]" if ":" in url.host else url.host
         return cls(str(url).removesuffix("/"), host, f"{url.scheme}://{url.authority}")
@@ -71,12 +71,12 @@ class ProtectedResource:
 
     Args:
         public_url: the URL at which clients reach the server, such as ``https://capset.example.com``: https, or http
-            on loopback. It has a path if a host has mounted the server there.
+            on loopback. It has a path if the server is mounted at one.
         issuer: the URL of the authorization server.
         audience: the audience of all tokens, if the operator declares one. If it is a URL of this server, it is the
-            one resource that the server has; otherwise each part is a resource of its own.
+            server's only resource; otherwise each part is a separate resource.
 
-    Raises ``DefinitionError`` for a URL that is none of these.
+    Raises ``DefinitionError`` for an invalid URL, and for an audience at the public URL that is no part of the server.
     """
 
     public_url: str
@@ -84,44 +84,44 @@ class ProtectedResource:
     audience: str | None = None
 
     def __post_init__(self) -> None:
-        """Validate the fields, and write the public URL in its usual form."""
+        """Validate the fields, and normalise the public URL."""
         object.__setattr__(self, "public_url", PublicAddress.of(self.public_url).url)
         _checked("issuer", self.issuer)
         declared = self._declared
         if declared is not None and resource_of(declared) != declared:
             raise DefinitionError(
-                f"the audience {self.audience!r} is at the public URL, but no part of the server",
+                f"the audience {self.audience!r} is at the public URL, but is not a part of the server",
                 hint=f"leave it out, or name {self.public_url}, {self.public_url}/mcp or {self.public_url}/v1",
             )
 
     @property
     def host(self) -> str:
-        """The name in the public URL, an IPv6 address in brackets."""
+        """The host name in the public URL; an IPv6 address is in brackets."""
         return PublicAddress.of(self.public_url).host
 
     def parts(self, audiences: Iterable[str]) -> tuple[str, ...]:
-        """Return the parts of this server that audiences name, as paths; those of other servers are left out."""
+        """Return the parts of this server among ``audiences``, as paths. Skips audiences that are other servers."""
         paths = (self._path_of(audience) for audience in audiences)
         return tuple(path for path in paths if path is not None)
 
     def identifier(self, path: str) -> str | None:
-        """Return the URL of the resource that a path belongs to; ``None`` if no token can be asked for it."""
+        """Return the URL of the resource that a path belongs to; ``None`` if no token can be requested for it."""
         declared, resource = self._declared, resource_of(path)
         if declared is None:
             return self.public_url + _written(resource)
         return self.audience if contains(declared, resource) else None
 
     def metadata_url(self, path: str) -> str | None:
-        """Return where the metadata of that resource is, ``None`` if there is none."""
+        """Return the URL of the metadata of a path's resource; ``None`` if there is none."""
         if self.identifier(path) is None:
             return None
         declared = self._declared
         return self.public_url + WELL_KNOWN + _written(resource_of(path) if declared is None else declared)
 
     def metadata(self, resource: str) -> dict[str, Any] | None:  # JSON data
-        """Return the metadata of a part of the server, ``None`` if that is no resource.
+        """Return the metadata of a part of the server; ``None`` if it is not a resource.
 
-        The scopes are those that a client begins with; others are asked for when they are needed.
+        The scopes are those that a client requests first. It requests others when they are needed.
         """
         resource = resource.removesuffix("/")
         identifier = self.identifier(resource)
@@ -141,7 +141,7 @@ class ProtectedResource:
         return None if self.audience is None else self._path_of(self.audience)
 
     def _path_of(self, audience: str) -> str | None:
-        """Return the path of a URL at this server, without a slash at its end; ``None`` for any other text."""
+        """Return the path of a URL of this server, without a trailing slash; ``None`` for any other text."""
         if not audience.startswith(("https:", "http:")):
             return None
         try:
@@ -155,18 +155,18 @@ class ProtectedResource:
 
 
 def _written(path: str) -> str:
-    """Return a path as a URL has it."""
+    """Quote a path for a URL."""
     return quote(path, safe=_SAFE, errors="replace")
 
 
 def _checked(label: str, text: str) -> Url:
-    """Return a URL that tokens and codes may pass over: https, or http on loopback."""
+    """Parse a URL that is safe for tokens and codes: https, or http on loopback."""
     try:
         url = read_url(text)
     except ToolError as error:
         raise DefinitionError(f"the {label} must be a URL where clients find the metadata: {error.message}") from None
     if "?" in text or "#" in text:
-        raise DefinitionError(f"the {label} has no query and no fragment; got {text!r:.200}")
+        raise DefinitionError(f"the {label} must have no query and no fragment; got {text!r:.200}")
     if url.scheme != "https" and not is_loopback(url.host):
         raise DefinitionError(f"the {label} must be https, or http on loopback; got {url}")
     return url

@@ -1,4 +1,4 @@
-"""Sign-ins of people in a browser: a key or a token once, then a cookie for some time."""
+"""Sign-ins of people in a browser: they enter a key or a token once, and then have a cookie for some time."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from capset_server.http.idempotency import forgotten_before
 from capset_server.service import Service
 
 FAILURES: Final = 10
-"""The number of wrong credentials from one address within ``WINDOW_SECONDS`` that are answered as such."""
+"""Maximum number of wrong credentials from one address within ``WINDOW_SECONDS`` before they are rate-limited."""
 WINDOW_SECONDS: Final = 60.0
 _ADDRESSES: Final = 10_000
 
 MAX_COOKIE: Final = 4_000
-"""Maximum characters of the cookie's value: browsers take 4,096 with its name."""
+"""Maximum length of the cookie's value: browsers accept 4,096 characters including its name."""
 _VALUE: Final = re.compile(r"([0-9a-f]{64})\.([0-9]{1,12})\.([0-9a-f]{16})\.([0-9a-f]{64})")
 _NAMED: Final = re.compile(r"(?:^|; *)([\w-]+)=([\w.-]*)", re.ASCII)
 _ENDED: Final = "sign-out"
 _NO_ORG: Final = "\x1fsign-out"
-"""The organisation of the rows of sign-outs: no organisation can have this name, so they count for none."""
+"""The organisation of the rows of sign-outs. None can have this name, so the rows use up no quota."""
 _log = logging.getLogger("capset.tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class SignInKind:
-    """One kind of sign-in: its cookie, how long it lasts in seconds, and what it asks of a credential.
+    """A kind of sign-in: its cookie, its lifetime in seconds, and what it requires of a credential.
 
-    ``path`` is the path of REST that a token must be for. ``scope`` is the scope that is needed, if one is.
+    ``path`` is the REST path that a token must be for, and ``scope`` the required scope, if there is one.
     """
 
     cookie: str
@@ -56,11 +56,12 @@ class SignInKind:
 
 
 class SignIns:
-    """The sign-ins of one kind, which no server stores: a cookie has the digest of a key, its end, a nonce, and a seal.
+    """The sign-ins of one kind. No server stores them: they are in the cookies.
 
-    The key itself is looked up for every request, so that a revoked one ends its sign-ins. The cookie of a token has
-    the end and the whole token, encrypted, so that every request checks it again: its signature, its end, its audience.
-    Only sign-outs are stored, by the hash of the cookie, until it would have expired: they end its copies, too.
+    The cookie for a key contains the digest of the key, the expiry, a nonce and a seal. Every request looks the key up,
+    so revoking it ends its sign-ins. The cookie for a token contains the expiry and the whole token, encrypted. Every
+    request validates the token again: its signature, its expiry, its audience. Only sign-outs are stored, by the hash
+    of the cookie, until the cookie would have expired. They end copies of the cookie, too.
     """
 
     def __init__(self, kind: SignInKind, service: Service, keys: KeySource) -> None:
@@ -70,29 +71,29 @@ class SignIns:
         self._failures = Failures()
 
     async def begin_with(self, credential: str, address: str) -> str:
-        """Return the value of the cookie for a credential that somebody at an address has typed.
+        """Return the cookie's value for a credential that was entered at a client address.
 
-        A valid one always signs in. Raises as ``begin`` does, and ``LimitExceeded`` in the place of
-        ``Unauthenticated`` once ``FAILURES`` others from the address were wrong within a minute.
+        A valid credential always signs in. Raises as ``begin`` does, but ``LimitExceeded`` instead of
+        ``Unauthenticated`` after ``FAILURES`` wrong credentials from the address within a minute.
         """
         try:
             return await self.begin(credential)
         except Unauthenticated:
             self._failures.add(address)
             either = " or token" if self._service.callers.takes_tokens else ""
-            raise Unauthenticated(f"This is no valid API key{either}.") from None
+            raise Unauthenticated(f"This is not a valid API key{either}.") from None
 
     async def begin(self, credential: str, *, subject: str | None = None) -> str:
-        """Return the value of the cookie for a key or a token; with a ``subject``, only for a token of that subject.
+        """Return the cookie's value for a key or a token; with a ``subject``, only for a token of that subject.
 
-        Raises ``Unauthenticated`` for one that is not valid, or is another subject's, ``InsufficientScope``, and
-        ``InvalidArguments`` for a token that is too long for a cookie.
+        Raises ``Unauthenticated`` if the credential is not valid or has another subject, ``InsufficientScope`` if it
+        lacks the kind's scope, and ``InvalidArguments`` if a token is too long for a cookie.
         """
         callers, end = self._service.callers, str(self._now() + self.kind.seconds)
         if subject is None and not callers.is_token(credential):
             digest = digest_of(credential)
             self._check(await _caller(callers, digest))
-            nonce = secrets.token_hex(8)  # so that a sign-out ends one sign-in, and not all of its second
+            nonce = secrets.token_hex(8)  # so that a sign-out does not end other sign-ins of the same second
             return f"{digest}.{end}.{nonce}.{await seal(self._keys, self.kind.purpose, digest, end, nonce)}"
         caller = await self._sender(credential)
         if subject is not None and caller.principal.id != subject:
@@ -108,7 +109,7 @@ class SignIns:
         return value
 
     async def caller(self, cookie: str) -> Caller | None:
-        """Return who has signed in with a cookie, ``None`` if it is over, or none. Raises ``InsufficientScope``."""
+        """Return the caller of a cookie, ``None`` if it is invalid or has ended. Raises ``InsufficientScope``."""
         try:
             caller = await self._of_key(match) if (match := _VALUE.fullmatch(cookie)) else await self._of_token(cookie)
         except Unauthenticated:
@@ -119,9 +120,9 @@ class SignIns:
         return caller
 
     async def end(self, cookie: str) -> None:
-        """End a sign-in on all servers of the store, with every copy of its cookie; nothing is stored of other texts.
+        """End a sign-in on all servers of the store, with every copy of its cookie. Ignores invalid cookies.
 
-        Raises ``StoreError`` if that cannot be stored: then the sign-in goes on.
+        Raises ``StoreError`` if this cannot be stored; the sign-in then stays valid.
         """
         if not await self._is_own(cookie):
             return
@@ -131,7 +132,7 @@ class SignIns:
             await store.fulfil(_ENDED, digest, 200, None)
 
     async def _is_own(self, cookie: str) -> bool:
-        """Return whether a cookie was made here and is not over yet, whether or not its caller can be asked for now."""
+        """Return whether a cookie was issued here and has not expired. Its caller is not looked up."""
         if match := _VALUE.fullmatch(cookie):
             return await self._is_valid(match)
         try:
@@ -159,15 +160,15 @@ class SignIns:
         return await self._sender(token) if end > self._now() else None
 
     async def _token(self, cookie: str) -> tuple[int, str]:
-        """Return the end of a sign-in and its token, 0 and none for anything else."""
+        """Return the expiry of a token's sign-in and the token; 0 and ``""`` for any other cookie."""
         decrypted = await decrypt(self._keys, f"{self.kind.purpose} token", cookie) if cookie else None
         if decrypted is None:
             return 0, ""
-        end, _, token = zlib.decompress(decrypted).decode().partition(" ")  # it is as this server has written it
+        end, _, token = zlib.decompress(decrypted).decode().partition(" ")  # written by this server
         return int(end), token
 
     async def authorization(self, cookie: str) -> str:
-        """Return the ``Authorization`` header of somebody who has signed in with a token, ``""`` for a key."""
+        """Return the ``Authorization`` header for a sign-in with a token, ``""`` for one with a key."""
         if _VALUE.fullmatch(cookie):
             return ""
         _, token = await self._token(cookie)
@@ -177,11 +178,11 @@ class SignIns:
         return await self._service.callers.identify(f"Bearer {token}", self.kind.path)
 
     async def form_token(self, cookie: str, about: str) -> str:
-        """Return the token of a form of this sign-in, about one thing."""
+        """Return the token that ties a form to this sign-in and to its subject, ``about``."""
         return await seal(self._keys, f"{self.kind.purpose} form", cookie, about)
 
     async def is_own_form(self, token: str, cookie: str, about: str) -> bool:
-        """Return whether a form was made for this sign-in and this thing."""
+        """Return whether a form's token was made for this sign-in and this subject."""
         return await is_sealed(self._keys, token, f"{self.kind.purpose} form", cookie, about)
 
     def _now(self) -> int:
@@ -189,9 +190,9 @@ class SignIns:
 
 
 class Failures:
-    """The wrong credentials of the last minute, by the address that they came from.
+    """The wrong credentials of the last minute, by client address.
 
-    Behind a proxy that is not declared, all have one address: so only wrong ones are counted, and refused.
+    Behind an undeclared proxy all clients have one address, so only wrong credentials are counted and refused.
     """
 
     def __init__(self) -> None:
@@ -223,7 +224,7 @@ def cookie_of(header: str, name: str) -> str:
 def set_cookie(kind: SignInKind, value: str, path: str, *, is_secure: bool) -> tuple[bytes, bytes]:
     """Return the header that sets the cookie of a sign-in; an empty value removes it.
 
-    ``path`` is where browsers send it.
+    Browsers send it below ``path``.
     """
     cookie = f"{cookie_name(kind, path, is_secure=is_secure)}={value}; Max-Age={kind.seconds if value else 0}"
     cookie += f"; Path={path}; HttpOnly; SameSite={kind.same_site}"
@@ -231,9 +232,9 @@ def set_cookie(kind: SignInKind, value: str, path: str, *, is_secure: bool) -> t
 
 
 def cookie_name(kind: SignInKind, path: str, *, is_secure: bool) -> str:
-    """Return the name of a sign-in's cookie: no other host can have set one with the prefix ``__Host-``.
+    """Return the name of a sign-in's cookie. No other host can set one with the prefix ``__Host-``.
 
-    Browsers take that prefix only for a whole host; one for a path has ``__Secure-``, which none sets without https.
+    Browsers accept that prefix only for the path ``/``. For other paths it is ``__Secure-``, which requires https.
     """
     if not is_secure:
         return kind.cookie
@@ -241,7 +242,7 @@ def cookie_name(kind: SignInKind, path: str, *, is_secure: bool) -> str:
 
 
 def is_foreign(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
-    """Return whether a browser says that a form comes from another site; what says nothing is no browser of today."""
+    """Return whether the headers say that a form comes from another site. Every current browser sends them."""
     if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
         return True
     origin = headers.get(b"origin", b"").decode("latin-1").lower()

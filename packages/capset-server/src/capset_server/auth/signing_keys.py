@@ -1,4 +1,4 @@
-"""The keys that sign and encrypt what clients keep for the servers of a store (spec 5, P39)."""
+"""The keys that sign and encrypt data that clients keep for the servers of a store (spec 5, P39)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from capset.kernel.kernel import Kernel
 RENEW_DAYS: Final = 7
 """Age at which the newest key is replaced."""
 VALID_DAYS: Final = 30
-"""How long a replaced key verifies the ids that it has signed."""
+"""How long a replaced key still verifies the ids that it has signed."""
 LOOK_SECONDS: Final = 3600.0
-"""How long the keys count as current on a server that meets only ids that they verify."""
+"""How long a server uses the keys before it reads them again, while they verify every id."""
 AGAIN_SECONDS: Final = 1.0
-"""The same where an id cannot be verified: another server may have replaced the key."""
+"""The same when an id cannot be verified: another server may have replaced the key."""
 _NONCE: Final = 12
 _DAY_NS: Final = 86_400 * 1_000_000_000
 _log = logging.getLogger("capset.mcp")
 
 
 class KeySource(Protocol):
-    """Where the keys come from, at least one, the one that signs first."""
+    """A source of at least one key. The first one signs."""
 
     async def get(self, *, afresh: bool = False) -> Sequence[bytes]:
         """Return the keys; ``afresh`` if there may be new ones."""
@@ -62,20 +62,20 @@ def _seal(key: bytes, purpose: str, texts: Sequence[str]) -> str:
 
 
 async def encrypt(keys: KeySource, purpose: str, data: bytes) -> str:
-    """Return data encrypted by the newest key, for this purpose only, in letters that a cookie may have."""
+    """Encrypt data with the newest key, for this purpose only, into text that a cookie may contain."""
     nonce = secrets.token_bytes(_NONCE)
     sealed = AESGCM(_encryption_key((await keys.get())[0], purpose)).encrypt(nonce, data, None)
     return urlsafe_b64encode(nonce + sealed).rstrip(b"=").decode()
 
 
 async def decrypt(keys: KeySource, purpose: str, text: str) -> bytes | None:
-    """Return what any server that shares the keys has encrypted for this purpose; ``None`` for any other text."""
+    """Decrypt what a server that shares the keys has encrypted for this purpose; ``None`` for any other text."""
     try:
         encrypted = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         return None
     if urlsafe_b64encode(encrypted).rstrip(b"=").decode() != text:
-        return None  # one text for one value: nothing is added to it
+        return None  # only the canonical encoding is accepted
     for afresh in (False, True):
         for key in await keys.get(afresh=afresh):
             with contextlib.suppress(InvalidTag, ValueError):
@@ -111,7 +111,7 @@ class StoredKeys:
         """Return the keys as they were at most ``LOOK_SECONDS`` ago, or ``AGAIN_SECONDS`` if ``afresh``."""
         seconds = AGAIN_SECONDS if afresh else LOOK_SECONDS
         if time.monotonic() - self._looked >= seconds:
-            async with self._reading:  # another request waits for the same keys
+            async with self._reading:  # concurrent requests share one read
                 if time.monotonic() - self._looked >= seconds:
                     await self._read_again()
         return self._keys

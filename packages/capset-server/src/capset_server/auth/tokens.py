@@ -35,14 +35,14 @@ ALGORITHMS: Final = (
 MAX_TOKEN: Final = 8_192
 """The maximum length of a token in characters."""
 MAX_TRIED: Final = 4
-"""The maximum number of keys that are tried for a token: several may fit one without a ``kid``."""
+"""The maximum number of keys that are tried for a token: several may match one without a ``kid``."""
 LEEWAY_SECONDS: Final = 30
 """The tolerated difference from the issuer's clock."""
 _MAX_NAME: Final = 200
 _TYPES: Final = ("jwt", "at+jwt", "application/jwt", "application/at+jwt")
-"""The accepted values of a token's ``typ``, if it has one: other tokens of the same issuer, such as for a logout or a
-change, identify no caller."""
-_BOUND: Final = {"act": "acts for somebody else", "cnf": "is bound to a key that its sender would have to prove"}
+"""The accepted values of a token's ``typ``, if it has one. Other tokens of the same issuer, such as those for a logout
+or a change, identify no caller."""
+_BOUND: Final = {"act": "acts for someone else", "cnf": "is bound to a key that its sender must prove to have"}
 """Claims that restrict a token in ways not enforced here: such a token is refused, not partly honoured."""
 _log = logging.getLogger("capset.tokens")
 
@@ -58,15 +58,14 @@ class Issuer:
         jwks: the source of the issuer's public keys: an https URL, or a file.
         algorithms: the accepted signature algorithms.
         org_claim: the claim with the caller's organisation.
-        org: the organisation for tokens that name none; without it such a token is refused.
+        org: the organisation for tokens without that claim. If it is ``None``, such a token is refused.
         attributes: the claims that become attributes of the principal, by the attributes' names: ``{"tier":
             "plan.tier"}`` takes the member ``tier`` of the claim ``plan``, unless there is a claim ``plan.tier``. A
             claim that is absent or null leaves its attribute out.
-        public_url: the URL at which clients reach the server, if they are to find the issuer by themselves
-            (RFC 9728).
+        public_url: the URL at which clients reach the server, if they should discover the issuer (RFC 9728).
 
     Raises ``DefinitionError`` for an empty text, for an algorithm not in ``ALGORITHMS``, for attributes that a
-    principal cannot have, for neither an audience nor a public URL, and as ``ProtectedResource`` does.
+    principal cannot have, if there is neither an audience nor a public URL, and as ``ProtectedResource`` does.
     """
 
     issuer: str
@@ -101,7 +100,7 @@ class Issuer:
 
     @property
     def resource(self) -> ProtectedResource | None:
-        """The server as a resource that this issuer gives tokens for; ``None`` without a public URL."""
+        """The server as a resource that this issuer issues tokens for; ``None`` without a public URL."""
         if self.public_url is None:
             return None
         return ProtectedResource(self.public_url, self.issuer, self.audience)
@@ -131,13 +130,13 @@ class Tokens:
 
     @property
     def resource(self) -> ProtectedResource | None:
-        """The server as a resource of OAuth, if the issuer has a public URL of it."""
+        """The server as an OAuth resource; ``None`` if the issuer has no public URL of it."""
         return self._resource
 
     async def identify(self, token: str) -> Caller:
         """Return the sender of a token. Raises ``Unauthenticated``, with the same message for every defect."""
         if len(token) > MAX_TOKEN or not token.isascii():
-            _refuse("it is too long, or no token")
+            _refuse("it is too long, or not a token")
         digest = hashlib.sha256(token.encode()).digest()
         caller, expires = await self._known.get(digest, lambda: self._verify(token))
         if self._now() >= expires + LEEWAY_SECONDS:
@@ -156,12 +155,12 @@ class Tokens:
             _refuse("it is a token of another kind")
         kid = header.get("kid")
         if header.get("alg") not in self._issuer.algorithms or not isinstance(kid, str | None):
-            _refuse("it is not signed in a way that is taken")
+            _refuse("its algorithm or its kid is not accepted")
         keys = await self._jwks.keys(kid)
         try:
             claims: object = from_json(self._payload(token, header["alg"], keys, kid))
             if not isinstance(claims, dict):
-                _refuse("its claims are no object")
+                _refuse("its claims are not an object")
             members = cast("dict[str, Any]", claims)
             self._claims.validate(members)
         except (JoseError, ValueError) as error:
@@ -169,15 +168,15 @@ class Tokens:
         return members
 
     def _payload(self, token: str, algorithm: str, keys: KeySet, kid: str | None) -> bytes:
-        """Return the payload of a token that one of the keys has signed, of those that fit it.
+        """Return the payload of a token, verified with one of the keys that match it.
 
-        A ``kid`` is optional (RFC 7515 §4.1.4), and several keys of other kinds may have one (RFC 7517 §4.5). Raises
-        ``JoseError``.
+        A ``kid`` is optional (RFC 7515 §4.1.4), and keys of different types may share one (RFC 7517 §4.5). Raises
+        ``JoseError`` if no key verifies it.
         """
         by = self._registry.get_alg(algorithm)
         fitting = [key for key in keys if _fits(key, by) and kid in (None, key.kid)]
         if len(fitting) > MAX_TRIED:
-            _refuse(f"{len(fitting)} keys fit it: at most {MAX_TRIED} are tried")
+            _refuse(f"{len(fitting)} keys match it: at most {MAX_TRIED} are tried")
         for key in fitting:
             with suppress(BadSignatureError):
                 return deserialize_compact(token, key, registry=self._registry).payload
@@ -191,7 +190,7 @@ class Tokens:
         org = self._issuer.org if org is None else org
         subject, agent = claims["sub"], claims.get("agent")
         if not _is_name(org) or not _is_name(subject) or (agent is not None and not _is_name(agent)):
-            _refuse("its organisation, its subject or its agent is missing or no name")
+            _refuse("its organisation, its subject or its agent is missing or not a valid name")
         granted = frozenset(filter(PERMISSION.fullmatch, _texts(claims, "permissions")))
         roles = self._kernel.governance.roles
         granted |= roles.expand(*(role for role in _texts(claims, "roles") if role in roles.permissions))
@@ -203,7 +202,7 @@ class Tokens:
         )
 
     def _parts(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the parts of this server that a token is for; a declared audience stands for all of them."""
+        """Return the parts of this server that a token is for; a declared audience means all of them."""
         if self._resource is None or self._issuer.audience is not None:
             return WHOLE
         parts = self._resource.parts(_audiences(claims["aud"]))
@@ -229,12 +228,12 @@ class _Registry(JWSRegistry):
 
     def get_alg(self, name: str) -> Any:  # joserfc's class of an algorithm, which it does not export
         if name not in (self.allowed or ()):
-            raise UnsupportedAlgorithmError(f"the algorithm {name!r} is not taken")
+            raise UnsupportedAlgorithmError(f"the algorithm {name!r} is not accepted")
         return self.algorithms[name]
 
 
 def _fits(key: Key, algorithm: Any) -> bool:  # joserfc's class of an algorithm, which it does not export
-    """Whether a key may verify signatures by an algorithm: its type, its curve, and what it says that it is for."""
+    """Whether a key may verify an algorithm's signatures, by the key's type, curve and declared use."""
     try:
         algorithm.check_key(key)
         key.check_use("sig")
@@ -257,11 +256,11 @@ def _header(token: str) -> dict[str, Any]:
 
 
 def _texts(claims: Mapping[str, Any], name: str) -> list[str]:
-    """Return the strings of a claim: a list, or one string separated by spaces, as issuers differ."""
+    """Return the strings of a claim. Some issuers write a list, others one string separated by spaces."""
     value = claims.get(name)
     texts = value.split() if isinstance(value, str) else [] if value is None else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in cast("list[object]", texts)):
-        _refuse(f"its claim {name!r} is no list of texts")
+        _refuse(f"its claim {name!r} is not a list of texts")
     return cast("list[str]", texts)
 
 
@@ -280,7 +279,7 @@ def _claim(claims: Mapping[str, Any], named: str) -> Any:  # any JSON
     current: object = claims
     for step in named.split("."):
         if not isinstance(current, Mapping):
-            _refuse(f"its claim {named!r} is inside of what is no object")
+            _refuse(f"its claim {named!r} is inside a value that is not an object")
         current = cast("Mapping[str, object]", current).get(step)
         if current is None:
             return None
@@ -292,6 +291,6 @@ def _is_name(value: object) -> bool:
 
 
 def _refuse(why: str) -> NoReturn:
-    """Refuse a token: log the reason without telling the client."""
+    """Refuse a token. Logs the reason, and does not tell the client."""
     _log.info("a token was refused: %s", why)
     raise Unauthenticated(REFUSED)

@@ -1,4 +1,4 @@
-"""The REST API of a server, typed and async: ``async with Client(url, key=key) as client: …`` (extra ``client``)."""
+"""Typed, async client of a server's REST API: ``async with Client(url, key=key) as client: …`` (extra ``client``)."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ class AgentResource:
     async def create(self, agent: AgentInput) -> AgentDetail:
         """Create an agent.
 
-        Raises ``DefinitionError``, naming every unavailable capability, or a conflict, and ``PermissionDenied``, naming
-        everything that only an administrator can enable.
+        Raises ``DefinitionError``, which names every unavailable capability or a conflict, and ``PermissionDenied``,
+        which names everything that only an administrator can enable.
         """
         return await self._connection.send(AgentDetail, "POST", path_of("agents"), json_bytes(agent.plain()))
 
@@ -41,8 +41,9 @@ class AgentResource:
     ) -> AgentPageShape:
         """List the agents that match all filters: those defined in code, then the stored ones, newest first.
 
-        ``capability`` is one that they name, by its id or an alias; with ``mcp_servers`` they have some of their own.
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``capability`` is the id or an alias of a capability that the agents use. With ``mcp_servers``, they must have
+        MCP servers of their own.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
         query = {"status": status, "name": name, "capability": capability, "limit": limit, "cursor": cursor}
         query["mcp_servers"] = "true" if mcp_servers else None
@@ -77,18 +78,18 @@ class AgentResource:
         *,
         version: int | None = None,
     ) -> AgentDetail:
-        """Change an agent by a JSON merge patch (RFC 7396): ``None`` clears a member. Every change makes a version.
+        """Apply a JSON merge patch (RFC 7396) to an agent: ``None`` clears a member. Each change is a new version.
 
-        With ``version``, only if the agent has exactly this one; otherwise raises ``Outdated``. Raises ``Conflict`` for
-        an agent that is defined in code, ``InvalidArguments`` or ``DefinitionError`` for an invalid patch, and
-        ``PermissionDenied``, naming everything that only an administrator can enable.
+        With ``version``, raises ``Outdated`` unless the agent is at that version. Raises ``Conflict`` for an agent that
+        is defined in code, ``InvalidArguments`` or ``DefinitionError`` for an invalid patch, and ``PermissionDenied``,
+        which names everything that only an administrator can enable.
         """
         headers = {"Content-Type": "application/merge-patch+json", **if_match(version)}
         path = path_of("agents", id)
         return await self._connection.send(AgentDetail, "PATCH", path, json_bytes(patch), headers)
 
     async def archive(self, id: str, *, version: int | None = None) -> None:
-        """Archive an agent: no new sessions, and existing ones can only be read. Raises as ``change`` does."""
+        """Archive an agent: it takes no new sessions, and existing ones become read-only. Raises as ``change`` does."""
         await self._connection.delete(path_of("agents", id), headers=if_match(version))
 
     async def versions(self, id: str, *, limit: int = 50, cursor: str | None = None) -> VersionPageShape:
@@ -102,16 +103,15 @@ class AgentResource:
         return await self._connection.get(AgentDetail, path_of("agents", id, "versions", str(version)))
 
     async def rollback(self, id: str, to: int, *, version: int | None = None) -> AgentDetail:
-        """Write the contents of the version ``to``, except for the status, as the next version.
+        """Save the contents of the version ``to``, except for the status, as the next version.
 
-        With ``version``, only if the agent has exactly this one. Raises ``NotFound`` for a missing version, and any
-        error of ``change``.
+        ``version`` is as for ``change``. Raises ``NotFound`` for a missing version, and any error of ``change``.
         """
         path, body = path_of("agents", id, "rollback"), json_bytes({"version": to})
         return await self._connection.send(AgentDetail, "POST", path, body, if_match(version))
 
     async def diff(self, id: str, before: int, after: int | None = None) -> AgentDiffShape:
-        """Compare two versions of an agent, ``after`` the current one by default. Raises ``NotFound``."""
+        """Compare two versions of an agent; ``after`` defaults to the current one. Raises ``NotFound``."""
         query = {"before": before, "after": after}
         return await self._connection.get(AgentDiffShape, path_of("agents", id, "diff"), query)
 
@@ -126,7 +126,7 @@ class AgentResource:
         id: str,
         patch: Mapping[str, Any],  # any JSON
     ) -> PreviewShape:
-        """Return a preview of an agent after a merge patch, ``{}`` for its current form; nothing is stored.
+        """Return a preview of an agent after a merge patch; ``{}`` previews it unchanged. Nothing is stored.
 
         Raises ``NotFound``, ``InvalidArguments`` for an invalid patch, and ``Conflict`` for an agent that is defined in
         code.
@@ -136,27 +136,27 @@ class AgentResource:
         return await self._connection.send(PreviewShape, "POST", path, json_bytes(patch), headers)
 
     async def servers(self, id: str) -> AgentServerStates:
-        """Return the agent's own MCP servers, with their tools; each is asked. Needs the scope ``capset:admin``."""
+        """Query the agent's own MCP servers, and return them with their tools. Needs the scope ``capset:admin``."""
         return await self._connection.get(AgentServerStates, path_of("agents", id, "mcp-servers"))
 
     async def server(self, id: str, name: str, *, limit: int = 50, cursor: str | None = None) -> AgentServerState:
-        """Return one of them: with what was approved of each tool, and what its server says of it now.
+        """Query one of the agent's own MCP servers; return each tool as approved, and as the server describes it now.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``NotFound``.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page. Raises ``NotFound``.
         """
         query = {"limit": limit, "cursor": cursor}
         return await self._connection.get(AgentServerState, path_of("agents", id, "mcp-servers", name), query)
 
     async def approve_tools(self, id: str, name: str, tools: Mapping[str, str]) -> ChangedApprovals:
-        """Approve tools of one of the agent's own MCP servers, by their names there, each with the hash that was seen.
+        """Approve tools of one of the agent's own MCP servers, each by its name there and the hash that was reviewed.
 
-        Raises ``Conflict`` if one is not as it was seen any more, and ``DefinitionError`` for one that the server has
-        not, or that nothing could call; none is approved then.
+        Raises ``Conflict`` if a tool has another hash by now, and ``DefinitionError`` if the server does not have it or
+        nothing could call it. In both cases, no tool is approved.
         """
         path, body = path_of("agents", id, "mcp-servers", name, "approve"), {"tools": dict(tools)}
         return await self._connection.send(ChangedApprovals, "POST", path, json_bytes(body))
 
     async def withdraw_tools(self, id: str, name: str, tools: Sequence[str]) -> ChangedApprovals:
-        """Take approvals of tools back. Raises ``DefinitionError`` for a tool that is not approved."""
+        """Withdraw the approvals of tools. Raises ``DefinitionError`` for a tool that is not approved."""
         path, body = path_of("agents", id, "mcp-servers", name, "withdraw"), {"tools": list(tools)}
         return await self._connection.send(ChangedApprovals, "POST", path, json_bytes(body))

@@ -28,11 +28,11 @@ class Answers:
         self._url = url
 
     def parsed(self, shape: type[S], content: bytes | str) -> S:
-        """Return a wire shape; members that only a newer server knows are dropped. Raises ``ForeignAnswer``."""
+        """Parse a wire shape, without members that only a newer server knows. Raises ``ForeignAnswer``."""
         try:
             return shape.model_validate_json(content, extra="ignore")
         except ValidationError:
-            raise self.foreign(f"answered what is no {shape.__name__}: is it capset, in a version that fits?") from None
+            raise self.foreign(f"did not answer with a {shape.__name__}: is it a compatible capset server?") from None
 
     def foreign(self, message: str) -> ForeignAnswer:
         """Return the error for a response that capset would not give."""
@@ -44,12 +44,12 @@ class Answers:
             return error_of(self.parsed(Problem, response.content))
         if response.has_redirect_location:
             location = response.headers["location"][:200]
-            return self.foreign(f"redirects to {location!r}; that is not followed, so that no key goes there")
-        return self.foreign(f"answered {response.status_code}, and not as capset does")
+            return self.foreign(f"redirects to {location!r}, which is not followed, so that the key is not sent there")
+        return self.foreign(f"answered {response.status_code}, but not as capset does")
 
     def call(self, response: httpx2.Response) -> CallShape:
-        """Return the call in a complete response, even one that was refused in its session; raise any other error."""
-        # Older servers answer a refused call with the call's own object alone, which is JSON and no problem.
+        """Return the call in a complete response, even if its session refused it; raise any other error."""
+        # Older servers answer a refused call with the call's own object alone: JSON without problem details.
         if response.is_success or media_type_of(response) == JSON:
             return self.parsed(CallShape, response.content)
         if media_type_of(response) == MEDIA_TYPE:
@@ -59,17 +59,17 @@ class Answers:
 
     @contextmanager
     def named(self, *, safe: bool) -> Generator[None]:
-        """Raise errors of HTTP as capset's own. Only requests that are ``safe``, or were never sent, may be retried."""
+        """Convert HTTP errors to capset's own. Only requests that are ``safe`` or were never sent are retryable."""
         try:
             yield
         except _NEVER_SENT as error:
             raise Unreachable(f"cannot reach {self._url}: {_why(error)}") from None
         except _NOT_READABLE as error:
-            raise self.foreign(f"answered what cannot be read: {_why(error)}") from None
+            raise self.foreign(f"sent a response that cannot be read: {_why(error)}") from None
         except httpx2.TransportError as error:
             raise self.broken(_why(error), safe=safe) from None
         except httpx2.InvalidURL as error:
-            raise DefinitionError(f"that cannot be asked: {error}") from None
+            raise DefinitionError(f"invalid request URL: {error}") from None
 
     def broken(self, why: str, *, safe: bool) -> Unreachable:
         """Return the error for a broken connection; the outcome of its request is unknown."""

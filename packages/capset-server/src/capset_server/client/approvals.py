@@ -17,9 +17,9 @@ from capset_server.client.connection import LARGEST_PAGE, Connection, every, jso
 
 
 class ApprovalResource:
-    """``client.approvals``; needs a key with the scope ``capset:approve``, which sees those of its organisation.
+    """``client.approvals``; needs a key with the scope ``capset:approve``, for the requests of its organisation.
 
-    With ``capset:call`` alone it sees the requests of the caller's own sessions, and cannot decide any.
+    With ``capset:call`` alone, the key can read the requests of the caller's own sessions, and decide none.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -43,8 +43,8 @@ class ApprovalResource:
     ) -> ApprovalPageShape:
         """List the requests that match all filters, the newest or the oldest first.
 
-        ``principal`` is written with its kind, as ``user:ada``. ``limit`` is 1–200, ``cursor`` the ``next`` of the page
-        before. Raises ``PermissionDenied`` without ``session``, unless the key has the scope ``capset:approve``.
+        ``principal`` includes its kind, as in ``user:ada``. ``limit`` is 1–200, ``cursor`` the ``next`` of the
+        previous page. Raises ``PermissionDenied`` without ``session``, unless the key has the scope ``capset:approve``.
         """
         query = {
             "status": status,
@@ -85,20 +85,20 @@ class ApprovalResource:
         )
 
     async def conversation(self, id: str) -> ApprovalConversationShape:
-        """Return the last messages before a request; that they were read is on record. Raises ``NotFound``."""
+        """Return the last messages before a request, and record that they were read. Raises ``NotFound``."""
         return await self._connection.get(ApprovalConversationShape, path_of("approvals", id, "conversation"))
 
     async def arguments(self, id: str) -> ApprovalArgumentsShape:
-        """Return the arguments with only the secrets masked that the tool's schema declares; that is on record.
+        """Return the arguments, with only the schema's declared secrets masked, and record that they were read.
 
         Raises ``NotFound``.
         """
         return await self._connection.get(ApprovalArgumentsShape, path_of("approvals", id, "arguments"))
 
     async def file(self, id: str, number: int) -> bytes:
-        """Return a file that the arguments name, by its number in ``files`` of the request; that is on record.
+        """Return a file that the arguments name, by its index in the request's ``files``, and record that it was read.
 
-        Raises ``NotFound``, and ``Conflict`` if the file has changed since the approval was asked for.
+        Raises ``NotFound``, and ``Conflict`` if the file has changed since the approval was requested.
         """
         return (await self._connection.request("GET", path_of("approvals", id, "files", str(number)))).content
 
@@ -111,12 +111,12 @@ class ApprovalResource:
         round: int | None = None,
         note: str | None = None,
     ) -> ApprovalShape:
-        """Approve a call; ``arguments``, complete, replace those of the request.
+        """Approve a call; ``arguments``, if given, replace all of the request's arguments.
 
-        Where an earlier approver has replaced them, ``round``, as the request has it, approves these. The request stays
-        ``pending`` until it has all approvals that it ``needs``. Raises ``NotFound``; ``Conflict`` for a request that
-        is no longer open, was changed, or that the caller has approved; ``PermissionDenied`` for one's own, and for
-        those that rules leave to others.
+        If an earlier approver has replaced the arguments, pass the request's ``round`` to approve the new ones. The
+        request stays ``pending`` until it has all approvals that it ``needs``. Raises ``NotFound``; ``Conflict`` if the
+        request is no longer open, was changed, or was approved by the caller before; ``PermissionDenied`` for the
+        caller's own requests, and for those that only others may approve by the rules for approvers.
         """
         decision = {"scope": scope, "arguments": arguments, "round": round, "note": note}
         return await self._decide(id, "approve", decision)

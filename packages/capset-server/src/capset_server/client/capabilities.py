@@ -27,8 +27,8 @@ class CapabilityResource:
     ) -> CapabilityPageShape:
         """List the capabilities that match all filters, by id.
 
-        ``permission`` is one that a tool of theirs needs; ``text`` is searched in ids, aliases, names and descriptions.
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``permission`` is one that a tool needs; ``text`` is searched for in ids, aliases, names and descriptions.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
         query = {"status": status, "category": category, "permission": permission, "text": text}
         page = {"limit": limit, "cursor": cursor}
@@ -50,7 +50,7 @@ class CapabilityResource:
     async def get(self, id: str, *, readiness: bool = True) -> CapabilityDetail:
         """Return one capability, by its id or an alias, with all its parts. Raises ``NotFound``.
 
-        With ``readiness=False`` the server does not find out what it works with there, which may take a second.
+        ``readiness=False`` skips the check of what the capability works with on the server. It may take a second.
         """
         query = None if readiness else {"readiness": "false"}
         return await self._connection.get(CapabilityDetail, path_of("capabilities", id), query)

@@ -1,4 +1,4 @@
-"""The client itself."""
+"""The client of a server's REST API."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _REPEATED: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class Client:
-    """A capset server: ``async with Client("https://capset.example.com", key=key) as client: …``.
+    """A client of a capset server: ``async with Client("https://capset.example.com", key=key) as client: …``.
 
-    A refusal by the server is raised as its error of ``capset.errors``; a server that cannot be reached is
-    ``Unreachable``, one that is not capset ``ForeignAnswer``. Nothing is retried automatically, and no redirect is
-    followed. Proxies and certificates are taken from the environment for ``https://``; ``http://`` connects directly.
+    A refusal by the server is raised as its class in ``capset.errors``. Raises ``Unreachable`` if the server cannot be
+    reached, and ``ForeignAnswer`` if it is not capset. Requests are not retried, and redirects are not followed.
+    ``https://`` takes proxies and certificates from the environment; ``http://`` connects directly.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Client:
         connect_timeout: float | None = 10.0,
         plain_http: bool = False,
     ) -> None:
-        """Name a server.
+        """Create a client for the server at ``url``.
 
-        ``timeout`` is the number of seconds that the server may be silent, except in calls, which take as long as their
-        tools; ``None`` waits for ever. ``plain_http`` lets the key go unencrypted to another machine than this. Raises
-        ``DefinitionError`` for an invalid address or key.
+        ``timeout`` is the number of seconds that the server may be silent; ``None`` waits forever. It does not apply to
+        calls, which take as long as their tools. ``plain_http`` allows sending the key to another machine unencrypted.
+        Raises ``DefinitionError`` for an invalid address or key.
         """
         self._connection = Connection(url, key, timeout=timeout, connect_timeout=connect_timeout, plain_http=plain_http)
         self.capabilities = CapabilityResource(self._connection)
@@ -99,14 +99,14 @@ class Client:
     ) -> CallShape:
         """Call a tool, named ``tool`` or ``capability.tool``, and return its result, refusals and failures included.
 
-        ``capset_server.client.data_of`` returns its data, or raises its error. After ``timeout`` seconds the server is
-        told to stop it, and ``DeadlineExceeded`` is raised. ``correlation``, 1–100 letters, digits, dots, underscores
-        and hyphens, is written to the call's record. With ``idempotency_key``, 1–255 printable characters of ASCII, the
-        same call may be sent again within a day: it is made once, and later requests get the same result. A call that
-        needs approval first returns as failed with ``ApprovalRequired``, and with the id of the request as its
-        ``approval``: once that is approved, the same call is let through. With ``approval=ID`` it is let through by
-        that request alone. Raises ``NotFound`` for a session that is not the caller's; ``Conflict`` while a call with
-        the same key is under way.
+        ``capset_server.client.data_of`` returns the data of the result, or raises its error. After ``timeout`` seconds
+        the server is told to stop the call, and ``DeadlineExceeded`` is raised. ``correlation``, 1–100 letters, digits,
+        dots, underscores and hyphens, is written to the call's record. With ``idempotency_key``, 1–255 printable ASCII
+        characters, the same call may be sent again within a day: it is made once, and later requests get the same
+        result. A call that needs approval first fails with ``ApprovalRequired``, and its ``approval`` is the id of the
+        approval request. Once that is approved, the same call is allowed; with ``approval=ID``, only that request
+        allows it. Raises ``NotFound`` for a session that is not the caller's, and ``Conflict`` while a call with the
+        same key is under way.
         """
         path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key, approval)
         async with _within(timeout):
@@ -127,7 +127,7 @@ class Client:
         """Call a tool and read its events: ``async with client.stream(…) as events``; then ``events.result``.
 
         The tool advances as its events are read. Leaving early cancels it. A call that needs approval waits for it,
-        after the event ``approval.requested``. All else is as for ``call``; ``timeout`` covers the reading too.
+        after the event ``approval.requested``. Otherwise like ``call``; ``timeout`` includes reading the events.
         """
         path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key, approval)
         async with (
@@ -138,7 +138,7 @@ class Client:
             yield events
 
     async def whoami(self) -> WhoamiShape:
-        """Return the caller as the server knows it, what its key is good for, and the server itself."""
+        """Return the caller, what its key permits, and details of the server."""
         return await self._connection.get(WhoamiShape, path_of("whoami"))
 
     async def usage(
@@ -149,16 +149,16 @@ class Client:
         kind: Literal["user", "agent", "org"] = "user",
         org: str | None = None,
     ) -> UsageShape:
-        """Return what has been used so far of everything that is limited: by the caller, or by one of its sessions.
+        """Return the usage of all limits so far: of the caller, or of one of its sessions.
 
-        Of another ``principal``, by its id and ``kind``, it needs a key with the scope ``capset:admin`` or
-        ``capset:audit``; ``org`` is for callers of none.
+        Reading that of another ``principal``, given by its id and ``kind``, needs the scope ``capset:admin`` or
+        ``capset:audit``. ``org`` is for callers without an organisation.
         """
         query = {"session": session, "principal": principal, "kind": kind, "org": org}
         return await self._connection.get(UsageShape, path_of("usage"), query)
 
     async def health(self) -> None:
-        """Return if the server can serve calls. Raises ``StoreError`` if not, and ``Unreachable``; needs no key."""
+        """Check that the server can serve calls. Raises ``StoreError`` if not, and ``Unreachable``. Needs no key."""
         await self._connection.get(HealthShape, path_of("readyz"))
 
 
@@ -175,7 +175,7 @@ def _asked(
             f"a correlation has 1–100 letters, digits, dots, underscores and hyphens; got {correlation!r}"
         )
     if idempotency_key is not None and not _REPEATED.fullmatch(idempotency_key):
-        raise DefinitionError(f"an idempotency key has 1–255 printable characters of ASCII; got {idempotency_key!r}")
+        raise DefinitionError(f"an idempotency key has 1–255 printable ASCII characters; got {idempotency_key!r}")
     optional_headers = {"X-Correlation-Id": correlation, REPEATABLE: idempotency_key}
     headers = {name: value for name, value in optional_headers.items() if value is not None}
     body = {"tool": tool, "arguments": arguments or {}} | ({} if approval is None else {"approval": approval})

@@ -1,4 +1,4 @@
-"""The HTTP layer of the client: the server's address, the key, requests sent once each, and lists, page after page."""
+"""The HTTP layer of the client: the server's address, the key, requests without retries, and pagination."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 Query = Mapping[str, str | int | bool | None]
 EVENTS: Final = "text/event-stream"
 REPEATABLE: Final = "Idempotency-Key"
-"""The header with which a request may be sent again, and is executed once."""
+"""The header that makes a request safe to repeat: it is executed once."""
 SILENCE: Final = 60.0
 """Seconds of silence after which a stream counts as broken; a server sends something every 15."""
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 LARGEST_PAGE: Final = 200
-"""Limit on the items of a page."""
+"""The maximum number of items on a page."""
 
 
 def server_url(address: str) -> httpx2.URL:
-    """Return the address of a server, without a trailing slash; a path before ``/v1`` is retained.
+    """Parse the address of a server, without a trailing slash; a path before ``/v1`` is kept.
 
-    Raises ``DefinitionError`` for an invalid address. A user or a password in it is refused: keys go by the header
-    only.
+    Raises ``DefinitionError`` for an invalid address, and for one with a user or a password: keys are sent in the
+    header only.
     """
     try:
         url = httpx2.URL(address.rstrip("/"))
@@ -50,25 +50,25 @@ def server_url(address: str) -> httpx2.URL:
 
 
 def check_key(key: str, url: httpx2.URL, *, plain_http: bool) -> str:
-    """Return a key that may be sent to ``url``.
+    """Return the key if it may be sent to ``url``.
 
     Raises ``DefinitionError`` for an invalid key, and for an address that would expose it in transit.
     """
     if not _KEY.fullmatch(key):
-        raise DefinitionError("the API key is not one: it has 1 to 200 characters of ASCII, and no spaces")
+        raise DefinitionError("invalid API key: expected 1 to 200 ASCII characters without spaces")
     if url.scheme == "http" and not plain_http and not is_loopback(url.host):
         raise DefinitionError(
-            f"{url} is not encrypted: the API key would be seen by everybody on the way",
+            f"{url} is not encrypted: anyone on the network could read the API key",
             hint="use https://, or allow it: plain_http=True, or CAPSET_PLAIN_HTTP=1 for the command",
         )
     return key
 
 
 def path_of(*parts: str) -> str:
-    """Return the parts as a path of the API.
+    """Join the parts to a path of the API.
 
-    Raises ``DefinitionError`` for a part that is empty or contains a slash, by which it could name something else, and
-    for text that is not valid Unicode.
+    Raises ``DefinitionError`` for a part that is empty or contains a slash, so that it cannot name another resource,
+    and for text that is not valid Unicode.
     """
     return "/v1/" + "/".join(map(segment, parts))
 
@@ -76,16 +76,16 @@ def path_of(*parts: str) -> str:
 def segment(part: str) -> str:
     """Return one part of a path, quoted for a URL. Raises as ``path_of`` does."""
     if not part or "/" in part:
-        raise DefinitionError(f"an id or a name must not be empty, nor hold a slash; got {part[:100]!r}")
+        raise DefinitionError(f"an id or a name must not be empty or contain a slash; got {part[:100]!r}")
     try:
         quoted = quote(part, safe="")
     except UnicodeEncodeError:
         raise DefinitionError(f"{part[:100]!r} is not valid Unicode text") from None
-    return quoted.replace(".", "%2E") if part in (".", "..") else quoted  # otherwise the URL would lose them
+    return quoted.replace(".", "%2E") if part in (".", "..") else quoted  # otherwise they would be resolved
 
 
 class Connection:
-    """Connections to one server. The key is in a header of each request, and nowhere else."""
+    """Connections to one server. The key is sent in a header of each request, and nowhere else."""
 
     def __init__(
         self, url: str, key: str | None, *, timeout: float | None, connect_timeout: float | None, plain_http: bool
@@ -101,7 +101,7 @@ class Connection:
         self._http: httpx2.AsyncClient | None = None
 
     async def open(self) -> None:
-        """Open; the first request connects. Raises ``CapsetError`` if it is open already."""
+        """Open the client; the first request connects. Raises ``CapsetError`` if it is already open."""
         if self._http is not None:
             raise CapsetError("the client is open already")
         encrypted = self.url.scheme == "https"
@@ -131,19 +131,19 @@ class Connection:
         return self.answers.parsed(shape, (await self.request(method, path, body=body, headers=headers)).content)
 
     async def delete(self, path: str, *, query: Query | None = None, headers: Mapping[str, str] | None = None) -> None:
-        """Delete the resource at ``path``. Raises ``ForeignAnswer`` for any other success than 204."""
+        """Delete the resource at ``path``. Raises ``ForeignAnswer`` for a success status other than 204."""
         await self.act("DELETE", path, query=query, headers=headers)
 
     async def act(
         self, method: str, path: str, *, query: Query | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Send a request that is answered without content. Raises ``ForeignAnswer`` for any other success than 204."""
+        """Send a request whose response is empty. Raises ``ForeignAnswer`` for a success status other than 204."""
         response = await self.request(method, path, query=query, headers=headers)
         if response.status_code != 204:
-            raise self.answers.foreign(f"answered {response.status_code}, where capset answers 204")
+            raise self.answers.foreign(f"answered {response.status_code}, but capset answers 204")
 
     async def call(self, path: str, body: bytes, headers: Mapping[str, str]) -> CallShape:
-        """Return the result of a call, without a time limit; a refused call has its shape too."""
+        """Return the result of a call, without a read timeout; refused calls have a result, too."""
         headers = {"Content-Type": JSON, **headers}
         async with self._sent("POST", path, self._patient, body=body, headers=headers) as response:
             with self.answers.named(safe=REPEATABLE in headers):
@@ -152,21 +152,21 @@ class Connection:
 
     @asynccontextmanager
     async def stream(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[httpx2.Response]:
-        """Yield the response to a call as a stream of events, of which only the head has come."""
+        """Yield the response to a call, an event stream whose body is not read yet."""
         headers = {"Content-Type": JSON, "Accept": EVENTS, **headers}
         async with self._sent("POST", path, self._streaming, body=body, headers=headers) as response:
             await self._refuse(response, safe=REPEATABLE in headers)
             if media_type_of(response) != EVENTS:
-                raise self.answers.foreign("answered a call with what is no stream of events")
+                raise self.answers.foreign("did not answer a call with an event stream")
             yield response
 
     @asynccontextmanager
     async def follow(self, path: str, query: Query) -> AsyncGenerator[httpx2.Response]:
-        """Yield the resource at ``path`` as a stream of events, of which only the head has come."""
+        """Yield the response for ``path``, an event stream whose body is not read yet."""
         async with self._sent("GET", path, self._streaming, query=query, headers={"Accept": EVENTS}) as response:
             await self._refuse(response, safe=True)
             if media_type_of(response) != EVENTS:
-                raise self.answers.foreign("answered with what is no stream of events")
+                raise self.answers.foreign("did not answer with an event stream")
             yield response
 
     async def request(
@@ -188,7 +188,7 @@ class Connection:
 
     @asynccontextmanager
     async def head(self, path: str, query: Query) -> AsyncGenerator[httpx2.Response]:
-        """Request ``path``, and yield a response of which only the head has come. Raises as ``request`` does."""
+        """Yield the response for ``path``, whose body is not read yet. Raises as ``request`` does."""
         async with self._sent("GET", path, self._usual, query=query) as response:
             await self._refuse(response, safe=True)
             yield response
@@ -226,7 +226,7 @@ class Connection:
 
 
 def json_bytes(data: Any) -> bytes:  # any JSON
-    """Return data as JSON. Raises ``InvalidArguments`` for data that is not JSON."""
+    """Encode data as JSON. Raises ``InvalidArguments`` if that is impossible."""
     try:
         return to_json(data)
     except ValueError as error:
@@ -234,12 +234,12 @@ def json_bytes(data: Any) -> bytes:  # any JSON
 
 
 def if_match(version: int | None) -> dict[str, str]:
-    """Return the header that makes a change depend on a version; ``None`` for any."""
+    """Return the header that makes a change depend on a version; none for ``None``."""
     return {} if version is None else {"If-Match": f'"{version}"'}
 
 
 class ListPage(Protocol[T_co]):
-    """Some items, and the cursor of the next page, if there is one."""
+    """A page of items, and the cursor of the next page, if there is one."""
 
     @property
     def items(self) -> Sequence[T_co]:
@@ -253,7 +253,7 @@ class ListPage(Protocol[T_co]):
 
 
 async def every(page: Callable[[str | None], Awaitable[ListPage[T]]]) -> AsyncGenerator[T]:
-    """Yield the items of all pages; ``page`` requests the one at a cursor, each only when it is needed."""
+    """Yield the items of all pages. ``page`` requests the page at a cursor, only when it is needed."""
     cursor: str | None = None
     while True:
         current_page = await page(cursor)
@@ -262,5 +262,5 @@ async def every(page: Callable[[str | None], Awaitable[ListPage[T]]]) -> AsyncGe
         if current_page.next is None:
             return
         if current_page.next == cursor:
-            raise ForeignAnswer("the server answered one page of a list twice")
+            raise ForeignAnswer("the server returned one page of a list twice")
         cursor = current_page.next

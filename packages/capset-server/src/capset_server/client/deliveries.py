@@ -1,4 +1,4 @@
-"""The events on their way to channels."""
+"""The deliveries of events to channels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capset_server.client.connection import LARGEST_PAGE, Connection, every, pat
 
 
 class DeliveryResource:
-    """``client.deliveries``; needs a key with the scope ``capset:audit``, and ``capset:admin`` for trying again."""
+    """``client.deliveries``; needs a key with the scope ``capset:audit``, and ``capset:admin`` for ``retry``."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -30,7 +30,7 @@ class DeliveryResource:
     ) -> DeliveryPageShape:
         """List the deliveries that match all filters, newest first.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
         query = {"state": state, "channel": channel, "approval": approval, "limit": limit, "cursor": cursor}
         return await self._connection.get(DeliveryPageShape, path_of("deliveries"), query)
@@ -44,5 +44,5 @@ class DeliveryResource:
         )
 
     async def retry(self, id: str) -> DeliveryShape:
-        """Queue a delivery that has failed again. Raises ``NotFound``, and ``Conflict`` for any other."""
+        """Requeue a failed delivery. Raises ``NotFound``, and ``Conflict`` if it has not failed."""
         return await self._connection.send(DeliveryShape, "POST", path_of("deliveries", id, "retry"), b"")

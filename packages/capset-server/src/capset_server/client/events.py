@@ -1,4 +1,4 @@
-"""The events of a running call one by one, then its result."""
+"""The events of a running call, followed by its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset.wire.calls import CallShape, MessageShape
 from capset_server.client.answers import Answers
 
 LARGEST: Final = 64 * 1024 * 1024
-"""Size limit of one event, in bytes."""
+"""The maximum size of one event, in bytes."""
 
 
 class CallEvents:
@@ -48,12 +48,12 @@ class CallEvents:
             with self._answers.named(safe=self._safe):
                 async for event in source:
                     if event.event == "result":
-                        # Read on to the end, which comes at once, so that the connection can be used again.
+                        # Keep reading: the end follows at once, and then the connection can be reused.
                         self._result = self._answers.parsed(CallShape, event.data)
                     elif event.event == "message" and event.data:
                         yield self._answers.parsed(MessageShape, event.data)
         except Unreachable:
-            if self._result is None:  # otherwise nothing is missing
+            if self._result is None:  # otherwise the call is complete
                 raise
         if self._result is None:
             raise self._answers.broken("the stream ended before the call's result", safe=self._safe)

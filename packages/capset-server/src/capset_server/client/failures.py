@@ -1,4 +1,4 @@
-"""Conversion of errors of the wire to their classes in ``capset.errors``."""
+"""Conversion of wire errors to their classes in ``capset.errors``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _KINDS: Final[dict[str, type[CapsetError]]] = {
 
 
 def error_of(problem: Problem | ErrorShape) -> CapsetError:
-    """Return an error of its own class by its ``code``, a ``CapsetError`` for an unknown code.
+    """Return an error of the class for its ``code``, a ``CapsetError`` for an unknown code.
 
-    It has the code, status, message, fields, correlation and whether, and when, it may be retried; and the id of the
-    request for an approval, if it awaits one.
+    It has the code, status, message, fields and correlation, whether and when it may be retried, and the id of the
+    approval request if it awaits one.
     """
     fields = (Field(field.path, field.expected, field.did_you_mean) for field in problem.fields or ())
     message = problem.detail if isinstance(problem, Problem) else problem.message
@@ -33,7 +33,7 @@ def error_of(problem: Problem | ErrorShape) -> CapsetError:
 
 
 def data_of(call: CallShape) -> Any:  # the tool's own output, as JSON data
-    """Return the data of a call that succeeded; raise the error of one that did not."""
+    """Return the data of a successful call; raise the error of a failed one."""
     if call.error is not None:
         raise error_of(call.error)
     return call.data

@@ -22,9 +22,10 @@ class FileContent:
 
 
 class FileResource:
-    """``client.files``; needs ``capset:call``, and of the principal ``session_files:read`` or ``session_files:write``.
+    """``client.files``; needs the scope ``capset:call``.
 
-    Paths are absolute, such as ``/notes/a b.txt``. An invalid one raises ``FileError``.
+    The principal needs the permission ``session_files:read`` or ``session_files:write``. Paths are absolute, such as
+    ``/notes/a b.txt``. An invalid one raises ``FileError``.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -50,7 +51,7 @@ class FileResource:
             if page.next is None:
                 return FolderShape(path=page.path, items=items)
             if page.next == cursor:
-                raise self._connection.answers.foreign("answered one page of a folder twice")
+                raise self._connection.answers.foreign("returned one page of a folder twice")
             cursor = page.next
 
     async def _page(self, session: str, path: str, query: Mapping[str, Any]) -> FolderShape:
@@ -61,16 +62,16 @@ class FileResource:
                 return self._connection.answers.parsed(FolderShape, await response.aread())
 
     async def write(self, session: str, path: str, content: bytes, *, version: int | None = None) -> WrittenShape:
-        """Create or replace a file, with its parents. Its size is limited by the server.
+        """Create or replace a file, and create its parent folders. The server limits its size.
 
-        With ``version``, only if the file has exactly this one, 0 for a missing file; otherwise raises
-        ``VersionMismatch``. Raises ``QuotaExceeded`` if the session has no room for it.
+        With ``version``, raises ``VersionMismatch`` unless the file has that version; 0 stands for a missing file.
+        Raises ``QuotaExceeded`` if the session has no room for it.
         """
         headers = {"Content-Type": "application/octet-stream", **_if_match(version)}
         return await self._connection.send(WrittenShape, "PUT", _path(session, path), content, headers)
 
     async def delete(self, session: str, path: str, *, recursive: bool = False, version: int | None = None) -> None:
-        """Delete a file, or a folder; a full one needs ``recursive``. ``/`` is emptied and stays.
+        """Delete a file or a folder; a folder with entries needs ``recursive``. ``/`` is emptied, but not deleted.
 
         Raises ``FileError`` if there is none, and ``VersionMismatch`` as ``write`` does.
         """
@@ -83,5 +84,5 @@ def _path(session: str, path: str) -> str:
 
 
 def _if_match(version: int | None) -> dict[str, str]:
-    """Return the header that makes a change depend on a file's version: 0 for a missing file."""
+    """Return the header that makes a change depend on a file's version; 0 stands for a missing file."""
     return {"If-None-Match": "*"} if version == 0 else if_match(version)

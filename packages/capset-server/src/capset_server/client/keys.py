@@ -1,4 +1,4 @@
-"""API keys, those who have them, and what has been used of their limits."""
+"""API keys, principals and organisations."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from capset_server.client.connection import LARGEST_PAGE, REPEATABLE, Connection
 
 
 class KeyResource:
-    """``client.keys``; needs a key with the scope ``capset:admin``, except for what is done with that very key."""
+    """``client.keys``; needs a key with the scope ``capset:admin``, except for the caller's own key."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def create(self, key: KeyInput, *, idempotency_key: str | None = None) -> NewKeyShape:
-        """Create a key and return it with its secret, which is shown this once.
+        """Create a key and return it with its secret, which is shown only once.
 
-        It has at most the organisation, permissions and allowance of the caller: raises ``PermissionDenied`` for more.
-        With ``idempotency_key``, the same request makes no second key within a day, and raises ``Conflict`` with the id
-        of the first.
+        The key has at most the caller's organisation, permissions and allowance; raises ``PermissionDenied`` for more.
+        With ``idempotency_key``, the same request within a day creates no second key, but raises ``Conflict`` with the
+        id of the first.
         """
         headers = {} if idempotency_key is None else {REPEATABLE: idempotency_key}
         return await self._connection.send(NewKeyShape, "POST", path_of("keys"), json_bytes(key.plain()), headers)
@@ -45,9 +45,9 @@ class KeyResource:
     async def list(
         self, *, org: str | None = None, principal: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> KeyPageShape:
-        """List keys, newest first, even revoked and expired ones; ``org`` is for callers of none.
+        """List keys, newest first, including revoked and expired ones; ``org`` is for callers without an organisation.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
         query = {"org": org, "principal": principal, "limit": limit, "cursor": cursor}
         return await self._connection.get(KeyPageShape, path_of("keys"), query)
@@ -66,10 +66,10 @@ class PrincipalResource:
     async def list(
         self, *, org: str | None = None, principal: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> PrincipalPageShape:
-        """List the principals that have keys or sessions, by id, with their valid keys; ``org`` is for callers of none.
+        """List the principals that have keys or sessions, by id, with their valid keys.
 
-        ``principal`` is an id: that of a user and that of an agent may be the same. ``limit`` is 1–200, ``cursor`` the
-        ``next`` of the page before.
+        ``org`` is for callers without an organisation. ``principal`` is an id, which a user and an agent may share.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
         query = {"org": org, "principal": principal, "limit": limit, "cursor": cursor}
         return await self._connection.get(PrincipalPageShape, path_of("principals"), query)
@@ -88,7 +88,7 @@ class OrgResource:
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> OrgPageShape:
         """List the organisations that have keys, stored agents or sessions, by name.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
         return await self._connection.get(OrgPageShape, path_of("orgs"), {"limit": limit, "cursor": cursor})
 

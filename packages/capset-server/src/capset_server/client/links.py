@@ -1,4 +1,4 @@
-"""The exact capabilities of each turn: links, the envelopes stored with them, and the payloads of hashes."""
+"""The exact version of each turn: links, the envelopes stored with them, and the payloads of hashes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from capset_server.client.connection import LARGEST_PAGE, Connection, every, jso
 
 
 class LinkResource:
-    """``client.links``; needs a key with the scope ``capset:call``, and sees those of the caller's own sessions.
+    """``client.links``; needs a key with the scope ``capset:call``, for links of the caller's own sessions.
 
-    With ``capset:audit`` it sees every link and envelope of the organisation. Invisible ones are ``NotFound``.
+    ``capset:audit`` covers every link and envelope of the organisation. All others raise ``NotFound``.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -31,8 +31,8 @@ class LinkResource:
     ) -> KeptLinkShape:
         """Store a session's current link with its envelope; ``transition`` is the change of its runtime hash, if any.
 
-        ``metadata`` is stored with the link and ``context`` in the envelope. ``invocation`` states for whom the turn
-        runs: only its hash is stored. ``reason`` is that of a change of the hash; at most 1,000 characters. Raises
+        ``metadata`` is stored with the link, and ``context`` in the envelope. ``invocation`` says for whom the turn
+        runs; only its hash is stored. ``reason`` explains a change of the hash, in at most 1,000 characters. Raises
         ``NotFound``, and ``InvalidArguments`` for a context or an invocation that cannot be stored.
         """
         optional = {"metadata": metadata, "context": context, "invocation": invocation}
@@ -54,7 +54,7 @@ class LinkResource:
     ) -> LinkPageShape:
         """List the links that match all filters, newest first.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``PermissionDenied`` without
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page. Raises ``PermissionDenied`` without
         ``session_id``, unless the key has the scope ``capset:audit``.
         """
         query = {"agent_id": agent_id, "session_id": session_id, "limit": limit, "cursor": cursor}
@@ -88,7 +88,7 @@ class FingerprintResource:
     async def get(self, hash: str) -> FingerprintShape:
         """Return the payload of a hash.
 
-        Raises ``NotFound`` for a hash unknown to the server, ``InvalidArguments`` for text that is no hash.
+        Raises ``NotFound`` for a hash unknown to the server, ``InvalidArguments`` for text that is not a hash.
         """
         return await self._connection.get(FingerprintShape, path_of("fingerprints", hash))
 
@@ -97,9 +97,9 @@ class FingerprintResource:
         return await self._connection.get(SightingsShape, path_of("fingerprints", hash, "sightings"))
 
     async def diff(self, before: str, after: str) -> FingerprintDiffShape:
-        """Compare what two hashes cover. Raises ``NotFound``, and ``InvalidArguments`` if they are of two kinds."""
+        """Compare what two hashes cover. Raises ``NotFound``, and ``InvalidArguments`` if their kinds differ."""
         return await self._connection.get(FingerprintDiffShape, path_of("fingerprints", before, "diff", after))
 
     async def installed(self) -> InstalledShape:
-        """Return the installed capabilities, with their hashes, their tools', and the code behind them."""
+        """Return the installed capabilities with their hashes, and those of their tools and code."""
         return await self._connection.get(InstalledShape, path_of("fingerprints"))

@@ -1,4 +1,4 @@
-"""The users of chats who may decide."""
+"""The chat users who may decide approval requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PersonResource:
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> PersonPageShape:
         """List the people of the organisation, newest first.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
         return await self._connection.get(PersonPageShape, path_of("people"), {"limit": limit, "cursor": cursor})
 
@@ -36,9 +36,10 @@ class PersonResource:
         permissions: Iterable[str] = (),
         attributes: Mapping[str, Any] | None = None,  # JSON data
     ) -> PersonShape:
-        """Enter a user of a Slack workspace, by the ids of both, as a principal.
+        """Add a user of a Slack workspace, by the ids of both, as a principal.
 
-        Raises ``Conflict`` if that user is entered already; ``PermissionDenied`` for permissions beyond one's own.
+        Raises ``Conflict`` if the user was already added, and ``PermissionDenied`` for permissions that the caller
+        lacks.
         """
         body: dict[str, Any] = {"team": team, "user": user, "principal": principal, "kind": kind}
         body |= {"permissions": [*permissions]}
@@ -47,5 +48,5 @@ class PersonResource:
         return await self._connection.send(PersonShape, "POST", path_of("people"), json_bytes(body))
 
     async def remove(self, id: str) -> None:
-        """Remove a person, who decides nothing any more. Raises ``NotFound``."""
+        """Remove a person, who can then no longer decide requests. Raises ``NotFound``."""
         await self._connection.delete(path_of("people", id))

@@ -1,4 +1,4 @@
-"""The records of the key's organisation, and the proof of them."""
+"""The records of the key's organisation, and their verification."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from capset_server.client.connection import LARGEST_PAGE, Connection, every, pat
 
 
 class RecordFilters(TypedDict, total=False):
-    """The values that records must have in columns of these names, all of them."""
+    """The values that records must have in the columns of these names. All must match."""
 
     tool: str | None
     outcome: Outcome | None
     principal: str | None
-    """Its id alone: ``ada``, not ``user:ada``."""
+    """The id without the kind: ``ada``, not ``user:ada``."""
     session: str | None
     correlation: str | None
     agent: str | None
@@ -35,7 +35,7 @@ class RecordFilters(TypedDict, total=False):
     since: str | None
     """The earliest time, in ISO 8601 with an offset."""
     until: str | None
-    """The time that they are before, in the same form."""
+    """The end of the period, exclusive, in the same format."""
 
 
 class RecordResource:
@@ -54,7 +54,7 @@ class RecordResource:
     ) -> RecordPageShape:
         """List the outcomes of calls, or acts, newest first: the records that match all filters.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
         refuse_unknown(self.list, filters, RecordFilters)
         query: dict[str, Any] = {"id": id, **filters, "limit": limit, "cursor": cursor}
@@ -75,9 +75,9 @@ class RecordResource:
         return await self._connection.get(RecordProofShape, path_of("audit", id))
 
     async def verify(self, *, limit: int = 5_000, cursor: str | None = None) -> ChainPartShape:
-        """Verify the next part of the chain, of up to ``limit`` links, 1–10,000; ``cursor`` is the ``next`` before.
+        """Verify the next part of the chain, up to ``limit`` links; ``limit`` is 1–10,000.
 
-        Without ``next`` in the answer, the whole chain has been walked.
+        ``cursor`` is the ``next`` of the previous part. A part without ``next`` is the last one.
         """
         return await self._connection.get(
             ChainPartShape, path_of("audit", "verify"), {"limit": limit, "cursor": cursor}
@@ -95,9 +95,9 @@ class RecordResource:
         until: str | None = None,
         bucket: str | None = None,
     ) -> SummaryShape:
-        """Count how calls ended, with their latency: together, by time, and by tool; of the last day by default.
+        """Count calls by outcome, with their latency: in total, over time, and by tool; the last day by default.
 
-        ``bucket`` is ``1m``, ``5m``, ``15m``, ``1h``, ``6h``, ``1d``, ``7d`` or ``30d``; one that fits by default.
+        ``bucket`` is ``1m``, ``5m``, ``15m``, ``1h``, ``6h``, ``1d``, ``7d`` or ``30d``, by default a suitable one.
         """
         filters = {"tool": tool, "agent": agent, "principal": principal, "outcome": outcome, "session": session}
         query = {**filters, "since": since, "until": until, "bucket": bucket}
@@ -106,9 +106,9 @@ class RecordResource:
     async def export(
         self, **filters: Unpack[RecordFilters]
     ) -> AsyncGenerator[dict[str, Any]]:  # a record's columns, of its types
-        """Iterate over all matching records, newest first, in one request, with all their columns as they are hashed.
+        """Iterate over all matching records, newest first, in one request, with all columns as they are hashed.
 
-        Raises ``Unreachable`` if the answer breaks off, so that a part is not taken for all of them.
+        Raises ``Unreachable`` if the response breaks off, so that a part is not mistaken for the whole.
         """
         refuse_unknown(self.export, filters, RecordFilters)
         query: dict[str, Any] = {**filters, "format": "ndjson"}

@@ -1,4 +1,4 @@
-"""Runs and schedules: turns and calls that are queued for workers, once or again and again."""
+"""Runs and schedules: turns and calls that are queued for workers, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunResource:
         queue: str = "default",
         idempotency_key: str | None = None,
     ) -> RunShape:
-        """Queue a turn: a message to an agent, in a session, or in a new one of an agent.
+        """Queue a turn: a message to an agent, in a given session, or in a new session of a given agent.
 
         With ``idempotency_key``, the same request queues no second run within a day. Raises ``LimitExceeded`` if too
         many runs of the organisation are unfinished.
@@ -55,7 +55,7 @@ class RunResource:
         limit: int = 50,
         cursor: str | None = None,
     ) -> RunPageShape:
-        """List the caller's runs, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
+        """List the caller's runs, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page."""
         query = {"state": state, "queue": queue, "limit": limit, "cursor": cursor}
         return await self._connection.get(RunPageShape, path_of("runs"), query)
 
@@ -94,10 +94,10 @@ class ScheduleResource:
         queue: str = "default",
         idempotency_key: str | None = None,
     ) -> ScheduleShape:
-        """Have a turn queued at each time of a cron expression of five fields, in a session or in new ones of an agent.
+        """Queue a turn at each time of a five-field cron expression, in a given session or in new ones of an agent.
 
         With ``idempotency_key``, the same request makes no second schedule within a day. Raises ``LimitExceeded`` if
-        the organisation has as many schedules as it may.
+        the organisation already has its maximum of schedules.
         """
         named = {"agent_id": agent, "session_id": session}
         members = {name: value for name, value in named.items() if value is not None}
@@ -115,12 +115,15 @@ class ScheduleResource:
         queue: str = "default",
         idempotency_key: str | None = None,
     ) -> ScheduleShape:
-        """Have a call of a tool queued at each time, in a session. Raises as ``create`` does."""
+        """Queue a call of a tool in a session, at each time. Raises as ``create`` does."""
         target = {"session_id": session, "tool": tool, "arguments": dict(arguments or {})}
         return await self._send({"cron": cron, "timezone": timezone, "queue": queue, **target}, idempotency_key)
 
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> SchedulePageShape:
-        """List the caller's schedules, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
+        """List the caller's schedules, newest first.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
+        """
         return await self._connection.get(SchedulePageShape, path_of("schedules"), {"limit": limit, "cursor": cursor})
 
     def all(self) -> AsyncGenerator[ScheduleShape]:
@@ -136,7 +139,7 @@ class ScheduleResource:
         return await self._post(id, "pause")
 
     async def resume(self, id: str) -> ScheduleShape:
-        """Have a paused schedule go on from now, and return it. Raises ``NotFound``."""
+        """Resume a paused schedule from now, and return it. Raises ``NotFound``."""
         return await self._post(id, "resume")
 
     async def delete(self, id: str) -> None:

@@ -1,4 +1,4 @@
-"""The sessions of the key's principal, the turns of their agents, and the events of these."""
+"""The sessions of the key's principal, with their turns and events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TurnResource:
         return await self._connection.send(TurnShape, "POST", path, body, headers)
 
     async def messages(self, id: str, *, after: int = 0, limit: int = 50) -> ConversationPageShape:
-        """List the messages of a session's conversation, the oldest first, ``after`` that number; ``limit`` is 1–200.
+        """List the messages of a session's conversation after a number, oldest first; ``limit`` is 1–200.
 
         Raises ``NotFound``.
         """
@@ -42,7 +42,7 @@ class TurnResource:
         return await self._connection.get(ConversationPageShape, path_of("sessions", id, "messages"), query)
 
     async def fork(self, id: str, turn: str | None = None) -> SessionShape:
-        """Start a session like this one, with its conversation up to the end of a turn, or all of it.
+        """Start a new session with this one's conversation, all of it or up to the end of a turn.
 
         Files and state are not copied. Raises ``NotFound``, also for a turn without messages.
         """
@@ -50,9 +50,10 @@ class TurnResource:
         return await self._connection.send(SessionShape, "POST", path_of("sessions", id, "fork"), body)
 
     async def rewind(self, id: str, turn: str) -> int:
-        """Take the conversation of a session back to before a turn, and return how many messages went.
+        """Rewind a session's conversation to before a turn, and return the number of removed messages.
 
-        What the turns have done stays done. Raises ``NotFound``; ``StateError`` (409) while the session is in a turn.
+        This does not undo what the turns have done. Raises ``NotFound``, and ``StateError`` (409) while the session is
+        in a turn.
         """
         body, path = json_bytes({"turn": turn}), path_of("sessions", id, "rewind")
         return (await self._connection.send(RewoundShape, "POST", path, body)).removed
@@ -74,10 +75,10 @@ class TurnResource:
     ) -> AsyncGenerator[AsyncGenerator[EventShape | GapShape]]:
         """Read the events of a session's turns: ``async with client.sessions.events(id) as events``.
 
-        It begins with the one ``after`` that number, or with so many of the ``newest``. It ends with the session or
-        the server, unless ``follow`` is false: ask again, ``after`` the last one received, and ``NotFound`` means that
-        the session ended. Events no longer stored are a ``GapShape``. Raises ``NotFound``; ``Unreachable`` if the
-        connection breaks.
+        It starts after the event number ``after``, or with that many of the ``newest`` events. It ends when the session
+        or the server ends, or after the stored events if ``follow`` is false. To continue, request the events ``after``
+        the last one received; ``NotFound`` then means that the session has ended. A ``GapShape`` stands for events that
+        are no longer stored. Raises ``NotFound``, and ``Unreachable`` if the connection breaks.
         """
         query = {"after": after, "newest": newest, "follow": "true" if follow else "false"}
         async with (
@@ -106,7 +107,7 @@ class SessionResource(TurnResource):
     ) -> SessionShape:
         """Start a session of an agent, in its current version.
 
-        ``invocation`` states for whom: only its hash is stored. ``context`` is stored and shown, at most 64 KiB of
+        ``invocation`` says for whom; only its hash is stored. ``context`` is stored and shown, at most 64 KiB of
         JSON. Raises ``NotFound``; ``Conflict`` if the agent is archived; ``InvalidArguments`` for values that cannot be
         stored.
         """
@@ -115,10 +116,10 @@ class SessionResource(TurnResource):
         return await self._connection.send(SessionShape, "POST", path_of("sessions"), body)
 
     async def move(self, id: str, agent_version: int | None = None, *, version: int | None = None) -> SessionShape:
-        """Move a session to a version of its agent: ``None`` for the current one. Its files and its state stay.
+        """Move a session to a version of its agent, by default the current one. Its files and state are kept.
 
-        ``version`` is the one that it must be in now. Raises ``NotFound`` for a missing version, ``Conflict`` for a
-        session that moves by itself or is of an agent without versions, and ``Outdated``.
+        With ``version``, raises ``Outdated`` unless the session is at that version. Raises ``NotFound`` for a missing
+        version, and ``Conflict`` if the session moves automatically or its agent has no versions.
         """
         body, path = json_bytes({"agent_version": agent_version}), path_of("sessions", id)
         return await self._connection.send(SessionShape, "PATCH", path, body, if_match(version))
@@ -134,7 +135,7 @@ class SessionResource(TurnResource):
     async def list(
         self, *, agent_id: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> SessionPageShape:
-        """List sessions, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
+        """List sessions, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page."""
         query = {"agent_id": agent_id, "limit": limit, "cursor": cursor}
         return await self._connection.get(SessionPageShape, path_of("sessions"), query)
 
@@ -143,15 +144,15 @@ class SessionResource(TurnResource):
         return every(lambda cursor: self.list(agent_id=agent_id, limit=LARGEST_PAGE, cursor=cursor))
 
     async def snapshot(self, id: str) -> SnapshotShape:
-        """Return the tools in play in a session, the reasons for the others, and the hashes. Raises ``NotFound``."""
+        """Return the tools in play in a session, why others are excluded, and the hashes. Raises ``NotFound``."""
         return await self._connection.get(SnapshotShape, path_of("sessions", id, "snapshot"))
 
     async def tools(
         self, id: str, *, name: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> SessionToolPageShape:
-        """List the tools in play in a session with their schemas, by name, or only the one of this ``name``.
+        """List the tools in play in a session by name, with their schemas; with ``name``, only that one.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``NotFound``.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page. Raises ``NotFound``.
         """
         query = {"name": name, "limit": limit, "cursor": cursor}
         return await self._connection.get(SessionToolPageShape, path_of("sessions", id, "tools"), query)

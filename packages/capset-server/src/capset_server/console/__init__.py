@@ -1,1 +1,1 @@
-"""The console: pages for people, which ask the REST API for all that they show and do (spec 9)."""
+"""The console: pages for people, which use the REST API for everything that they show and do (spec 9)."""

@@ -1,4 +1,4 @@
-"""The form of an agent: the fields that show one, and the agent that comes back from them."""
+"""The form of an agent: rendering an agent as fields, and parsing the submitted fields."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from capset_server.console.forms import Form, unix_lines
 from capset_server.console.schema_forms import FormField, fields_of, leaves_of, values_of
 
 NAME: Final = "agent"
-"""The beginning of the names of the fields."""
+"""Prefix of the names of the fields."""
 INSTRUCTION: Final = "instruction"
-"""The fields with one instruction each."""
+"""Name of the fields with one instruction each."""
 ENTRY: Final = "capability"
-"""The fields with the key of one capability each, in the order of their priority."""
+"""Name of the fields with the key of one capability each, in order of priority."""
 VERSION: Final = "version"
 _KEY: Final = re.compile("c[0-9]{1,6}")
 _SCHEMA: Final[Mapping[str, Any]] = AgentInput.model_json_schema()
 _APART: Final = ("instructions", "capabilities", "status")
-"""The fields that are no single field of the form; the status changes by actions of its own."""
+"""Agent fields that are not a single field of the form. The status is changed by separate actions."""
 _TITLES: Final[Mapping[str, tuple[str, str]]] = {
     "name": ("Name", "Letters, digits, spaces, and _ . - after the first."),
-    "description": ("Description", "What it is for, for people and for other agents."),
-    "system_prompt": ("System prompt", "What it is told first, before what its capabilities say."),
-    "model": ("Model", "The model that runs it, such as openai:gpt-5; the server's own, if empty."),
-    "static_context": ("Static context", "Data for its host, which no model sees: a JSON object."),
-    "mcp_servers": ("MCP servers of its own", "By name; mcp:NAME is the capability of each. Administrators only."),
+    "description": ("Description", "What the agent is for. People and other agents read this."),
+    "system_prompt": ("System prompt", "The first instructions to the model, before those of the capabilities."),
+    "model": ("Model", "The model that runs the agent, such as openai:gpt-5; empty for the server's default."),
+    "static_context": ("Static context", "Data for the host as a JSON object. No model sees it."),
+    "mcp_servers": ("MCP servers", "By name; mcp:NAME is the capability of each. Administrators only."),
 }
-"""Titles and explanations of fields, where those of their schema are too short for people."""
+"""Titles and help texts of fields, where those of the schema are too short for people."""
 Data = Mapping[str, Any]  # JSON data
 Details = Mapping[str, Data | None]
-"""The capabilities that a form shows, by id, as REST describes them; ``None`` for one that is not there."""
+"""The capabilities that a form shows, by id, as REST describes them; ``None`` for one that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentForm:
-    """A form as it is shown: its fields, and what is wrong in them."""
+    """A form as it is shown: its fields, and their problems."""
 
     fields: Mapping[str, FormField]
     instructions: tuple[FormField, ...]
     capabilities: tuple[CapabilityForm, ...]
     problems: tuple[Field, ...]
-    """All of them, in the words of REST."""
+    """All problems, in the words of REST."""
 
     @property
     def more_is_open(self) -> bool:
-        """Whether something is wrong in the fields that are shown on request."""
+        """Whether a field that is collapsed by default has an error."""
         folded = [
             form_field
             for name, form_field in self.fields.items()
@@ -64,14 +64,14 @@ class AgentForm:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The content of a form: the agent as REST takes it, and fields that cannot be read, which are as before in it."""
+    """A parsed form: the agent as REST accepts it, and the fields that cannot be read, which keep their old values."""
 
     agent: dict[str, Any]  # JSON data
     problems: tuple[Field, ...] = field(default=())
 
 
 def agent_of(detail: Data) -> dict[str, Any]:
-    """Return the fields of an agent that can be written, without those that say nothing."""
+    """Return the writable fields of an agent, without empty ones."""
     agent: dict[str, Any] = {}
     for agent_field in AGENT_FIELDS:
         value = detail.get(agent_field.name)
@@ -88,7 +88,7 @@ def agent_of(detail: Data) -> dict[str, Any]:
 
 
 def form_of(agent: Data, details: Details, *, version: int | None = None) -> Form:
-    """Return an agent as its form would be sent untouched."""
+    """Return the form of an agent as a browser would send it unchanged."""
     pairs = [(form_field.name, form_field.value) for form_field in leaves_of(_shown_fields(agent))]
     pairs += [(INSTRUCTION, text) for text in agent.get("instructions", ())]
     for at, entry in enumerate(agent.get("capabilities", ())):
@@ -99,7 +99,7 @@ def form_of(agent: Data, details: Details, *, version: int | None = None) -> For
 
 
 def keys_in(form: Form) -> list[str]:
-    """Return the keys of the capabilities in a form, in order: only those that a form of this module could have."""
+    """Return the keys of the capabilities in a form, in order, without malformed ones."""
     return [key for key in form.every(ENTRY) if _KEY.fullmatch(key)]
 
 
@@ -109,9 +109,10 @@ def ids_in(form: Form) -> list[str]:
 
 
 def read_agent(form: Form, details: Details, base: Data | None = None) -> Typed:
-    """Return what a form says; ``base`` is the agent that it was made of.
+    """Parse a form; ``base`` is the agent that it was made from.
 
-    What the form has not, or what was not touched in it, is as in ``base``, also where a form cannot say it.
+    Fields that are missing or unchanged in the form keep their values from ``base``, even those that a form cannot
+    represent.
     """
     base = base or {}
     before, after = _sent_by_part(form_of(base, details)), _sent_by_part(form)
@@ -142,7 +143,7 @@ def read_agent(form: Form, details: Details, base: Data | None = None) -> Typed:
 
 
 def _sent_by_part(form: Form) -> dict[str, list[tuple[str, str]]]:
-    """Return what was sent for each field of an agent, and for each of its capabilities by its key."""
+    """Group the submitted pairs by field of the agent, and by key of the capability."""
     sent: dict[str, list[tuple[str, str]]] = {}
     for name, value in form.pairs:
         part = "/".join(name.split("/")[:2]) if name.startswith(f"{NAME}/") else name.partition("-")[0]
@@ -156,7 +157,7 @@ def _is_of(key: str, part: str) -> bool:
 
 
 def show_agent(form: Form, details: Details, problems: Iterable[Field], has: Iterable[str]) -> AgentForm:
-    """Return a form as it is shown, as it was sent; ``has`` names the optional parts that this caller may see."""
+    """Prepare a submitted form for display; ``has`` names the optional fields that the caller may see."""
     problems = tuple(problems)
     names = [name for name in _FIELDS if name != "mcp_servers" or name in has]
     field_names = {form_field.name for form_field in leaves_of(_shown_fields({}))}
@@ -177,9 +178,9 @@ def show_agent(form: Form, details: Details, problems: Iterable[Field], has: Ite
 
 
 def patch_between(before: Data, after: Data) -> dict[str, Any]:
-    """Return the JSON merge patch (RFC 7396) that makes ``after`` of ``before``.
+    """Return the JSON merge patch (RFC 7396) that turns ``before`` into ``after``.
 
-    Raises ``InvalidArguments`` for what no patch can say: a null in an object.
+    Raises ``InvalidArguments`` for a null in an object, which a patch cannot express.
     """
     patch = _patch(before, after)
     merged = cast("dict[str, Any]", merge_patch(dict(before), patch))
@@ -190,7 +191,7 @@ def patch_between(before: Data, after: Data) -> dict[str, Any]:
 
 
 def merge_agents(base: Data, mine: Data, theirs: Data) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return my agent with their changes where I made none, and the fields that were taken, and that both changed."""
+    """Merge their changes into my unchanged fields; return the agent, the fields taken, and those both changed."""
     names = list(dict.fromkeys((*mine, *theirs, *base)))
     changed = [name for name in names if not _is_same(base.get(name), theirs.get(name))]
     taken = [name for name in changed if _is_same(base.get(name), mine.get(name))]
@@ -200,7 +201,7 @@ def merge_agents(base: Data, mine: Data, theirs: Data) -> tuple[dict[str, Any], 
 
 
 def moved(form: Form, key: str, by: int) -> Form:
-    """Return a form with a capability further up or down."""
+    """Return a form with a capability moved up or down."""
     keys = keys_in(form)
     if key in keys:
         at = keys.index(key)
@@ -214,14 +215,14 @@ def without(form: Form, key: str) -> Form:
 
 
 def with_capability(form: Form, detail: Data) -> Form:
-    """Return a form with one more capability, as it is by default."""
+    """Return a form with another capability, in its default configuration."""
     keys = keys_in(form)
     key = f"c{max((int(entry_key[1:]) for entry_key in keys if entry_key[1:].isdecimal()), default=-1) + 1}"
     return Form([*form.pairs, (ENTRY, key), *capability_pairs(key, str(detail["id"]), detail)])
 
 
 def with_version(form: Form, version: int) -> Form:
-    """Return a form that is about another version of the agent."""
+    """Return a form that is based on another version of the agent."""
     return Form([*(pair for pair in form.pairs if pair[0] != VERSION), (VERSION, str(version))])
 
 
@@ -238,7 +239,7 @@ _FIELDS: Final = tuple(agent_field.name for agent_field in AGENT_FIELDS if agent
 
 
 def _schema_of(*names: str) -> dict[str, Any]:
-    """Return the schema of some fields of an agent, with the titles that the form has."""
+    """Return the schema of some fields of an agent, with the titles of the form."""
     properties = dict[str, Any]()
     for name in names:
         title, description = _TITLES.get(name, (name.replace("_", " ").capitalize(), ""))
@@ -253,7 +254,7 @@ def _shown_fields(values: Data, *, errors: Sequence[Field] = (), form: Form | No
 
 
 def _as_before(before: Any, typed: Any) -> Any:  # JSON data
-    """Return a value as it was, if it differs only by what a form does to the ends of lines."""
+    """Return ``before`` if ``typed`` differs from it only in line endings, which forms change."""
     if isinstance(before, str) and isinstance(typed, str):
         return before if unix_lines(before) == typed else typed
     if isinstance(before, list) and isinstance(typed, list):
@@ -263,7 +264,7 @@ def _as_before(before: Any, typed: Any) -> Any:  # JSON data
 
 
 def _nearest(path: str, names: Iterable[str]) -> str:
-    """Return the path of the field that an error is about: the whole path, or as much of it as there is a field for."""
+    """Return the path of the form field for an error: the longest beginning of its path that names a field."""
     parts, names = path.replace("[", ".").replace("]", "").split("."), set(names)
     while len(parts) > 1 and "/".join((NAME, *parts)) not in names:
         parts.pop()

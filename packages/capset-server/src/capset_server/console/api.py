@@ -1,4 +1,4 @@
-"""The REST API, asked in process: what a page shows and does is what REST answers the same caller."""
+"""The REST API, called in process: a page shows and does only what REST allows its caller."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from capset_server.http.routes import Routes
 _JSON: Final = "application/json"
 _PREFIX: Final = "/v1/"
 _ANY: Final = BodyBounds(sys.maxsize, None)
-"""The bounds of the body of a request that a page makes: its own form was bounded."""
+"""No bounds for the bodies of a page's own requests: the form that they come from was bounded."""
 _WAITING: Final = 2
-"""Parts of a streamed answer that wait for their reader; then its sender waits."""
+"""Maximum number of buffered parts of a streamed response. After that, the sender waits."""
 
 
 class RestRefusal(CapsetError):
-    """A request that REST refused, with all that it said; ``approval`` is the id of a request for an approval."""
+    """REST's refusal of a request; ``approval`` is the id of an approval request, if there is one."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:  # JSON data
         fields = [
@@ -43,7 +43,7 @@ class RestRefusal(CapsetError):
 
 
 class RestAnswer:
-    """A whole answer: its status, its headers by lower-case name, and its body."""
+    """A complete response: its status, its headers by lower-case name, and its body."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
@@ -51,7 +51,7 @@ class RestAnswer:
         self.body = body
 
     def json(self) -> Any:  # any JSON
-        """Return the body as JSON data, ``None`` for an empty one. Raises ``RestRefusal`` for a refusal."""
+        """Return the body as JSON data, ``None`` for an empty one. Raises ``RestRefusal`` for an error status."""
         parsed = json.loads(self.body) if self.body and _is_json(self.headers.get("content-type", "")) else None
         if self.status >= 400:
             raise RestRefusal(self.status, cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {})
@@ -60,14 +60,14 @@ class RestAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OpenAnswer:
-    """An answer whose body comes in parts: its status, and its headers by lower-case name."""
+    """A streamed response: its status, its headers by lower-case name, and the parts of its body."""
 
     status: int
     headers: Mapping[str, str]
     parts: AsyncGenerator[bytes]
 
     async def read(self, most: int | None = None) -> bytes:
-        """Return the body, or its beginning of ``most`` bytes or a little more."""
+        """Return the body; with ``most``, stop reading once it has that many bytes."""
         content = bytearray()
         async for part in self.parts:
             content += part
@@ -86,11 +86,11 @@ class Api:
         self._authorization = authorization
 
     async def get(self, *segments: str, **query: object) -> Any:  # any JSON
-        """Return what ``GET /v1/…`` answers; a ``None`` in the query is left out. Raises ``RestRefusal``."""
+        """Return the data of ``GET /v1/…``. Omits query values that are ``None`` or empty. Raises ``RestRefusal``."""
         return (await self.ask("GET", *segments, query=query)).json()
 
     async def find(self, *segments: str, **query: object) -> Any:  # any JSON
-        """Return what ``get`` returns, ``None`` where REST says that there is no such thing, or not for this caller."""
+        """Return what ``get`` returns, ``None`` if it does not exist or the caller may not see it."""
         with suppress_refusals(403, 404):
             return await self.get(*segments, **query)
 
@@ -101,7 +101,7 @@ class Api:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:  # any JSON
-        """Send JSON data by ``POST``, ``PATCH`` or the like, and return what REST answers. Raises ``RestRefusal``."""
+        """Send JSON data by ``POST``, ``PATCH`` or the like; return the response's data. Raises ``RestRefusal``."""
         content = None if body is None else json.dumps(body).encode()
         return (await self.ask(method, *segments, content=content, headers=headers)).json()
 
@@ -114,7 +114,7 @@ class Api:
         media_type: str = _JSON,
         headers: Mapping[str, str] | None = None,
     ) -> RestAnswer:
-        """Return the whole answer to a request, also to one that was refused."""
+        """Return the complete response to a request, even if it was refused."""
         scope, receive = self._request(method, segments, query, content, media_type, headers)
         started: dict[str, Any] = {}
         parts: list[bytes] = []
@@ -135,9 +135,9 @@ class Api:
         method: str = "GET",
         content: bytes | None = None,
     ) -> AsyncGenerator[bytes]:
-        """Yield the parts of an answer as they come, such as those of an event stream. Raises ``RestRefusal``.
+        """Yield the parts of a response as they arrive, such as those of an event stream. Raises ``RestRefusal``.
 
-        The request is cancelled when its reader leaves.
+        The request is cancelled when the reader stops.
         """
         accept = {"accept": "text/event-stream"}
         async with self.open(*segments, query=query, method=method, content=content, headers=accept) as answer:
@@ -153,7 +153,7 @@ class Api:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[OpenAnswer]:
-        """Yield an answer whose body is read while it comes; at the end its request is cancelled.
+        """Yield a streamed response; on exit, its request is cancelled.
 
         Raises ``RestRefusal``.
         """
@@ -179,7 +179,7 @@ class Api:
             start = await messages.get()
             if start is None:
                 await task
-                raise RuntimeError("the application ended without an answer")
+                raise RuntimeError("the application ended without a response")
             answer = OpenAnswer(start["status"], _named(start), parts())
             if answer.status >= 400:
                 RestAnswer(answer.status, answer.headers, await answer.read()).json()
@@ -198,7 +198,7 @@ class Api:
         media_type: str,
         headers: Mapping[str, str] | None,
     ) -> tuple[Scope, Receive]:
-        """Return a request of its own, for the caller of the page, under the page's correlation."""
+        """Return a new request, with the caller and the correlation of the page."""
         outer = request_context(self._scope)
         raw = _PREFIX + "/".join(quote(segment, safe="/" if at else "") for at, segment in enumerate(segments))
         path = _PREFIX + "/".join(segments)
@@ -230,12 +230,12 @@ class Api:
 
 
 def _named(start: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers of the beginning of an answer, by lower-case name."""
+    """Return the headers in a response's first message, by lower-case name."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]}
 
 
 def _whole(content: bytes) -> Any:  # an ASGI receive
-    """Return the receiving side of a request whose body is there; its client never leaves before the page's does."""
+    """Return the receiving side of a request with a complete body, whose client never disconnects."""
     waiting = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def receive() -> Message:

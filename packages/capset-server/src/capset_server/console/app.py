@@ -50,7 +50,7 @@ MENU: Final = (
 
 
 def _page_routes() -> list[PageRoute]:
-    """Return the routes of all modules of pages; a fixed segment goes before a parameter: "new" is no id."""
+    """Return the routes of all modules of pages, fixed segments before parameters: "new" is not an id."""
     modules = (import_module(f"{pages.__name__}.{module_info.name}") for module_info in iter_modules(pages.__path__))
     routes = [route for module in modules for route in getattr(module, "ROUTES", ())]
     return sorted(routes, key=lambda route: [part.startswith("{") for part in route.path.split("/")])
@@ -71,7 +71,7 @@ _HEADERS: Final = {
 
 
 class Console:
-    """The console of a server. ``rest`` answers requests for REST whose caller is known."""
+    """The console of a server. ``rest`` is the REST application for requests with a known caller."""
 
     def __init__(self, service: Service, keys: KeySource, rest: ASGIApp, rest_routes: Routes) -> None:
         self._service = service
@@ -90,13 +90,13 @@ class Console:
         """The templates of all paths of the console, as the middleware matches them."""
 
     async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
-        """Return who has signed in, ``None`` for others, and for the paths that need none."""
+        """Return the signed-in caller, ``None`` if there is none or the path needs none."""
         if request_info.route == template_of(assets.PATH):
             return None
         return self._service.callers.anyone or await self._sign_ins.caller(self._login.cookie(scope, request_info))
 
     async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request. Raises ``HttpRefusal`` for a method that the path does not have."""
+        """Answer one request. Raises ``HttpRefusal`` for a method that the path does not support."""
         try:
             inner = {**scope, "root_path": scope.get("root_path", ""), "app": self}  # so that the router raises
             await self._router(inner, receive, _with_headers(send))
@@ -104,9 +104,9 @@ class Console:
             raise HttpRefusal(error.status_code, "method_not_allowed", "This page has no such method") from None
 
     async def fail(self, scope: Scope, receive: Receive, send: Send, error: CapsetError) -> None:
-        """Answer with a page that says what went wrong; htmx gets only the message, for the place of messages.
+        """Answer with an error page; htmx gets only the message, for the page's message area.
 
-        What does not say what it accepts is no browser, and gets problem details.
+        A client without an ``Accept`` header is not a browser, and gets problem details.
         """
         info = request_context(scope)
         if not info.header(b"accept"):
@@ -115,7 +115,7 @@ class Console:
         return await response(scope, receive, _with_headers(send))
 
     async def _begin(self, request: Request) -> Response:
-        """Lead to the first page: the inbox for those who approve, else the first that they may see."""
+        """Redirect to the first page of the menu that the caller may see: the inbox, for approvers."""
         caller = request_context(request.scope).caller
         root = root_of(request.scope)
         if caller is None:
@@ -134,7 +134,7 @@ class Console:
         return Route(route.path, answer, methods=[route.method], name=f"{route.method} {route.path}")
 
     async def _open(self, request: Request) -> PageRequest | Response:
-        """Return a request as a page; a form only if it comes from a page of this sign-in."""
+        """Return the page request, or a redirect to the sign-in. Refuses forms from outside this sign-in's pages."""
         info = request_context(request.scope)
         if info.caller is None:
             return self._login.lead_there(request)
@@ -188,12 +188,12 @@ def _phrase(status: int) -> str:
 
 
 def template_of(path: str) -> str:
-    """Return a path in Starlette's syntax as a template of the middleware: without converters."""
+    """Convert a path in Starlette's syntax to a template of the middleware: without converters."""
     return re.sub(r":\w+}", "}", path)
 
 
 def _with_headers(send: Send) -> Send:
-    """Return the sending side with the headers of every page."""
+    """Wrap ``send`` to add the headers of every page."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

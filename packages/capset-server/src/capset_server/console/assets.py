@@ -1,4 +1,4 @@
-"""The static files of the console, under names with the hash of their content, so that browsers keep them."""
+"""The static files of the console, under paths with the hash of their content, so that browsers cache them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def asset(name: str) -> tuple[str, bytes]:
 
 
 def asset_path(root: str, name: str) -> str:
-    """Return the path of a static file in its present version."""
+    """Return the path of the current version of a static file."""
     return f"{root}/static/{asset(name)[0]}/{name}"
 
 
 async def show_asset(request: Request) -> Response:
-    """Return a static file; one of an earlier version of capset is not there any more."""
+    """Return a static file. Raises ``NotFound`` for one of another version of capset."""
     name = request.path_params["name"]
     if name not in _MEDIA_TYPES or asset(name)[0] != request.path_params["version"]:
         raise NotFound("there is no such file; load the page again")

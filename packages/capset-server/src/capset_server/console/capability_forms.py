@@ -1,4 +1,4 @@
-"""The part of an agent's form that one of its capabilities has."""
+"""The part of an agent's form for one of its capabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Data = Mapping[str, Any]  # JSON data
 
 @dataclass(frozen=True, slots=True)
 class PresetSwitch:
-    """A preset: whether it is on, and on by default; one that the capability has not can only be left out."""
+    """A preset: whether it is on, and on by default. One that the capability does not have can only be removed."""
 
     name: str
     is_on: bool
@@ -30,8 +30,8 @@ class PresetSwitch:
 class CapabilityForm:
     """A capability in the form of an agent. The names of its fields begin with ``key``.
 
-    ``detail`` is what REST says of it, ``None`` if it is not installed here. ``config`` are the fields of its
-    configuration, ``text`` is that as JSON, where it has no such fields. ``problems`` are those of no field of it.
+    ``detail`` is REST's description of it, ``None`` if it is not installed here. ``config`` are the fields of its
+    configuration. ``text`` is the configuration as JSON if it has no fields. ``problems`` are those without a field.
     """
 
     key: str
@@ -49,17 +49,17 @@ class CapabilityForm:
 
     @property
     def config_is_wrong(self) -> bool:
-        """Whether something is wrong in the configuration."""
+        """Whether the configuration has an error."""
         return any(field.error for field in leaves_of(self.config))
 
     @property
     def has_more(self) -> bool:
-        """Whether other names are chosen for its tools, or something is wrong with these."""
+        """Whether its tools are renamed, or the new names have an error."""
         return bool(self.prefix or self.rename or "prefix" in self.errors or "rename" in self.errors)
 
 
 def capability_pairs(key: str, entry: str | Data, detail: Data | None) -> list[tuple[str, str]]:
-    """Return an entry as the pairs that a form would send; ``detail`` is what REST says of the capability."""
+    """Return an entry as the pairs that a form would send; ``detail`` is REST's description of the capability."""
     full_entry: Data = {"id": entry} if isinstance(entry, str) else entry
     chosen: Data = full_entry.get("presets") or {}
     defaults = _defaults(detail)
@@ -85,7 +85,7 @@ def capability_pairs(key: str, entry: str | Data, detail: Data | None) -> list[t
 
 
 def read_capability(key: str, form: Form, detail: Data | None) -> tuple[str | dict[str, Any], list[Field]]:
-    """Return the entry that a form says, and what cannot be read, by its path in the entry; that is left out."""
+    """Parse an entry; return it without the values that cannot be read, and the problems by path in the entry."""
     entry: dict[str, Any] = {"id": form.get(f"{key}-id", "")}
     problems: list[Field] = []
     if presets := _presets(key, form, _defaults(detail)):
@@ -104,7 +104,7 @@ def read_capability(key: str, form: Form, detail: Data | None) -> tuple[str | di
     for line in filter(str.strip, unix_lines(form.get(f"{key}-rename", "")).split("\n")):
         original, sign, name = (part.strip() for part in line.partition("="))
         if not sign or not original:
-            problems.append(Field("rename", f"a line is a tool's own name, =, and its name here; got {line!r:.60}"))
+            problems.append(Field("rename", f"a line is a tool's own name, =, and its new name; got {line!r:.60}"))
         else:
             renamed[original] = name
     if renamed:
@@ -113,7 +113,7 @@ def read_capability(key: str, form: Form, detail: Data | None) -> tuple[str | di
 
 
 def capability_form(key: str, form: Form, detail: Data | None, problems: Sequence[Field]) -> CapabilityForm:
-    """Return a capability of a form as it is shown; ``problems`` are REST's, by their paths in the entry."""
+    """Prepare a capability of a form for display; ``problems`` are from REST, by path in the entry."""
     defaults, on, unknown_presets = _defaults(detail), form.every(f"{key}-on"), form.every(f"{key}-keep")
     presets_by_name = {preset["name"]: preset for preset in (detail or {}).get("presets", ())}
     rendered = form.get(f"{key}-presets", "").split()
@@ -161,7 +161,7 @@ def capability_form(key: str, form: Form, detail: Data | None, problems: Sequenc
 
 
 def _presets(key: str, form: Form, defaults: Mapping[str, bool]) -> dict[str, bool]:
-    """Return the presets that are not as by default, and those that were said before, as they are now."""
+    """Return the presets that differ from the default or were chosen before, in their current state."""
     rendered, on = form.get(f"{key}-presets", "").split(), form.every(f"{key}-on")
     chosen_before = form.get(f"{key}-said", "").split()
     switched = {name: name in on for name in rendered if name in defaults}
@@ -176,7 +176,7 @@ def _presets(key: str, form: Form, defaults: Mapping[str, bool]) -> dict[str, bo
 
 
 def _config(key: str, form: Form, detail: Data | None) -> dict[str, Any] | None:
-    """Return the config that a form says, ``None`` for none. Raises ``InvalidArguments``."""
+    """Return the config in a form, ``None`` if there is none. Raises ``InvalidArguments``."""
     text, schema = form.get(f"{key}-json"), _config_schema(detail)
     if text is not None:
         if not text.strip():
@@ -194,7 +194,7 @@ def _config(key: str, form: Form, detail: Data | None) -> dict[str, Any] | None:
 
 
 def _fits(schema: Data, config: Data, key: str) -> bool:
-    """Return whether the fields of a schema say all of a config: what else there is can only be shown as JSON."""
+    """Return whether the fields of a schema can represent a config; otherwise it is shown as JSON."""
     name = f"{key}-config"
     pairs = [(field.name, field.value) for field in leaves_of(fields_of(schema, config, name=name))]
     try:
@@ -206,7 +206,7 @@ def _fits(schema: Data, config: Data, key: str) -> bool:
 
 
 def _nearest(path: str, names: set[str]) -> str | None:
-    """Return the path of the field that an error in a config is about, ``None`` if there is no such field."""
+    """Return the path of the field for an error in a config, ``None`` if there is none."""
     parts = path.replace("[", ".").replace("]", "").split(".")
     while parts:
         if "/".join(parts) in names:

@@ -1,4 +1,4 @@
-"""Comparisons of a request with the last one like it that was approved: arguments, hashes and what they cover."""
+"""Comparisons of a request with the last similar one that was approved: arguments, hashes and their payloads."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from capset.fingerprint.changes import Change
 from capset_server.console.api import suppress_refusals
 from capset_server.console.page import PageRequest
 
-# What REST answers is JSON data, so functions that take parts of it take ``Any``.
+# REST returns JSON data, so functions that take parts of it take ``Any``.
 _HASHES: Final = ("tool_hash", "code_hash", "runtime_hash")
 _LINKED: Final = ("static_hash", "runtime_hash", "prompt_hash")
 _LINKS: Final = 200
 MOST: Final = 50
-"""The number of differences that are shown of one kind."""
+"""The maximum number of differences of one kind that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinceApproved:
-    """The last approved request for the same tool of the same agent, and in what a later one differs from it.
+    """The last approved request for the same tool of the same agent, and how a later one differs from it.
 
-    ``moved`` names the hashes that differ, ``tool`` has the differences of what the tool's hash covers. ``links`` has
-    those of the two fingerprints, where they were kept and the caller may see them.
+    ``moved`` names the hashes that differ, and ``tool`` has the differences in what the tool's hash covers. ``links``
+    has those between the links of both, if they are stored and the caller may see them.
     """
 
     last: Any
@@ -36,7 +36,7 @@ class SinceApproved:
 
 
 async def fingerprint_of(page: PageRequest, hash: str | None) -> Any:
-    """Return what a hash covers, ``None`` if the caller may not read it or it is not known."""
+    """Return what a hash covers, ``None`` if it is unknown or the caller may not read it."""
     if not hash or not page.caller.has("capset:read"):
         return None
     with suppress_refusals(403, 404, 422):
@@ -55,7 +55,7 @@ async def run_of(page: PageRequest, request: Any) -> Mapping[str, Any]:
 
 
 async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> SinceApproved | None:
-    """Compare a request with the last one before it that was approved, ``None`` if there is none."""
+    """Compare a request with the last approved one before it; ``None`` if there is none."""
     last = await _last_approved(page, request)
     if last is None:
         return None
@@ -74,7 +74,7 @@ async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> 
 
 
 def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
-    """Yield the members that differ, and lists as a whole: what is compared may be made to take long otherwise."""
+    """Yield the members that differ. Lists are compared as a whole: crafted ones could take too long otherwise."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         if json.dumps(before, sort_keys=True) != json.dumps(after, sort_keys=True):
             yield Change(path, "changed", before, after)
@@ -91,7 +91,7 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 async def _last_approved(page: PageRequest, request: Any) -> Any:
-    """Return the newest request before another, of the same tool and agent, that was approved, used or not."""
+    """Return the newest approved request before another one, of the same tool and agent, used or not."""
     requests: list[Any] = []
     for status in ("approved", "used"):
         alike = {"tool": request["tool"], "agent": request["agent"], "status": status}
@@ -107,9 +107,9 @@ async def _links_diff(page: PageRequest, last: Any, request: Any) -> Any:
 
 
 async def _link(page: PageRequest, request: Any) -> Any:
-    """Return the link of the run that a request came from, if one was kept and the caller may see it.
+    """Return the link of the run that a request came from, if it is stored and the caller may see it.
 
-    It is the newest of the session from before the request with the same tools in play, else the first one after it.
+    It is the session's newest link before the request with the same runtime hash, else the first one after it.
     """
     if not page.caller.has("capset:audit"):
         return None

@@ -1,4 +1,4 @@
-"""A graph of what a capability needs, laid out in layers for an SVG."""
+"""The dependency graph of a capability, laid out in layers for an SVG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BESIDE: Final = 60
 _BELOW: Final = 14
 _MARGIN: Final = 8
 _LETTERS: Final = 24
-"""Letters of a name that fit into its box."""
+"""Maximum characters of a name that fit into its box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class DependencyGraph:
-    """Boxes and arrows of a drawing of this size; ``needs`` is the same in words."""
+    """The boxes and arrows of a drawing, and its size; ``needs`` has the dependencies of each id."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -47,9 +47,9 @@ class DependencyGraph:
 
 
 def draw_graph(root: str, needs: Mapping[str, Sequence[str]]) -> DependencyGraph:
-    """Return the graph of what a capability needs: each stands in the layer after all that need it.
+    """Return the dependency graph of a capability. Each capability is in a layer after all that need it.
 
-    ``needs`` has the ids that each capability needs; one that is not among its keys needs nothing that is known.
+    ``needs`` has the ids that each capability needs. One that is not among its keys has no known dependencies.
     """
     layers = _layers(root, needs)
     columns: dict[int, list[str]] = {}
@@ -74,7 +74,7 @@ def draw_graph(root: str, needs: Mapping[str, Sequence[str]]) -> DependencyGraph
 
 
 def _layers(root: str, needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the layer of each capability: the length of the longest way to it, of which a circle is no part."""
+    """Return the layer of each capability: the length of the longest path to it without a cycle."""
     layers = {root: 0}
 
     def visit(id: str, way: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ _MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 class Form(Mapping[str, str]):
-    """The fields of a form: ``form["note"]`` is the last value of one, ``form.every("tag")`` are all of them."""
+    """The fields of a form: ``form["note"]`` is a field's last value, ``form.every("tag")`` are all its values."""
 
     def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
         self._fields = tuple(fields)
@@ -39,17 +39,17 @@ class Form(Mapping[str, str]):
         return [value for key, value in self._fields if key == name]
 
     def text(self, name: str) -> str | None:
-        """Return a field without the space around it, ``None`` if it is absent or empty; lines end as in Python."""
+        """Return a field, stripped and with Unix line endings; ``None`` if it is absent or empty."""
         return unix_lines(self._last.get(name, "")).strip() or None
 
 
 def unix_lines(text: str) -> str:
-    """Return text with lines that end as in Python: browsers send them otherwise."""
+    """Convert the line endings that browsers send to Unix ones."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_form(content: bytes, media_type: str) -> Form:
-    """Return the fields in a body; none for an empty one. Raises ``HttpRefusal`` for what is no form."""
+    """Parse a form; an empty body is an empty form. Raises ``HttpRefusal`` if it is not a form."""
     if not content:
         return Form(())
     if media_type.partition(";")[0].strip().lower() != _MEDIA_TYPE:

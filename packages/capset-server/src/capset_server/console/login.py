@@ -36,7 +36,7 @@ _ATTEMPT: Final = SignInKind("capset_sign_in", 600, CALLBACK, same_site="Lax")
 
 
 class Login:
-    """The pages on which people sign in: by an API key, or by a token of the issuer that the server trusts."""
+    """The sign-in pages: with an API key, or with a token of the issuer that the server trusts."""
 
     def __init__(self, service: Service, sign_ins: SignIns, keys: KeySource) -> None:
         self._service = service
@@ -57,7 +57,7 @@ class Login:
         return scope["scheme"] == "https" or (self._service.public_url or "").startswith("https:")
 
     def lead_there(self, request: Request) -> Response:
-        """Return an answer that leads to the sign-in, and from there back to the page that was asked for."""
+        """Send the user to the sign-in, and from there back to the requested page."""
         root = root_of(request.scope)
         is_read = request.method == "GET" and request.headers.get("hx-request") != "true"
         path = request.url.path.removeprefix(root)
@@ -67,9 +67,9 @@ class Login:
             return Response(status_code=303, headers={"location": where})
         message = "You are not signed in any more. Nothing was done."
         if request.headers.get("hx-request") == "true":
-            message += " Sign in in another window, and go on here."
+            message += " Sign in in another window, and continue here."
         body = self._form(request, message, "")
-        # What is typed in a page stays there: only what is read by htmx leads away from it.
+        # Typed text must not be lost: only reads by htmx redirect away from the page.
         headers = {"hx-redirect": where} if request.method == "GET" else {}
         return Response(body, 401, headers=headers, media_type=HTML)
 
@@ -94,20 +94,20 @@ class Login:
         return response
 
     async def _go_to_provider(self, request: Request) -> Response:
-        """Lead to the provider; the browser keeps the attempt, encrypted, until it comes back."""
+        """Redirect to the provider. The browser keeps the attempt, encrypted, until it comes back."""
         try:
             where, attempt = await self._provider.begin(local_path(request.query_params.get("next", "")))
         except CapsetError as error:
             return Response(self._form(request, error.message, ""), error.status, media_type=HTML)
         encrypted = await encrypt(self._keys, _ATTEMPT.purpose, attempt.text().encode())
-        if len(encrypted) > MAX_COOKIE:  # no browser would keep it: it leads to the first page, not nowhere
+        if len(encrypted) > MAX_COOKIE:  # no browser would keep it: return to the first page instead
             encrypted = await encrypt(self._keys, _ATTEMPT.purpose, replace(attempt, following="").text().encode())
         response = Response(status_code=303, headers={"location": where})
         response.raw_headers.append(self._cookie(encrypted, request.scope, _ATTEMPT))
         return response
 
     async def _come_back(self, request: Request) -> Response:
-        """Take the code with which the provider has led somebody back, and sign them in by the token for it."""
+        """Exchange the code in the provider's redirect for a token, and sign in with it."""
         name = cookie_name(_ATTEMPT, cookie_path(request.scope), is_secure=self.is_secure(request.scope))
         decrypted = await decrypt(self._keys, _ATTEMPT.purpose, request.cookies.get(name, ""))
         try:
@@ -139,7 +139,7 @@ class Login:
         return self._service.open_id
 
     async def _logout(self, request: Request) -> Response:
-        """End the sign-in, with every copy of its cookie. Its form needs no token, but comes from this site."""
+        """End the sign-in, with every copy of its cookie. The form needs no token, but must come from this site."""
         info = request_context(request.scope)
         if is_foreign(info.headers, self._service.public_url):
             return Response(status_code=303, headers={"location": f"{root_of(request.scope)}/login"})
@@ -147,12 +147,12 @@ class Login:
         return self.sign_out(request)
 
     def cookie(self, scope: Scope, info: RequestContext) -> str:
-        """Return the value of the cookie of the sign-in that a request comes with, ``""`` if there is none."""
+        """Return the value of a request's sign-in cookie, ``""`` if there is none."""
         name = cookie_name(self._sign_ins.kind, cookie_path(scope), is_secure=self.is_secure(scope))
         return cookie_of(info.header(b"cookie"), name)
 
     def sign_out(self, request: Request) -> Response:
-        """Return an answer that removes the cookie of the sign-in, and leads to the next one."""
+        """Remove the sign-in cookie, and redirect to the sign-in."""
         response = Response(status_code=303, headers={"location": f"{root_of(request.scope)}/login"})
         response.raw_headers.append(self._cookie("", request.scope))
         return response
@@ -177,7 +177,7 @@ class Login:
 
 
 def local_path(text: str) -> str:
-    """Return a path of this server, with its query, or ``""`` for anything else: a sign-in leads nowhere else."""
+    """Return ``text`` if it is a path of this server, else ``""``: a sign-in must not redirect elsewhere."""
     try:
         url = urlsplit(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Templates, and how values appear in them: everything is escaped, and hidden characters are spelled out."""
+"""Templates and their filters. Everything is escaped, and hidden characters are spelled out."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from capset_server.console.schema_forms import arguments
 
 _CONTEXT: Final = 2
 _MOST_LINES: Final = 2_000
-"""Lines of a text that is compared."""
+"""Maximum lines of a text that is compared."""
 _MOST_ROWS: Final = 300
-"""Lines of one comparison that are shown."""
+"""Maximum lines of a comparison that are shown."""
 _MOST_LETTERS: Final = 2_000
-"""Letters of one line that are shown."""
+"""Maximum characters of a line that are shown."""
 
 
 class DiffLine(NamedTuple):
@@ -36,7 +36,7 @@ class DiffLine(NamedTuple):
 
 
 def diff_lines(before: str, after: str) -> list[DiffLine]:
-    """Return the lines of two texts that differ, with a few around them."""
+    """Return the lines of two texts that differ, with some context."""
     ours, theirs = before.splitlines(), after.splitlines()
     if max(len(ours), len(theirs)) > _MOST_LINES:
         return [DiffLine("…", f"more than {_MOST_LINES:,} lines are not compared: {len(ours):,} and {len(theirs):,}")]
@@ -49,11 +49,11 @@ def diff_lines(before: str, after: str) -> list[DiffLine]:
         end = b
     lines += _same(ours[end:], after=_CONTEXT, before=0) if lines else []
     more = len(lines) - _MOST_ROWS
-    return lines if more <= 0 else [*lines[:_MOST_ROWS], DiffLine("…", f"{more:,} lines more")]
+    return lines if more <= 0 else [*lines[:_MOST_ROWS], DiffLine("…", f"{more:,} more lines")]
 
 
 def _same(lines: list[str], *, after: int, before: int) -> list[DiffLine]:
-    """Return so many of the lines after a difference, and before the next one."""
+    """Return the context after a difference, and before the next one."""
     if len(lines) <= after + before:
         return [_line(" ", text) for text in lines]
     head, tail = lines[:after], lines[len(lines) - before :]
@@ -63,7 +63,7 @@ def _same(lines: list[str], *, after: int, before: int) -> list[DiffLine]:
 
 def _line(sign: str, text: str) -> DiffLine:
     more = len(text) - _MOST_LETTERS
-    return DiffLine(sign, text if more <= 0 else f"{text[:_MOST_LETTERS]} … {more:,} characters more")
+    return DiffLine(sign, text if more <= 0 else f"{text[:_MOST_LETTERS]} … {more:,} more characters")
 
 
 def _left_out(count: int) -> DiffLine:
@@ -71,7 +71,7 @@ def _left_out(count: int) -> DiffLine:
 
 
 SHOWN: Final = 20_000
-"""Characters of one value that a page shows; the rest is named, and can be downloaded where there is a place for it."""
+"""Maximum characters of a value that a page shows; a note gives the size of the rest, with a download if possible."""
 _MEMBERS: Final = 20
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SIZES: Final = ("bytes", "kB", "MB", "GB")
@@ -94,21 +94,21 @@ def environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return a value as it is shown: text of others with every hidden character spelled out, nothing for ``None``."""
+    """Return a value as it is shown: text with its hidden characters spelled out, nothing for ``None``."""
     if value is None:
         return ""
     return legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def exact(value: object) -> Markup:
-    """Return text unchanged but for its escapes, for fields of forms, whose value comes back."""
+    """Escape text and change nothing else, for form fields whose value is sent back."""
     return escape("" if value is None else str(value))
 
 
 def pretty(value: object, limit: int = SHOWN) -> str:
-    """Return JSON data on several lines, cut off after so many characters with a note that there is more."""
+    """Return JSON data on several lines, cut off after ``limit`` characters with a note."""
     text, is_whole = indented(value, limit)
-    return text if is_whole else f"{text}\n… cut off: all of it is {len(one_line(value)):,} characters on one line"
+    return text if is_whole else f"{text}\n… cut off: {len(one_line(value)):,} characters in total on one line"
 
 
 def one_line(value: object) -> str:
@@ -117,12 +117,12 @@ def one_line(value: object) -> str:
 
 
 def shorten(text: str, limit: int = SHOWN) -> str:
-    """Return a text, cut off after so many characters with a note of what is missing."""
-    return text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} characters more"
+    """Return a text, cut off after ``limit`` characters with a note of how many are missing."""
+    return text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} more characters"
 
 
 def brief(value: object, limit: int = 160) -> str:
-    """Return JSON data on one line, cut off after so many characters: ``to: bob, amount: 5``."""
+    """Return JSON data on one line, cut off after ``limit`` characters: ``to: bob, amount: 5``."""
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
         parts = [f"{key}: {_on_one_line(member, limit)}" for key, member in islice(members.items(), _MEMBERS)]
@@ -161,7 +161,7 @@ def amount(number: float) -> str:
 
 
 def seconds(duration: float) -> str:
-    """Return a span of time for people: ``3 min``."""
+    """Return a duration for people: ``3 min``."""
     for length, unit in _UNITS:
         if duration >= length:
             return f"{duration / length:.0f} {unit}"
@@ -170,9 +170,9 @@ def seconds(duration: float) -> str:
 
 @pass_context
 def moment(context: Context, text: str | None) -> Markup:
-    """Return a time, ISO 8601 UTC, as how long ago or in how long it is, and exactly on request.
+    """Return a time, ISO 8601 UTC, relative to the page's ``now``, with the exact time as the tooltip.
 
-    ``now`` of the page is the time of the kernel's clock.
+    ``now`` is the time of the kernel's clock.
     """
     if not text:
         return Markup()
@@ -187,7 +187,7 @@ def moment(context: Context, text: str | None) -> Markup:
 
 
 def whole_json(value: object) -> str:
-    """Return JSON data on several lines, whole."""
+    """Return JSON data on several lines, without a limit."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
@@ -229,5 +229,5 @@ def static(name: str) -> bytes:
 
 
 def render(template: str, values: dict[str, Any]) -> bytes:  # of any type that a template shows
-    """Return a page."""
+    """Render a template."""
     return environment().get_template(template).render(values).encode(errors="replace")

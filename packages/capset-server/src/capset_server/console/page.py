@@ -1,4 +1,4 @@
-"""One request for a page: who asks, what REST answers them, and the page that is made of it."""
+"""A request for a page: its caller, the REST API for the caller, and the response from a template."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from capset_server.service import Service
 
 TOLD: Final = "capset_told"
-"""The cookie with what the page before has done, for the next page to say."""
+"""The cookie with a message on what was done, for the next page to show."""
 _TOLD_SECONDS: Final = 20
 _MAX_TOLD: Final = 500
 HTML: Final = "text/html; charset=utf-8"
@@ -31,9 +31,9 @@ HTML: Final = "text/html; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
-    """One entry of the menu: its title, its path, and a scope that its pages need.
+    """An entry of the menu: its title, its path, and the scope that its pages need.
 
-    ``more`` are the beginnings of other paths that belong to it.
+    ``more`` are the first segments of other paths that belong to it.
     """
 
     title: str
@@ -43,12 +43,12 @@ class MenuEntry:
     more: tuple[str, ...] = ()
 
     def has(self, path: str) -> bool:
-        """Return whether a page is one of this entry's, by its path below the root of the server."""
+        """Return whether a page belongs to this entry, by its path below the root of the server."""
         return path.strip("/").partition("/")[0] in (self.path, *self.more)
 
 
 class PageRequest:
-    """A request for a page of the console, by somebody who has signed in."""
+    """A request of a signed-in caller for a page of the console."""
 
     def __init__(
         self,
@@ -70,40 +70,40 @@ class PageRequest:
         self._token = token
         self._menu = menu
         self.sign_out = sign_out
-        """Return an answer that removes the cookie of the sign-in, and leads to the next one."""
+        """Remove the sign-in cookie, and redirect to the sign-in."""
         self.is_signed_in = is_signed_in
-        """Return whether the sign-in with which the page was requested is still valid, for long-running answers."""
+        """Return whether the sign-in of the request is still valid, for long-running responses."""
         self._root, self._cookie_path = root_of(request.scope), cookie_path(request.scope)
         self.url = address(self._root)
 
     @property
     def params(self) -> Mapping[str, str]:
-        """The parts of the path that its template names."""
+        """The parameters in the path."""
         return self.request.path_params
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The query, without what is empty; of several values of one name it has the last."""
+        """The query parameters that are not empty; of repeated ones, the last."""
         return {name: value for name, value in self.request.query_params.items() if value}
 
     @property
     def is_fragment(self) -> bool:
-        """Whether htmx asks, which takes a part of the page."""
+        """Whether htmx sent the request, and expects a part of the page."""
         return self.request.headers.get("hx-request") == "true"
 
     def render(self, template: str, *, http_status: int = 200, **values: Any) -> Response:  # what the template shows
-        """Return a page, or a part of one, made of a template."""
+        """Render a page, or a part of one, from a template."""
         response = Response(self.fragment(template, **values), http_status, media_type=HTML)
         if TOLD in self.request.cookies and not self.is_fragment:
             response.delete_cookie(TOLD, path=self._cookie_path, httponly=True, samesite="lax")
         return response
 
     def fragment(self, template: str, **values: Any) -> bytes:  # what the template shows
-        """Return what is made of a template, for an answer of another kind, such as a stream."""
+        """Render a template for another kind of response, such as a stream."""
         return render(template, {**self._common(), **values})
 
     def redirect(self, *segments: str, told: str = "", **query: object) -> Response:
-        """Return an answer that leads to another page, which says what was done."""
+        """Redirect to another page, which shows the message ``told``."""
         where = str(self.url(*segments, **query)).replace("&amp;", "&")
         if self.is_fragment:
             response = Response(status_code=200, headers={"hx-redirect": where})
@@ -145,7 +145,7 @@ Handler = Callable[[PageRequest], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """A path of the console, in Starlette's syntax, and the function that answers it."""
+    """A path of the console, in Starlette's syntax, and its handler."""
 
     method: str
     path: str
@@ -153,10 +153,10 @@ class PageRoute:
 
 
 def root_of(scope: HttpScope) -> str:
-    """Return what comes before the paths of the server, as browsers see them."""
+    """Return the prefix of the server's paths, as browsers see them."""
     return scope.get("root_path", "")
 
 
 def cookie_path(scope: HttpScope) -> str:
-    """Return the path below which browsers send the console's cookies: not to other programs of the same host."""
+    """Return the ``Path`` of the console's cookies, which excludes other programs on the same host."""
     return root_of(scope) or "/"

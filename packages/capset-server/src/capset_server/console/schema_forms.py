@@ -1,4 +1,4 @@
-"""Forms made of JSON Schema, and the JSON data that comes back from them."""
+"""Forms built from JSON Schema, and the JSON data parsed from submitted forms."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from capset.errors import Field, InvalidArguments
 from capset_server.console.forms import Form
 
 Kind = Literal["text", "long", "number", "integer", "boolean", "choice", "texts", "json", "group"]
-"""``texts`` is a list of texts, one a line; ``json`` is what no other kind fits; ``group`` has fields of its own."""
+"""``texts`` is a list of texts, one per line; ``json`` is for all other types; ``group`` has nested fields."""
 _MAX_DEPTH: Final = 3
 _LONG: Final = 200
-"""A text that may have more characters gets several lines."""
+"""A text field that allows more characters than this has several lines."""
 JsonSchema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form. ``name`` is its path, as ``arguments/address/city``; ``value`` is as the form shows it."""
+    """One field of a form. ``name`` is its path, such as ``arguments/address/city``; ``value`` is the text shown."""
 
     name: str
     label: str
@@ -44,24 +44,24 @@ def fields_of(
     errors: Sequence[Field] = (),
     form: Form | None = None,
 ) -> tuple[FormField, ...]:
-    """Return the fields for an object of a schema, filled with ``values``, or as ``form`` was sent.
+    """Return the fields for an object schema, filled from the submitted ``form`` or else from ``values``.
 
-    ``errors`` are those that REST has found; their paths may begin with ``name`` or with a property.
+    ``errors`` are those from REST; their paths may begin with ``name`` or with a property.
     """
     messages = {_plain(error.path, name): error.expected for error in errors}
     return tuple(_fields(schema, schema, values or {}, (name,), messages, form))
 
 
 def leaves_of(fields: Sequence[FormField]) -> Iterator[FormField]:
-    """Yield the fields that hold a value, those in groups too."""
+    """Yield the fields that hold a value, including those in groups."""
     for form_field in fields:
         yield from leaves_of(form_field.fields) if form_field.kind == "group" else (form_field,)
 
 
 def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dict[str, Any]:  # JSON data
-    """Return the object that a form describes; a field that was left empty is left out, unless it is a needed text.
+    """Return the object that a submitted form describes, without empty fields other than required texts.
 
-    Raises ``InvalidArguments``, naming each field with something else than its kind takes.
+    Raises ``InvalidArguments``, which names each field whose value is not of its kind.
     """
     problems: list[Field] = []
     values = _values(fields_of(schema, name=name), form, problems)
@@ -71,7 +71,7 @@ def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dic
 
 
 def names_in(schema: JsonSchema, before: str = "") -> Iterator[str]:
-    """Yield the names of the fields of a schema, as errors of REST have them: ``address.city``."""
+    """Yield the names of a schema's fields, in the form that REST errors use: ``address.city``."""
     for name, inner in schema.get("properties", {}).items():
         if "properties" not in inner:
             yield before + name
@@ -79,7 +79,7 @@ def names_in(schema: JsonSchema, before: str = "") -> Iterator[str]:
 
 
 def at_fields(errors: Sequence[Field], names: Set[str]) -> tuple[list[Field], list[Field]]:
-    """Return the first error of each field, even those of a part of its value, and the errors that are at no field."""
+    """Return the first error of each field, or of a part of its value, and the errors that belong to no field."""
     by_name: dict[str, Field] = {}
     others: list[Field] = []
     for error in errors:
@@ -94,7 +94,7 @@ def at_fields(errors: Sequence[Field], names: Set[str]) -> tuple[list[Field], li
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One property of an object, for people to read; ``type`` is in the words of JSON Schema."""
+    """One property of an object, for display; ``type`` uses the terms of JSON Schema."""
 
     name: str
     type: str
@@ -104,7 +104,7 @@ class Argument:
 
 
 def arguments(schema: JsonSchema) -> list[Argument]:
-    """Return the properties of a schema of an object."""
+    """Return the properties of an object schema."""
     properties: list[Argument] = []
     for name, raw in schema.get("properties", {}).items():
         resolved, labels = _resolved(schema, raw), _resolved({}, raw)
@@ -186,13 +186,13 @@ def _kind(document: JsonSchema, schema: JsonSchema, depth: int) -> Kind:
 
 
 def _takes_text(items: JsonSchema) -> bool:
-    """Return whether the items of a list are texts, or may be: a line cannot stand for an object, but JSON can."""
+    """Return whether the items of a list are texts, or texts and objects: the objects are entered as JSON."""
     kinds = [_object(option).get("type") for option in items.get("anyOf", (items,))]
     return "string" in kinds and all(kind in ("string", "object") for kind in kinds)
 
 
 def _resolved(document: JsonSchema, schema: Any) -> JsonSchema:
-    """Return a schema without a reference to the document's own definitions, and without ``null`` beside one type."""
+    """Resolve a schema's references to ``$defs``, and drop ``null`` from a union with one other type."""
     resolved = _object(schema)
     for _ in range(8):
         if isinstance(reference := resolved.get("$ref"), str) and reference.startswith("#/$defs/"):
@@ -208,7 +208,7 @@ def _resolved(document: JsonSchema, schema: Any) -> JsonSchema:
 
 
 def _object(schema: Any) -> JsonSchema:
-    """Return a schema as an object; of ``true`` and ``false``, which a schema may be too, one that says nothing."""
+    """Return a schema as an object; the boolean schemas ``true`` and ``false`` become an empty one."""
     return cast("JsonSchema", schema) if isinstance(schema, Mapping) else {}
 
 
@@ -248,7 +248,7 @@ def _parsed(kind: Kind, text: str) -> Any:  # JSON data
     if kind in ("text", "long"):
         return text
     if kind == "texts":
-        if text.startswith("["):  # what no line can say is written as JSON
+        if text.startswith("["):  # values that lines cannot represent are written as JSON
             with suppress(ValueError, RecursionError):
                 return json.loads(text, parse_constant=_refuse_constant)
         return [line for line in text.split("\n") if line.strip()]
@@ -282,6 +282,6 @@ def _unescaped(key: str) -> str:
 
 
 def _plain(path: str, name: str) -> str:
-    """Return the path of an error without the name of the whole, with slashes between its parts."""
+    """Return the path of an error, without a leading ``name`` and with slashes between its parts."""
     parts = path.replace("[", ".").replace("]", "").split(".")
     return "/".join(parts[1:] if parts[0] == name else parts)

@@ -1,4 +1,4 @@
-"""The events of a session as REST tells them, with long values cut off for pages."""
+"""The events of a session, as read from REST, with long values truncated for pages."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from capset_server.console.api import Api
 from capset_server.console.markup import shorten
 
 SHOWN: Final = 2_000
-"""Characters of one argument, result or output that a conversation shows; the whole is one link away."""
+"""Maximum characters of arguments, a result or an output in a conversation; a link leads to the full value."""
 _LARGE: Final = 256 * 1024
-"""Events above this size are read on a thread."""
+"""Events above this size, in bytes, are parsed in a thread."""
 _VALUES: Final = ("arguments", "data", "output")
 TODOS: Final = "write_todos"
-"""The tool whose newest list is the state of the work: it is stored nowhere but in the conversation."""
+"""The tool whose newest list is the agent's to-do list, which is stored only in the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValuePreview:
-    """A value as a page shows it: ``text``, cut off if ``is_cut``, of ``size`` characters as JSON."""
+    """A value as a page shows it: ``text``, truncated if ``is_cut``. ``size`` is its full length in characters."""
 
     text: str
     is_cut: bool
@@ -32,9 +32,9 @@ class ValuePreview:
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """An event, its long values as previews; of a ``gap``, ``seq`` is the number of the last event that is missing.
+    """An event with its long values as previews. For a ``gap``, ``seq`` is the number of the last missing event.
 
-    ``todos`` is the list that the call of ``write_todos`` accepted.
+    ``todos`` is the list that a call of ``write_todos`` accepted.
     """
 
     seq: int
@@ -46,7 +46,7 @@ class SessionEvent:
 
 
 def preview(value: object, limit: int = SHOWN) -> ValuePreview:
-    """Return a value as a page shows it, cut off after so many characters; a text as it is, other data as JSON."""
+    """Return a preview of at most ``limit`` characters: a text unchanged, other data as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     size = len(text)
     if not isinstance(value, str) and size <= limit:
@@ -57,9 +57,10 @@ def preview(value: object, limit: int = SHOWN) -> ValuePreview:
 async def session_events(
     api: Api, session: str, *, after: int = 0, newest: int | None = None, follow: bool = False
 ) -> AsyncGenerator[SessionEvent | None]:
-    """Yield a session's events after a number, or so many of the newest, and those that come. Raises ``RestRefusal``.
+    """Yield a session's events after a number, or only the ``newest``. Raises ``RestRefusal``.
 
-    ``None`` comes first, and from time to time. With ``follow`` it ends with the session, the server, or the sign-in.
+    Yields ``None`` first, and at each keep-alive. With ``follow``, new events come as they are stored, until the
+    session is deleted, the server shuts down, or the sign-in ends.
     """
     query = {"after": after, "newest": newest, "follow": follow}
     async with aclosing(api.stream("sessions", session, "events", query=query)) as parts:
@@ -72,7 +73,7 @@ async def session_events(
 
 
 async def whole_event(api: Api, session: str, seq: int) -> dict[str, Any] | None:
-    """Return one event as it is, ``None`` if it is not there. Raises ``RestRefusal``."""
+    """Return one event with its full values, ``None`` if it is not stored. Raises ``RestRefusal``."""
     query = {"after": seq - 1, "follow": False}
     async with aclosing(api.stream("sessions", session, "events", query=query)) as parts:
         async for part in parts:
@@ -83,7 +84,7 @@ async def whole_event(api: Api, session: str, seq: int) -> dict[str, Any] | None
 
 
 def _data_of(part: bytes) -> bytes | None:
-    """Return the data of a part of the stream; each event is one part, and its data one line."""
+    """Return the data of a part of the stream; an event is one part, and its data is one line."""
     return next((line[6:] for line in part.split(b"\n") if line.startswith(b"data: ")), None)
 
 

@@ -1,4 +1,4 @@
-"""The time line of a turn: its model steps and tool calls as bars, made of its events."""
+"""The time line of a turn: its model steps, tool calls and waits as bars, built from its events."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final, Literal
 from capset_server.console.session_events import SessionEvent
 
 WIDTH: Final = 1_000
-"""The width of the whole in the units of the chart."""
+"""The width of the whole chart, in its own units."""
 ROW: Final = 26
 TITLES: Final = 240
-"""The width of the titles before the bars."""
+"""The width of the titles to the left of the bars."""
 _MOST: Final = 200
-"""Bars of one chart; the table has as many."""
+"""Maximum number of bars in a chart, and of rows in its table."""
 BarKind = Literal["model", "call", "wait"]
 
 
 @dataclass(slots=True)
 class Bar:
-    """One model step, tool call or wait, in seconds since the turn began."""
+    """One model step, tool call or wait; times are in seconds since the turn began."""
 
     kind: BarKind
     title: str
@@ -33,19 +33,19 @@ class Bar:
 
     @property
     def seconds(self) -> float:
-        """Its duration."""
+        """The duration."""
         return max(0.0, self.end - self.begin)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLine:
-    """The bars of a turn in order, and how long it has taken so far."""
+    """The bars of a turn in order, and its duration so far."""
 
     bars: Sequence[Bar]
     seconds: float
     left_out: int = 0
     rows: Sequence[tuple[Bar, float, float, int]] = field(default_factory=tuple[tuple[Bar, float, float, int]])
-    """Each bar with its place, its width and its height in the units of the chart."""
+    """Each bar with its x position, its width and its y position, in the units of the chart."""
 
     @property
     def height(self) -> int:
@@ -54,10 +54,10 @@ class TimeLine:
 
 
 def timeline_of(events: Sequence[SessionEvent]) -> TimeLine:
-    """Return the time line of a turn from its events in order.
+    """Return the time line of a turn, given its events in order.
 
-    Durations of calls are those of their handlers where they are known; all else is exact to a tenth of a second, as
-    events are stored together.
+    The duration of a call is that of its handler, if it is known. All other times are exact to a tenth of a second,
+    because events are stored in batches.
     """
     builder = _Builder(datetime.fromisoformat(events[0].at))
     for event in events:
@@ -68,7 +68,7 @@ def timeline_of(events: Sequence[SessionEvent]) -> TimeLine:
 
 
 class _Builder:
-    """The bars of a turn, as its events are added."""
+    """Builds the bars of a turn, event by event."""
 
     def __init__(self, began: datetime) -> None:
         self.now = 0.0
@@ -80,10 +80,9 @@ class _Builder:
         self._durations: dict[str, float] = {}
         self._wait: Bar | None = None
         self._idle = 0.0
-        """Since when no step has begun."""
+        """Where the next step begins: the end of the last step, call or wait."""
 
     def add(self, event: SessionEvent) -> None:
-        """Add an event."""
         self.now = (datetime.fromisoformat(event.at) - self._began).total_seconds()
         match event.type:
             case "text.delta" | "reasoning.delta" | "usage":
@@ -92,7 +91,7 @@ class _Builder:
                 self._add_call(event)
             case "turn.suspended":
                 self._wait = self._add(Bar("wait", "waits for an approval", self.now, self.now))
-            case "turn.resumed" | "turn.retried":  # the steps are counted from one again
+            case "turn.resumed" | "turn.retried":  # step numbers restart at 1
                 self._end_wait()
                 self._steps.clear()
                 self._idle = self.now
@@ -100,7 +99,7 @@ class _Builder:
                 pass
 
     def finished(self) -> list[Bar]:
-        """Return the bars."""
+        """Return the bars, ordered by their start."""
         self._end_wait()
         for bar in self._bars:
             if bar.record is not None and (exact := self._durations.get(bar.record)) is not None:

@@ -1,4 +1,4 @@
-"""Differences of a tool: how it was approved beside how it is described now, line by line."""
+"""Differences of a tool: its approved description beside its current one, line by line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from capset_connect.offers import described, look_alikes
 
 _COMPARED: Final = 1_000
-"""Lines of each side that are compared one by one; of more, all count as others."""
+"""Maximum number of lines of a side to align; if there are more, all of them count as changed."""
 _ROWS: Final = 300
 _CONTEXT: Final = 3
 _LETTERS: Final = 2_000
@@ -19,7 +19,7 @@ Kind = Literal["same", "changed", "removed", "added", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of both sides; of a line that is on one side alone, the other is ``None``."""
+    """One line of both sides; ``None`` where a side lacks it."""
 
     kind: Kind
     before: str | None
@@ -28,16 +28,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ToolDifference:
-    """The rows that differ, with some around them, and how many more rows there are."""
+    """The rows that differ, with context, and the number of rows that are left out."""
 
     rows: tuple[Row, ...]
     more: int = 0
 
 
 def compare_tools(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> ToolDifference:  # JSON
-    """Return what differs between two descriptions of a tool, of which one may be missing.
+    """Compare two descriptions of a tool, one of which may be missing.
 
-    Hidden characters are spelled out; so are letters of other alphabets in a line that had none before.
+    Hidden characters are escaped, and so are letters of other alphabets where the other side of the row has none.
     """
     old, new = described(before or {}), described(after or {})
     rows = [_legible(row) for row in _rows(old, new)]
@@ -62,7 +62,7 @@ def _rows(old: Sequence[str], new: Sequence[str]) -> list[Row]:
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many lines both begin with."""
+    """Return the number of leading lines that both have in common."""
     pairs = enumerate(zip(first, second, strict=False))
     return next(
         (at for at, (first_line, second_line) in pairs if first_line != second_line), min(len(first), len(second))
@@ -80,7 +80,7 @@ def _replaced(old_lines: Sequence[str], new_lines: Sequence[str]) -> list[Row]:
 
 
 def _near_changes(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that differ and some around them; one stands for those between that are left out."""
+    """Return the rows that differ, with context; a ``skipped`` row replaces those left out in between."""
     visible = {
         near
         for at, row in enumerate(rows)

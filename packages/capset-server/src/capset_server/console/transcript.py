@@ -1,4 +1,4 @@
-"""The transcript of a conversation, made of the events of its turns, one after the other."""
+"""The transcript of a conversation, built event by event."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _COUNTED: Final = ("input_tokens", "output_tokens", "cost")
 
 @dataclass(slots=True, eq=False)
 class TranscriptEntry:
-    """One thing that was said or done in a turn. ``key`` is its id in the page.
+    """An entry of a turn: reasoning, text, a call, an approval or a notice. ``key`` is its id in the page.
 
-    ``text`` is of answers, reasoning and notices, and ``is_open`` while more may come; ``data`` is of calls and
-    requests for approvals; ``result`` is a call's, and ``request`` an approval's as REST has it.
+    Texts, reasoning and notices have a ``text``; it ``is_open`` while more of it may come. Calls and approvals have
+    ``data``. ``result`` is that of a call, and ``request`` the request for an approval as REST returns it.
     """
 
     key: str
@@ -48,17 +48,17 @@ class TranscriptEntry:
 
     @property
     def blocks(self) -> list[tuple[bool, str]]:
-        """The text in blocks, and whether each is code between fences."""
+        """The text in blocks: of each, whether it is fenced code, and its text."""
         parts = _FENCE.split(self.text)
         return [(number % 2 == 1, part.strip("\n")) for number, part in enumerate(parts) if part.strip()]
 
 
 @dataclass(slots=True, eq=False)
 class TranscriptTurn:
-    """A turn: what its agent was told, as far as that is known, what came of it, and what it used.
+    """A turn: its prompt, if known, its entries, its end, and its usage.
 
-    ``first`` is the number of its first event that is shown, and ``is_whole`` whether that is the one that began it.
-    ``is_kept`` is false once the conversation has no message of it, as after a rewind.
+    ``first`` is the number of its first event that is shown, and ``is_whole`` whether its start is shown.
+    ``is_kept`` is false once the conversation has no message of the turn, such as after a rewind.
     """
 
     id: str
@@ -73,23 +73,23 @@ class TranscriptTurn:
     entries: list[TranscriptEntry] = field(default_factory=list[TranscriptEntry])
     used: dict[str, float] = field(default_factory=dict[str, float])
     durations: dict[str, int] = field(default_factory=dict[str, int])
-    """The duration of each call in microseconds, by its record."""
+    """The duration of each call in microseconds, by the id of its record."""
     ended_at: str = ""
     end: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the turn has ended."""
         return self.state in ("ended", "failed", "cancelled")
 
     @property
     def has_text(self) -> bool:
-        """Whether the model has answered in words, which its output repeats."""
+        """Whether the model has answered in text, which the turn's output repeats."""
         return any(entry.kind == "text" for entry in self.entries)
 
     @property
     def seconds(self) -> float:
-        """How long it took, with the time that it waited."""
+        """The duration, including the time spent waiting; 0 if the turn has not ended."""
         if not (self.at and self.ended_at):
             return 0
         return (datetime.fromisoformat(self.ended_at) - datetime.fromisoformat(self.at)).total_seconds()
@@ -97,7 +97,7 @@ class TranscriptTurn:
 
 @dataclass(slots=True)
 class Changes:
-    """The changes of a page by one event."""
+    """The changes to a page that one event makes."""
 
     turn: TranscriptTurn | None = None
     is_new_turn: bool = False
@@ -110,7 +110,7 @@ class Changes:
 
 
 class Transcript:
-    """The turns of a session by their ids, the newest last, and the list of work if the agent keeps one."""
+    """The turns of a session by id, oldest first, and the agent's to-do list if it keeps one."""
 
     def __init__(self) -> None:
         self.turns: dict[str, TranscriptTurn] = {}
@@ -124,7 +124,7 @@ class Transcript:
         return next(reversed(self.turns.values()), None)
 
     def add(self, event: SessionEvent) -> Changes:
-        """Add an event, and return what it has changed."""
+        """Add an event, and return the changes."""
         self.last = max(self.last, event.seq)
         changes = Changes()
         if event.type == "gap":
@@ -178,7 +178,7 @@ def _add_other(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> N
             turn.is_whole, turn.version, changes.is_foot = True, data.get("agent_version"), True
         case "text.discarded":
             _discard(turn, data["step"], changes)
-            _notice(turn, event, "The answer broke off, and the model is asked again.", changes)
+            _notice(turn, event, "The answer was interrupted: the model is asked again.", changes)
         case "tool.called" | "approval.requested":
             kind: EntryKind = "call" if event.type == "tool.called" else "approval"
             if kind == "call" or all(entry.data.get("id") != data["id"] for entry in turn.entries):
@@ -191,14 +191,14 @@ def _add_other(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> N
                     turn.used[name] = turn.used.get(name, 0) + value
             changes.is_foot = True
         case "conversation.summarised":
-            text = f"The conversation was long: the model goes on from a summary of {data.get('messages')} messages."
+            text = f"The conversation was long: the model continues from a summary of {data.get('messages')} messages."
             _notice(turn, event, text, changes)
         case _:
             pass
 
 
 def _discard(turn: TranscriptTurn, step: int, changes: Changes) -> None:
-    """Remove what was told of the answer of the newest step."""
+    """Remove the text and reasoning of the newest step."""
     while turn.entries and turn.entries[-1].kind in ("text", "reasoning") and turn.entries[-1].step == step:
         changes.removed.append(turn.entries.pop())
     changes.changed = [entry for entry in changes.changed if entry not in changes.removed]
@@ -207,12 +207,12 @@ def _discard(turn: TranscriptTurn, step: int, changes: Changes) -> None:
 def _add_to_call(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> None:
     data = event.data
     calls = [call for call in turn.entries if call.kind == "call"]
-    if event.type == "tool.executed":  # before or after the result, by which the call is known from its record
+    if event.type == "tool.executed":  # comes before or after the result, which has the record of the call
         turn.durations[data["record"]] = data["duration_us"]
         changes.changed += [call for call in calls if call.data.get("record") == data["record"]]
         return
     entry = next((call for call in reversed(calls) if call.data["call"] == data["call"]), None)
-    if entry is None:  # what was called is not kept any more
+    if entry is None:  # the event of the call is no longer stored
         entry = _entry(event, "call", data={"call": data["call"], "tool": data["tool"]})
         _add(turn, entry, changes)
     else:
@@ -235,13 +235,13 @@ def _end(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> None:
         changed = " The tools in play have changed since." if event.data.get("changed") else ""
         taken = " Another server has taken it over." if event.data.get("takeovers") else ""
         if changed or taken:
-            _notice(turn, event, f"The turn goes on.{changed}{taken}", changes)
+            _notice(turn, event, f"The turn continues.{changed}{taken}", changes)
     elif event.type == "turn.retried":
-        _notice(turn, event, "The turn is tried again.", changes)
+        _notice(turn, event, "The turn is retried.", changes)
 
 
 def _close(turn: TranscriptTurn, changes: Changes) -> None:
-    """End the text that was growing: it is shown whole from now on."""
+    """Close the open text, so that it is rendered as a whole."""
     if turn.entries and turn.entries[-1].is_open:
         turn.entries[-1].is_open = False
         changes.changed.append(turn.entries[-1])
@@ -261,7 +261,7 @@ def _entry(event: SessionEvent, kind: EntryKind, **members: Any) -> TranscriptEn
 
 
 def prompt_text(message: Mapping[str, Any]) -> str | None:
-    """Return what a message of a conversation says to the agent, ``None`` for a message of another kind."""
+    """Return the user prompt in a message of a conversation, ``None`` if it has none."""
     parts = cast("list[dict[str, Any]]", message.get("parts") or [])
     contents = [part.get("content") for part in parts if part.get("part_kind") == "user-prompt"]
     pieces = [
@@ -272,7 +272,7 @@ def prompt_text(message: Mapping[str, Any]) -> str | None:
     return "\n".join(pieces) if pieces else None
 
 
-def _piece(content: Any) -> str:  # a text, or what the model library writes for an image and the like
+def _piece(content: Any) -> str:  # a text, or the model library's data for an image or the like
     if isinstance(content, dict):
         about = cast("dict[str, Any]", content)
         return f"[{about.get('media_type') or about.get('kind') or 'data'}]"

@@ -1,4 +1,4 @@
-"""Request bodies, read whole and within bounds, and clients that leave while they are served (spec 5, P15)."""
+"""Request bodies within bounds, and the detection of clients that disconnect (spec 5, P15)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from capset_server.shield.guard import UNGUARDED, RequestGuard
 
 _log = logging.getLogger("capset.server")
 PATIENCE_SECONDS: Final = 0.05
-"""How long work may take before it is watched: most calls finish sooner, and a watch would cost more than they do."""
+"""How long work may take before its client is watched: most calls end sooner, and a watch costs more than they do."""
 
 
 PART: Final = 256 * 1024
-"""The size of the parts in which a longer answer is sent, each when its client has taken the one before."""
+"""The size in bytes of the parts of a long response; each is sent once the client has accepted the previous one."""
 BODY_RATE: Final = 16_000
-"""Bytes of a body that have to come each second, once its first seconds are over."""
+"""The minimum rate of a body after its first seconds, in bytes per second."""
 JSON_COPIES: Final = 4
-"""How often a JSON body is held: as it came, as its values, as text for the tool, and in what is made of that."""
+"""How many copies of a JSON body are held: as received, parsed, as text for the tool, and parsed again from that."""
 
 
 def declared_size(headers: Mapping[bytes, bytes]) -> int | None:
-    """Return the size in bytes that a body is declared to have, ``None`` for one that comes in chunks."""
+    """Return the declared size of a body in bytes, ``None`` if it is chunked or its size is not a number."""
     if b"transfer-encoding" in headers:
         return None
     declared = headers.get(b"content-length", b"0")
@@ -41,11 +41,11 @@ def declared_size(headers: Mapping[bytes, bytes]) -> int | None:
 
 
 class RequestBody:
-    """A request's body within bounds: ``content``, or a ``file`` of it.
+    """The body of a request, within bounds, as ``content`` or as a ``file``.
 
-    After ``seconds``, ``BODY_RATE`` bytes a second have to come; nothing limits the wait for a body that has
-    ``arrived`` whole. A large one takes memory and a transfer of ``guard``, and ``take_turn`` is awaited with its size
-    before it is used.
+    After ``seconds``, at least ``BODY_RATE`` bytes per second must arrive; a body that has ``arrived`` whole has no
+    timeout. A large body takes memory and a transfer from ``guard``, and ``take_turn`` is awaited with its size before
+    it is used.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class RequestBody:
         self._content: bytes | None = None
         self._is_received = False
         self.is_large: Final = size is None or size > LARGE
-        """Whether it is read when it is asked for, not before."""
+        """Whether the body is read only on demand."""
         if size is not None and size > bounds.size:
             raise _too_large(bounds.size)
 
     async def content(self) -> bytes:
         """Return the whole body.
 
-        Raises ``HttpRefusal`` for a body that is too large or too slow, has too many values, or finds no room, and
-        ``ClientLeft`` if the client disconnected.
+        Raises ``HttpRefusal`` if the body is too large or too slow, has too many values, or there is no room for it,
+        and ``ClientLeft`` if the client disconnected.
         """
         if self._content is None:
             if not self.is_large:
@@ -93,7 +93,7 @@ class RequestBody:
 
     @asynccontextmanager
     async def file(self) -> AsyncGenerator[BinaryIO]:
-        """Yield the body as an open file, which is temporary if it is large. Raises as ``content`` does."""
+        """Yield the body as an open file, a temporary one if the body is large. Raises like ``content``."""
         if self._content is not None or not self.is_large:
             yield BytesIO(await self.content())
             return
@@ -128,16 +128,16 @@ class RequestBody:
             yield part
 
     async def receive(self) -> Message:
-        """Return the body, and then what else comes: the ASGI ``receive`` of an application."""
+        """Return the body, and then further messages: the ASGI ``receive`` for an application."""
         if self._is_received:
             return await self._receive()
-        content, self._content = await self.content(), b""  # held no more: an idle connection keeps its last request
+        content, self._content = await self.content(), b""  # released: an idle connection keeps its last request
         self._is_received = True
         return {"type": "http.request", "body": content, "more_body": False}
 
 
 async def send_in_parts(send: Send, message: Message, seconds: float) -> None:
-    """Send a long body in parts. Raises ``ClientLeft`` if the client takes none for so many seconds."""
+    """Send a long body in parts. Raises ``ClientLeft`` if the client does not accept one within ``seconds``."""
     body = memoryview(message["body"])
     try:
         for at in range(0, len(body), PART):
@@ -153,11 +153,11 @@ class ClientLeft(Exception):
 
 
 class BrokenOff(ClientLeft):
-    """The answer cannot be completed: its connection is closed without the end of the body."""
+    """The response cannot be completed: its connection is closed before the end of the body."""
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that replays a body that was already read, then passes on to the original."""
+    """Return a ``receive`` that replays a body that was already read, then delegates to the original."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:
@@ -187,7 +187,7 @@ def _too_large(limit: int) -> HttpRefusal:
 class DisconnectWatch:
     """Context manager that cancels the work when the client disconnects; the work then ends in ``ClientLeft``.
 
-    ``receive`` must deliver nothing but the disconnect: the body has been read.
+    The body must have been read, so that ``receive`` delivers only the disconnect.
     """
 
     __slots__ = ("_handle", "_left", "_receive", "_task", "_worker")

@@ -1,4 +1,4 @@
-"""``WWW-Authenticate``: why a credential did not do, and where to get another (RFC 6750, RFC 9728 §5)."""
+"""``WWW-Authenticate``: why a credential was refused, and where to get another (RFC 6750, RFC 9728 §5)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SCHEME: Final = b"Bearer"
 
 
 def challenges_of(error: CapsetError) -> list[tuple[bytes, bytes]]:
-    """Return the header of an error, none if another credential would not help.
+    """Return the challenge header for an error, none if another credential would not help.
 
-    The names of scopes are those of this server and of tools: none has a letter that would have to be quoted.
+    The names of scopes come from this server and its tools; no character in them needs escaping.
     """
     if isinstance(error, Unauthenticated):
         return [(HEADER, _SCHEME)]
@@ -27,10 +27,10 @@ def challenges_of(error: CapsetError) -> list[tuple[bytes, bytes]]:
 
 
 def lead_to_issuer(answer: Message, resource: ProtectedResource, path: str, authorization: str) -> None:
-    """Complete the challenge in the start of an answer, if it has one: where the metadata of the resource is.
+    """Add the URL of the resource's metadata to the challenge of a response, if it has one.
 
-    Every bearer token that was refused is ``invalid_token``: why, the client does not learn. At an endpoint of MCP the
-    scope is named that a client begins with.
+    Every refused bearer token is an ``invalid_token``; the client does not learn why. At an MCP endpoint, the challenge
+    names the scope that a client should request first.
     """
     url = resource.metadata_url(path)
     if url is None:
@@ -44,7 +44,7 @@ def lead_to_issuer(answer: Message, resource: ProtectedResource, path: str, auth
 
 
 def _refusal(path: str, authorization: str) -> list[bytes]:
-    """Return what a refused credential, or a missing one, is told: without a credential, there is no error."""
+    """Return the challenge's parameters for a refused or missing credential; for a missing one there is no error."""
     is_bearer = authorization.partition(" ")[0].lower() == "bearer"
     error = [b'error="invalid_token"'] if is_bearer else []
     return [*error, b'scope="capset:call"'] if is_mcp(path) else error

@@ -17,15 +17,19 @@ _TAG: Final = re.compile('"[0-9]{1,18}"|[0-9]{1,18}')  # some clients omit the q
 IfMatch = Annotated[
     str | None,
     WithJsonSchema({"type": "string", "pattern": f"^({_TAG.pattern})$"}),
-    Header(description='Only if it has this version, such as "3"'),
+    Header(description='Only if the current version is this one, such as "3"'),
 ]
 IfNoneMatch = Annotated[
-    str | None, WithJsonSchema({"type": "string", "enum": ["*"]}), Header(description="Only if there is none: *")
+    str | None,
+    WithJsonSchema({"type": "string", "enum": ["*"]}),
+    Header(description="Only if the object does not exist: *"),
 ]
 
-Unless = Annotated[str | None, Header(alias="If-None-Match", description='Only if it is not this version, such as "3"')]
+Unless = Annotated[
+    str | None, Header(alias="If-None-Match", description='Only if the current version is not this one, such as "3"')
+]
 """``If-None-Match`` of a read: a version that the client already has is not sent again."""
-UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {304: {"description": "It is as the client has it"}}
+UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {304: {"description": "The client already has this version"}}
 
 
 def tag_of(version: int) -> str:
@@ -45,13 +49,13 @@ def unchanged(version: int) -> Response:
 
 
 def expected(if_match: str | None, if_none_match: str | None = None) -> int | None:
-    """Return the version that a client expects, 0 for none, ``None`` for any.
+    """Return the version that a client expects: 0 if the object must not exist, ``None`` for any.
 
-    Raises ``HttpRefusal`` for headers that cannot be evaluated, and ``Outdated`` for two that contradict each other.
+    Raises ``HttpRefusal`` for invalid headers, and ``Outdated`` for a condition that can never hold.
     """
     if if_none_match is not None:
         if if_none_match.strip() != "*":
-            raise HttpRefusal(400, "invalid_header", "If-None-Match takes * here")
+            raise HttpRefusal(400, "invalid_header", "If-None-Match must be * here")
         if if_match is not None:
             raise Outdated("If-Match and If-None-Match: * cannot both hold")
         return 0
@@ -59,7 +63,7 @@ def expected(if_match: str | None, if_none_match: str | None = None) -> int | No
         return None
     match = _TAG.fullmatch(if_match.strip())
     if match is None:
-        raise HttpRefusal(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
+        raise HttpRefusal(400, "invalid_header", 'If-Match must be one entity tag from an ETag header, such as "3"')
     version = int(match[0].strip('"'))
     if version == 0:
         raise Outdated("If-Match: nothing has the version 0")  # to the stores, 0 means that the object does not exist

@@ -22,7 +22,7 @@ from capset_server.http.request_rules import HttpRefusal
 from capset_server.service import Service
 
 SWEEP_SECONDS: Final = 600.0
-"""How often a server removes what is older than that."""
+"""How often a server removes expired replies."""
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 _log = logging.getLogger("capset.server")
@@ -30,7 +30,7 @@ _log = logging.getLogger("capset.server")
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """One request under its client's idempotency key. Answers are stored for 24 hours, by session and key."""
+    """One request with its client's idempotency key. Replies are stored for 24 hours, by session and key."""
 
     service: Service
     caller: Caller
@@ -38,9 +38,9 @@ class Idempotency:
     key: str
     body: bytes
     correlation: str | None = None
-    """That of its call, if it makes one: by it, a key is free again after a crash that came before any effect."""
+    """The correlation id of its call, if it makes one. With it, a crash before any effect frees the key again."""
     is_bounded: bool = True
-    """Whether it is refused where its organisation has as many keys as it may have."""
+    """Whether the request is refused if its organisation has the maximum number of keys."""
 
     def __post_init__(self) -> None:
         """Raise ``HttpRefusal`` unless the key is 1–255 printable ASCII characters."""
@@ -48,10 +48,10 @@ class Idempotency:
             raise HttpRefusal(400, "invalid_header", "An Idempotency-Key is 1–255 printable characters of ASCII")
 
     async def begin(self) -> tuple[int, bytes] | None:
-        """Return the stored answer, or ``None`` if this request is the first with its key.
+        """Return the stored reply, or ``None`` if this request is the first with its key.
 
-        Raises ``InvalidArguments`` if the key belongs to another request, and ``Conflict`` while the first is under
-        way.
+        Raises ``InvalidArguments`` if the key belongs to another request, ``Conflict`` if the first request is running
+        or its reply is not stored, and ``LimitExceeded`` if the organisation has too many keys.
         """
         kernel = self.service.kernel
         now = kernel.now()
@@ -65,24 +65,24 @@ class Idempotency:
         except KeysFull as full:
             wait = datetime.fromisoformat(full.oldest) + KEPT - datetime.fromisoformat(now)
             raise LimitExceeded(
-                f"Rate limit exceeded: {KEYS} requests of this organisation with an Idempotency-Key came within 24 "
-                "hours (idempotency_keys). Nothing was done.",
+                f"Rate limit exceeded: this organisation sent {KEYS} requests with an Idempotency-Key within 24 hours "
+                "(idempotency_keys). Nothing was done.",
                 retry_after=max(1.0, wait.total_seconds()),
                 hint="wait, or send the request without a key if it may be done twice",
             ) from None
         if stored_reply is None:
             return None
         if stored_reply.digest != row.digest:
-            raise InvalidArguments("This Idempotency-Key came with another request before: each needs its own")
+            raise InvalidArguments("This Idempotency-Key was used for another request: each request needs its own")
         if stored_reply.status is not None and stored_reply.body is None:
-            record = "" if stored_reply.record is None else f": its record is {stored_reply.record}, read that"
+            record = "" if stored_reply.record is None else f": see its record {stored_reply.record}"
             raise Conflict(
-                "The request of this Idempotency-Key was done, and is not done again, but its answer was too large to "
-                f"be kept, by itself or beside newer ones (idempotency_answer, idempotency_answers){record}",
+                "The request with this Idempotency-Key was executed and is not repeated, but its reply was too large "
+                f"to be stored, by itself or beside newer ones (idempotency_answer, idempotency_answers){record}",
                 hint=f"GET /v1/audit?id={stored_reply.record}" if stored_reply.record is not None else None,
             )
         if stored_reply.status is None or stored_reply.body is None:
-            raise Conflict("The request of this Idempotency-Key is under way, or was broken off: its record tells")
+            raise Conflict("The request with this Idempotency-Key is still running, or was interrupted: see its record")
         return stored_reply.status, stored_reply.body.encode()
 
     def _digest(self) -> str:
@@ -91,9 +91,9 @@ class Idempotency:
         return hashlib.sha256(rights + b"\0" + self.body).hexdigest()
 
     async def end(self, result: Result[Any], body: bytes) -> None:
-        """Store the answer to a call that ended with ``result``, unless it did not run, so that it can be made later.
+        """Store the reply to a call that ended with ``result``; if the call did not run, release its key.
 
-        If a call ran but its outcome was not recorded, the key stays taken: its effects are unknown.
+        If the call ran but its outcome was not recorded, the key stays reserved, because the effects are unknown.
         """
         error = result.error
         if result.refused:
@@ -104,31 +104,31 @@ class Idempotency:
             await self.release()
 
     async def abandon(self, messages: Messages) -> None:
-        """Discard the request if its call ended before its handler was started, because its client left."""
+        """Release the key of a call whose client left, if the call ended before its handler started."""
         if messages.has_ended and messages.result.refused:
             await self.release()
 
     async def store_reply(self, status: int, body: bytes, *, record: str | None = None) -> None:
-        """Store an answer; of one that is too large, only that it was given, and the record of its call."""
+        """Store a reply; if it is too large, store only its status and the record of its call."""
         text = body.decode() if len(body) <= ANSWER_BYTES else None
         replies = self.service.kernel.store.replies
         await replies.fulfil(self.session, self.key, status, text, record=record, max_bytes=ANSWERS_BYTES)
 
     async def release(self) -> None:
-        """Discard the request, which had no effect, so that it can be made later."""
+        """Release the key of a request without effects, so that the request can be sent again."""
         await self.service.kernel.store.replies.release(self.session, self.key)
 
 
 def forgotten_before(now: str) -> str:
-    """Return the time before which keys are forgotten."""
+    """Return the time before which keys have expired."""
     return iso(int((datetime.fromisoformat(now) - KEPT).timestamp()) * 1_000_000_000)
 
 
 async def keep_swept(kernel: Kernel) -> None:
-    """Remove old answers now and from time to time, until cancelled; no request has to come for that."""
+    """Remove expired replies now and at intervals until cancelled, even if no requests arrive."""
     while True:
         try:
             await kernel.store.replies.sweep(expired=forgotten_before(kernel.now()))
         except CapsetError as error:
-            _log.error("old answers were not removed: %s", error.message)
+            _log.error("cannot remove expired replies: %s", error.message)
         await asyncio.sleep(SWEEP_SECONDS)

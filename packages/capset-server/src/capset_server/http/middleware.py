@@ -45,17 +45,17 @@ _log = logging.getLogger("capset.server")
 
 
 class Pages(Protocol):
-    """The pages for people: they have a sign-in of their own in the place of a key."""
+    """The pages for people, who sign in instead of sending a key."""
 
     paths: frozenset[str]
     """The templates of their paths."""
 
     async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
-        """Return who has signed in, ``None`` for others."""
+        """Return the caller who has signed in, ``None`` for anyone else."""
         ...
 
     async def fail(self, scope: Scope, receive: Receive, send: Send, error: CapsetError) -> None:
-        """Answer with a page that says what went wrong."""
+        """Respond with an error page."""
         ...
 
 
@@ -123,7 +123,7 @@ class ServerMiddleware:
         except CapsetError as error:
             await self._fail(scope, receive, sent, request_info, error)
         except asyncio.CancelledError:
-            cut_off = Cancelled("The server is closing, and the request was cut off: it may have had its effects")
+            cut_off = Cancelled("The server is shutting down and cancelled the request: it may have had its effects")
             cut_off.retryable = scope["method"] in ("GET", "HEAD")
             await self._fail(scope, receive, sent, request_info, cut_off)
             raise
@@ -148,7 +148,7 @@ class ServerMiddleware:
             is_open = request_info.caller is None
         has_been_met = request_info.caller is not None or (callers.has_met(authorization) and not is_open)
         if request_info.caller is not None:
-            pass  # who has signed in
+            pass  # signed in
         elif has_been_met:
             request_info.caller = await callers.identify(authorization, path)
         else:
@@ -156,7 +156,7 @@ class ServerMiddleware:
             with self._shield.guard_unknown(address, is_open=is_open, asks_health=path in PUBLIC) as guard:
                 await guard.admit()
                 self._head_rules.check(scope, request_info.headers, path, request_info.route)
-                if is_open:  # for those who have no credential yet, and need none
+                if is_open:  # no credential is needed
                     return await self._answer(scope, receive, send, request_info)
                 request_info.caller = await callers.identify(authorization, path)
         with self._shield.guard(request_info.caller.principal) as request_info.guard:
@@ -167,9 +167,9 @@ class ServerMiddleware:
         return None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
-        """Answer; with a body that is not small, when its turn has come. A large one is read when it is asked for."""
+        """Pass the request on; one whose body is not small waits for its turn. A large body is read on demand."""
         if scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}  # whose body is left out (RFC 9110 §9.3.2)
+            scope = {**scope, "method": "GET"}  # only the body is left out (RFC 9110 §9.3.2)
         method, route, guard = scope["method"], request_info.route, request_info.guard
         take_turn = partial(guard.take_turn, writes=method != "GET", is_file=is_upload(method, route))
         is_page, is_known = route in self._pages.paths, request_info.caller is not None
@@ -215,7 +215,7 @@ class ServerMiddleware:
 
 
 def head_alone(send: Send) -> Send:
-    """Return a ``send`` that ends an answer after its head: that of a stream would otherwise never end."""
+    """Return a ``send`` that ends a response after its head; a stream would otherwise never end."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape, for the paths of its APIs: made of the problem details of every other path."""
+"""Errors in OpenAI's format, for the paths of its APIs: converted from the problem details of other paths."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rat
 
 
 def with_openai_errors(send: Send) -> Send:
-    """Return a ``send`` that turns problem details into OpenAI's errors; other answers pass unchanged.
+    """Return a ``send`` that converts problem details to OpenAI's errors; other responses pass unchanged.
 
-    ``x-should-retry`` tells OpenAI's clients whether to ask again: by its status alone, they would repeat a turn.
+    ``x-should-retry`` tells OpenAI's clients whether to retry: going by the status alone, they would repeat a turn.
     """
     start: Message | None = None
     parts: list[bytes] = []

@@ -17,12 +17,12 @@ OPENAI_PATHS: Final = (
     *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/cancel"),
     *("/v1/chat/completions", "/v1/chat/completions/{id}"),
 )
-"""The paths whose answers have OpenAI's shapes, also those of errors."""
+"""The paths whose responses, including errors, have OpenAI's formats."""
 METADATA_PATHS: Final = tuple(f"{WELL_KNOWN}{path}" for path in ("", "/v1", *MCP_PATHS))
-"""The paths of the metadata of the server as a resource of OAuth."""
+"""The paths of the server's metadata as an OAuth resource."""
 APPROVAL_PAGE: Final = "/approve/{id}"
-"""The page of a request for an approval, for people; it is not in the OpenAPI document either."""
+"""The page where people decide a request for an approval; it is not in the OpenAPI document."""
 SLACK_INTERACTIONS: Final = "/slack/interactions"
-"""The path of decisions from Slack, which signs them; it is not in the OpenAPI document either."""
+"""The path for decisions from Slack, which signs them; it is not in the OpenAPI document."""
 PROTOCOL_PATHS: Final = (*MCP_PATHS, *FRONT_END_PATHS, *OPENAI_PATHS)
-"""The paths that speak the protocols of others, and are not in the OpenAPI document."""
+"""The paths of third-party protocols; they are not in the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""Export of records over HTTP: page after page, as NDJSON or CSV, in bounded memory (spec 5, P54)."""
+"""Export of records over HTTP: page by page, as NDJSON or CSV, in bounded memory (spec 5, P54)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {
     "csv": "text/csv; charset=utf-8; header=present",
 }
 _PAGE: Final = 500
-"""Number of records in memory at once, or as many as a page has bytes for."""
+"""Maximum number of records in memory at once; large records make it fewer."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""The characters that a spreadsheet takes for the beginning of a formula."""
+"""The characters with which a formula begins in a spreadsheet."""
 _log = logging.getLogger("capset.server")
 
 
 class ExportResponse(Response):
-    """A response that reads the records while it is sent, so that it holds one page of them."""
+    """A response that reads the records while it is sent, so that only one page is in memory."""
 
     def __init__(
         self, service: Service, caller: Caller, query: AuditQuery, export_format: ExportFormat, authorization: str
@@ -47,13 +47,13 @@ class ExportResponse(Response):
         self._authorization = authorization
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the records. An error in between breaks the answer off, so that it is not taken for all of them."""
+        """Send the records. An error on the way aborts the response, so that it does not look complete."""
         seconds = self._service.limits.send_seconds
         headers = [
             (b"content-type", MEDIA_TYPES[self._format].encode()),
             (b"content-disposition", f'attachment; filename="records.{self._format}"'.encode()),
         ]
-        first = await self._service.kernel.audit.query(self._query)  # an error of the first page is answered as such
+        first = await self._service.kernel.audit.query(self._query)  # an error here still becomes an error response
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
             with DisconnectWatch(receive):
@@ -69,7 +69,7 @@ class ExportResponse(Response):
                         raise Unauthenticated(REFUSED)
                     page, text = await self._service.kernel.audit.query(replace(self._query, before=page.next)), ""
         except CapsetError as error:
-            _log.error("an export of records was broken off: %s", error.message)
+            _log.error("an export of records was aborted: %s", error.message)
             raise BrokenOff from None
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -86,5 +86,5 @@ def _csv(rows: Iterable[Iterable[object]]) -> str:
 
 
 def _cell(value: Any) -> Any:  # a column's value
-    """Return a value as a cell; a text that begins like a formula gets an apostrophe, so that none is run."""
+    """Return a value as a cell; a text that begins like a formula gets an apostrophe, so that it is not run."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -21,7 +21,7 @@ CLIENT_LEFT: Final = 499
 KEY: Final = "capset.visit"
 """The key of the request context in an ASGI scope."""
 ARRIVED: Final = "capset.arrived"
-"""The key that says in an ASGI scope whether the whole body was there when the request was passed on."""
+"""The key in an ASGI scope for whether the whole body had arrived when the request was passed on."""
 
 
 @dataclass(eq=False, slots=True)
@@ -35,11 +35,11 @@ class RequestContext:
     route: str | None = None
     """The path template, if the path exists."""
     guard: RequestGuard = UNGUARDED
-    """What the request has of the server."""
+    """The request's share of the server."""
     body: RequestBody | None = None
     """The body, once its limits are known."""
     refusal: str | None = None
-    """The code of the ``HttpRefusal`` that it was answered with, if it was."""
+    """The code of the ``HttpRefusal`` with which the request was answered, if any."""
     notes: dict[str, str] = field(default_factory=dict[str, str])
     """Further fields of the access log line."""
 

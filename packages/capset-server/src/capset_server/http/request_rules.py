@@ -1,6 +1,6 @@
-"""The rules for requests as such, before a route is asked: what they may be, and what they may bring (spec 5, P15).
+"""The rules for requests before they reach a route: head, host, origin, path and body size (spec 5, P15).
 
-What a caller may do is a matter of its scopes and of the kernel; how much of the server it may have, of the shield.
+Scopes and the kernel decide what a caller may do; the shield decides how much of the server it may use.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from capset.net.addresses import is_loopback
 from capset_server.http.paths import APPROVAL_PAGE, CALLS_PATH, PROTOCOL_PATHS, SLACK_INTERACTIONS
 
 LARGE: Final = 64 * 1024
-"""Larger bodies are read only when their sender may send them, and go to a temporary file as they come."""
+"""Bodies above this size, in bytes, are read into a temporary file, once it is known that they are allowed."""
 MAX_ID: Final = 200
 """The maximum length of an id in a path, in characters; beyond it, 414."""
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
-"""The paths of REST that need no key; neither does what is well known, for those who seek one."""
+"""The REST paths that need no key. Well-known paths need none either: clients without a key look there."""
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
-"""The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
+"""The paths that accept larger bodies: a tool may allow large arguments, and a message may contain media."""
 FORMS: Final = {APPROVAL_PAGE: 16 * 1024, SLACK_INTERACTIONS: 256 * 1024}
-"""The paths with an authentication of their own, and the maximum size of the forms that are sent there."""
+"""The paths with their own authentication, and the maximum size of their forms in bytes."""
 _UPLOADS: Final = frozenset({"/v1/sessions/{id}/files/{path}", "/sessions/{id}/files/{path}"})
 _WELL_KNOWN: Final = "/.well-known/"
 _HOST: Final = re.compile(r"\*|[a-z0-9._-]+|\[[0-9a-f:.]+\]", re.IGNORECASE | re.ASCII)
@@ -45,47 +45,47 @@ class HttpRefusal(CapsetError):
 
 
 def overloaded(message: str) -> HttpRefusal:
-    """Return the refusal of a request that found no room, and may come again."""
+    """Return the refusal of a request for which there is no room; it can be retried."""
     return HttpRefusal(503, "overloaded", message, retryable=True)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Sizes in bytes, times in seconds."""
+    """Limits on requests: sizes in bytes, times in seconds."""
 
     head: int = 32 * 1024
     """The request line and all headers; beyond it, 431."""
     body: int = 1024 * 1024
-    """A body, where the path or the tool that is called allows no more; beyond it, 413."""
+    """A body, unless the path or the called tool allows more; beyond it, 413."""
     large_body: int = 16 * 1024 * 1024
-    """A body of a call, of MCP and of a message to an agent; beyond it, 413."""
+    """The body of a call, of an MCP request, or of a message to an agent; beyond it, 413."""
     json_values: int = 20_000
-    """The values in a JSON body, counting lists, objects and what is in them; beyond it, 413."""
+    """The values in a JSON body, counting lists, objects and their members; beyond it, 413."""
     memory: int = 128 * 1024 * 1024
-    """All JSON above 64 KiB that is held at once, four times each; what finds no room in it waits."""
+    """All JSON bodies above 64 KiB that are held at once, each counted four times; without room, a request waits."""
     connections: int = 5_000
-    """Connections; for the next one, an idle one is closed. Nine of ten may have requests under way, in fair slots:
-    one principal at most half of these, one organisation three quarters; beyond it, 429."""
+    """Connections; when one more arrives, an idle one is closed. Nine tenths of them may have requests under way, of
+    which one principal gets at most half, and one organisation three quarters; beyond it, 429."""
     file: int = FILE_BYTES
     """A file's content, unless the kernel's governance sets another limit; beyond it, 413."""
     head_seconds: float = 10.0
     """Until the headers have arrived; beyond it, 408."""
     body_seconds: float = 5.0
-    """Until 16 kB of a body have to come each second; below it, 408."""
+    """Until 16 kB of a body must arrive per second; below that rate, 408."""
     send_seconds: float = 30.0
-    """Until a client has accepted part of an answer; beyond it, the client is dropped."""
+    """Until a client has accepted a part of a response; beyond it, the client is dropped."""
     beat_seconds: float = 15.0
     """Between two keep-alives of a stream."""
     share_seconds: float = 10.0
-    """Until a request comes to its turn while others have had less of the server; beyond it, 503."""
+    """Until a request gets its turn, while others that have used less of the server go first; beyond it, 503."""
     turn_seconds: float = 3_600.0
-    """A turn of an agent, without the time that it waits for approvals; beyond it, the turn fails."""
+    """A turn of an agent, not counting the time that it waits for approvals; beyond it, the turn fails."""
     turns: int = 16
-    """Turns of agents of one principal that the server runs at once; beyond it, 429."""
+    """Turns of agents that the server runs at once for one principal; beyond it, 429."""
     followers: int = 100
     """Streams of events that one principal may have open; beyond it, 429."""
     shield: bool = True
-    """Whether the shield is up: fair shares, capacities of callers, and connections that are held to these limits."""
+    """Whether the shield is on: fair shares, capacities per caller, and the limits on connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> AllowedHosts:
-        """Return the names of a server bound to ``bound``: that one and those given, or those of loopback.
+        """Return the hosts and origins of a server bound to ``bound``; on loopback, all names of loopback are allowed.
 
         Raises ``DefinitionError`` for a host or an origin that no request could name.
         """
@@ -110,7 +110,7 @@ class AllowedHosts:
             )
         if wrong := [origin for origin in origins if not _ORIGIN.fullmatch(origin)]:
             raise DefinitionError(
-                f"an origin is a scheme and a host, with a port that is not the usual one; got {wrong[0]!r:.200}",
+                f"an origin is a scheme and a host, and the port unless it is the default; got {wrong[0]!r:.200}",
                 hint="such as https://console.example.com or http://localhost:3000",
             )
         loopback = ("localhost", "127.0.0.1", "[::1]") if is_loopback(bound) else ()
@@ -131,7 +131,7 @@ class AllowedHosts:
 
 
 class BodyBounds(NamedTuple):
-    """The most bytes that a body may have, and the most values in it if it is JSON."""
+    """The maximum size of a body in bytes, and the maximum number of its values if it is JSON."""
 
     size: int
     values: int | None
@@ -158,17 +158,17 @@ def is_upload(method: str, route: str | None) -> bool:
 
 
 def needs_no_caller(path: str, route: str | None) -> bool:
-    """Return whether a request is answered without a key: health, forms with tokens of their own, what is well known.
+    """Return whether a request needs no key: health checks, forms with their own tokens, and well-known paths.
 
-    Clients look for metadata before they have a key (RFC 8615). What is not there is 404: to a 401, they would answer
-    by looking for metadata.
+    Clients look for metadata before they have a key (RFC 8615). Missing metadata is a 404, because clients would react
+    to a 401 by looking for metadata.
     """
     is_well_known = path.startswith(_WELL_KNOWN) or (route is None and _WELL_KNOWN in path)
     return path in PUBLIC or route in FORMS or is_well_known
 
 
 class HeadRules:
-    """The rules for heads: their size, the host and the origin that they name, and their path."""
+    """The rules for the heads of requests: their size, host, origin and path."""
 
     def __init__(self, limits: RequestLimits, names: AllowedHosts) -> None:
         self._head = limits.head
@@ -177,7 +177,7 @@ class HeadRules:
         """The last accepted Host and Origin: most requests repeat them."""
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes], path: str, route: str | None) -> None:
-        """Raise ``HttpRefusal`` for a head that is too large or names no host of this server, or an odd path.
+        """Raise ``HttpRefusal`` for a head that is too large, a host that is not this server's, or an invalid path.
 
         Raises ``PermissionDenied`` for a foreign origin.
         """
@@ -191,7 +191,7 @@ class HeadRules:
             self._names.check(host, origin)
             self._addressed = addressed
         if not _is_utf8(scope["raw_path"]):
-            raise HttpRefusal(400, "invalid_path", "A path is UTF-8, percent-encoded")
+            raise HttpRefusal(400, "invalid_path", "A path must be percent-encoded UTF-8")
 
 
 def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
@@ -203,7 +203,7 @@ def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 def refuse_long_ids(path: str, route: str) -> None:
-    """Raise ``HttpRefusal`` for an id in a path that no store needs to be asked for; the path of a file is none."""
+    """Raise ``HttpRefusal`` if an id in a path is too long to exist; the path of a file is not an id."""
     for name, segment in zip(route.split("/"), path.split("/"), strict=False):
         if len(segment) > MAX_ID and name.startswith("{") and name != "{path}":
             raise HttpRefusal(414, "id_too_long", f"An id has at most {MAX_ID} characters; this one has {len(segment)}")

@@ -58,14 +58,14 @@ def _problem(
 
 
 def retry_headers(error: CapsetError | None) -> list[tuple[bytes, bytes]]:
-    """Return ``Retry-After`` if a limit has an end: whole seconds, rounded up (RFC 9110 §10.2.3)."""
+    """Return ``Retry-After`` if it is known when a limit ends: in whole seconds, rounded up (RFC 9110 §10.2.3)."""
     if error is None or error.status != 429 or error.retry_after is None:
         return []
     return [(b"retry-after", b"%d" % max(1, math.ceil(error.retry_after)))]
 
 
 async def answer(send: Send, status: int, media_type: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    """Answer with one whole body."""
+    """Send a response with a complete body."""
     length = b"%d" % len(body)
     standard = ((b"content-type", media_type), (b"content-length", length))
     await send({"type": "http.response.start", "status": status, "headers": [*standard, *headers]})

@@ -1,4 +1,4 @@
-"""Request paths: the root that the server is reached below, and the templates that they match (spec 5, P92)."""
+"""Request paths: the root path of the server, and the templates that paths match (spec 5, P92)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HERE: Final = ""
 
 
 class Routes:
-    """Matcher of paths to templates, such as ``/v1/agents/{id}``, in a microsecond; routers take far longer."""
+    """Matches paths to templates such as ``/v1/agents/{id}`` in a microsecond; routers take far longer."""
 
     def __init__(self, templates: Iterable[str]) -> None:
         self._root: dict[str, Any] = {}
@@ -35,7 +35,7 @@ class Routes:
             node[_HERE] = template
 
     def of(self, path: str) -> str | None:
-        """Return the template of a path, ``None`` for none; literal segments precede parameters."""
+        """Return the template of a path, or ``None``; literal segments take precedence over parameters."""
         return _match(self._root, _segments(path), 0) if path.startswith("/") else None
 
 
@@ -56,13 +56,14 @@ def _match(node: dict[str, Any], segments: list[str], at: int) -> str | None:
 
 
 Endpoint = Callable[[str | None, Scope, Receive, Send], Awaitable[None]]
-"""Answers a request; the first argument is the segment that ``{id}`` of its template stands for."""
+"""Answers a request; the first argument is the segment for ``{id}``, if the template has one."""
 
 
 class DirectRoutes:
-    """The first routes of the table, answered without a router; all other requests go on to ``app``.
+    """Routes that are served without a router; all other requests go to ``app``.
 
-    ``routes`` has their endpoints by method and template; ``None`` is any method. The middleware has matched the path.
+    ``routes`` maps methods and templates to endpoints; the method ``None`` means any. The middleware has matched the
+    path.
     """
 
     def __init__(self, app: ASGIApp, routes: Mapping[tuple[str | None, str], Endpoint]) -> None:
@@ -83,10 +84,10 @@ class DirectRoutes:
 
 
 def root_path_of(root_path: str | None, public_url: str | None) -> str | None:
-    """Return the root path of a server, without a slash at its end; by default it is the path of the public URL.
+    """Return the root path of a server, without a trailing slash; the default is the path of the public URL.
 
-    Without either it is ``None``: then it is that of the application that has mounted the server. Raises
-    ``DefinitionError`` for a path that needs escapes, and for one that is not that of the public URL.
+    Without either, return ``None``: the root path is that of the application in which the server is mounted. Raises
+    ``DefinitionError`` for a path that needs escaping, and for one that differs from that of the public URL.
     """
     public = None if public_url is None else urlsplit(public_url).path.rstrip("/")
     root = public if root_path is None else root_path.rstrip("/")
@@ -100,13 +101,13 @@ def root_path_of(root_path: str | None, public_url: str | None) -> str | None:
     if public is not None and root != public:
         raise DefinitionError(
             f"the root path is {root or '/'!r}, and the public URL has the path {public or '/'!r}",
-            hint="leave the root path out: that of the public URL is taken",
+            hint="leave the root path out: the default is that of the public URL",
         )
     return root
 
 
 def check_root_path(root: str | None, templates: Iterable[str]) -> None:
-    """Raise ``DefinitionError`` for a root path that begins as a path of the server does: a proxy may cut it off."""
+    """Raise ``DefinitionError`` for a root path that begins like a path of the server: a proxy may strip the root."""
     if root and (first := root.split("/")[1]) in {template.split("/")[1] for template in templates}:
         raise DefinitionError(
             f"the root path {root!r} begins with /{first}, which is a path of the server's own",
@@ -115,10 +116,10 @@ def check_root_path(root: str | None, templates: Iterable[str]) -> None:
 
 
 def place_request(scope: Scope, root: str | None) -> Scope:
-    """Return a request with its path below the root, as ASGI has it; ``None`` leaves the root as it is.
+    """Return the scope of a request with its path below the root, as ASGI defines; ``None`` leaves the root unchanged.
 
-    Its path may have come with the root or without. Metadata is also found where RFC 9728 has clients look for it,
-    between the host and the root. ``/mcp/`` is ``/mcp``: many clients would not send a body again after a redirect.
+    The path may come with or without the root. Metadata is also found where RFC 9728 has clients look for it, with its
+    prefix before the root. ``/mcp/`` counts as ``/mcp``: many clients do not send the body again after a redirect.
     """
     root_before: str = scope.get("root_path", "")
     path_before = path = path_of(scope)

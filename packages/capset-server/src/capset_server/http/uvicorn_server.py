@@ -1,4 +1,4 @@
-"""The server process: a socket that is bound first, uvicorn on it, and a shutdown that lets calls finish."""
+"""The server process: a socket that is bound first, uvicorn on it, and a shutdown that lets requests finish."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("capset.server")
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address; port 0 takes a free one. Raises ``Unreachable`` if it cannot be."""
+    """Return a socket that listens on an address; port 0 takes a free one. Raises ``Unreachable`` if that fails."""
     with contextlib.ExitStack() as on_failure:
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -51,8 +51,8 @@ def make_server(
 ) -> uvicorn.Server:
     """Return a uvicorn server that leaves signals alone; ``should_exit`` stops it once requests have finished.
 
-    ``ending`` is called when shutdown begins, for answers that would never end. ``proxies`` are the addresses and
-    networks whose ``X-Forwarded-For`` names the client of a request.
+    ``ending`` is called when shutdown begins, to end responses that would otherwise never end. ``proxies`` are the
+    addresses and networks whose ``X-Forwarded-For`` names the client of a request.
     """
     config = uvicorn.Config(
         app,
@@ -85,8 +85,8 @@ async def serve(
     """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are accepted.
 
     ``draining`` is called at the signal. After SIGTERM the server accepts requests for ``delay`` more seconds, so that
-    load balancers can notice; a second signal ends that at once. ``ending`` is called before it waits for the requests
-    under way.
+    load balancers can notice; a second signal ends the delay at once. ``ending`` is called before the server waits for
+    the requests under way.
     """
     server = make_server(app, limits, started, ending, proxies)
     loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and report it."""
+        """Start, and report that requests are accepted."""
         await super().startup(sockets)
         self._tell()
 

@@ -1,4 +1,4 @@
-"""Answers to calls that wait for an approval: a form, a page, or a task, as the client declares (spec 7, M19, M20)."""
+"""Results of calls that wait for an approval: a form, a page or a task, as the client supports (spec 7, M19, M20)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from capset_server.mcp.questions import APPROVAL_KEY, McpClient
 from capset_server.mcp.tasks import Tasks
 
 DECIDED_SECONDS: Final = 45.0
-"""How long a call waits for the decision of a person who is at the page."""
+"""How long a call waits for a person who has opened the page to decide."""
 MAX_SHOWN: Final = 4_000
-"""The longest arguments that a form shows: no one is to decide on what is cut."""
+"""Maximum length of the arguments in a form: nobody should decide on truncated arguments."""
 
 Again = Callable[[], Awaitable[Ended]]
 """Makes the same call again."""
 
 
 class DecisionForm(BaseModel):
-    """The form of those who may approve what they asked for."""
+    """The form for callers who may approve their own requests."""
 
     decision: Literal["approve", "reject"]
     note: Annotated[str, Field(max_length=1_000, description="The reason.")] | None = None
@@ -43,10 +43,10 @@ class DecisionForm(BaseModel):
 async def until_approved(
     ended: Ended, exchange: Exchange, client: McpClient | None, tasks: Tasks | None, retry: Again
 ) -> Ended | InputRequiredResult | dict[str, Any]:
-    """Return a call as it ended; if it waits for an approval, as what its client can do about that.
+    """Return a call as it ended, or if it waits for an approval, what its client can do about that.
 
-    Those who may approve it themselves get a form, others the page, and then a task. A client without all of these gets
-    the refusal, to make the call again.
+    Callers who may approve it themselves get a form; others get the page, and then a task. A client that supports none
+    of these gets the refusal, and can repeat the call later.
     """
     approval = approval_of(ended.error)
     if approval is None or client is None or not client.is_modern:
@@ -60,8 +60,8 @@ async def until_approved(
             await _decide(exchange, approval, answer)
             return await retry()
     elif access.url is not None and client.has_urls:
-        if answer is None or answer.content is not None:  # of a form, for arguments that were changed since
-            message = f"{ended.error and ended.error.message} Open the page to decide, or send its address to who does."
+        if answer is None or answer.content is not None:  # to a form, whose arguments have changed since
+            message = f"{ended.error and ended.error.message} Open the page to decide, or send its link to an approver."
             params = ElicitRequestURLParams(message=message, url=access.url(approval))
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
         if answer.action == "accept" and not client.has_tasks:
@@ -74,7 +74,7 @@ async def until_approved(
 
 
 async def _decide(exchange: Exchange, approval: str, answer: ElicitResult) -> None:
-    """Decide a request for the caller, as the form says. Somebody may have been faster: the call then shows that."""
+    """Decide a request as the caller has answered the form. If it is decided already, the call shows that."""
     form_values = _FORM.read(answer.content or {})
     decide = exchange.approvals.decide
     if decide is None:
@@ -89,10 +89,10 @@ async def _decide(exchange: Exchange, approval: str, answer: ElicitResult) -> No
 
 
 async def _question(exchange: Exchange, client: McpClient, approval: str) -> str | None:
-    """Return the question of the form; ``None`` if there is no form for this request, and others or a page decide it.
+    """Return the question of the form, ``None`` if a page or another approver has to decide the request.
 
-    The form shows the arguments that were asked for, whole: where an approver has changed them, or a part is masked,
-    the page has to be read.
+    The form shows the original arguments in full. If an approver has changed them, or a part of them is masked, the
+    page is needed.
     """
     access = exchange.approvals
     if access.decide is None or not has_forms(client.capabilities):

@@ -1,4 +1,4 @@
-"""Calls of tools for MCP's requests: ``tools/call``, ``prompts/get`` and ``resources/read`` alike."""
+"""Calls of tools for the MCP requests ``tools/call``, ``prompts/get`` and ``resources/read``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from capset_server.mcp.exchanges import Exchange
 from capset_server.mcp.questions import McpClient
 
 PREFIX: Final = "dev.capset/"
-"""The prefix of every ``_meta`` key of capset's."""
+"""The prefix of capset's ``_meta`` keys."""
 _log = logging.getLogger("capset.mcp")
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 """A function that sends one progress notification: progress, total, message."""
 
 
 class Ended(NamedTuple):
-    """A call that has ended: its session, its messages, and its reply, if it gave one."""
+    """A call that has ended: its session, its messages, and its reply, if any."""
 
     session: Session
     messages: Messages
@@ -40,7 +40,7 @@ class Ended(NamedTuple):
 
     @property
     def error(self) -> CapsetError | None:
-        """Why it gave none."""
+        """The error with which the call ended, if any."""
         return self.messages.result.error
 
 
@@ -55,7 +55,7 @@ async def run(
 ) -> Ended:
     """Call a tool, report its progress, and return the call once it has ended.
 
-    A call that needs an approval is refused, to be made again.
+    A call that needs an approval is refused; it can be repeated later.
     """
     session = exchange.session.options(approvals="defer", approval=approval, client=client)
     reply: Message | None = None
@@ -64,7 +64,7 @@ async def run(
     async with _to_its_end(session.invoke(call_message)) as messages:
         exchange.notes.update(tool=messages.tool, record=messages.record)
         async for message in messages:
-            # Of all events, MCP knows only progress, which must increase with each notification.
+            # Progress is the only event that MCP knows, and it must increase with each notification.
             if (progress := progress_of(message)) is not None and progress.fraction > reported:
                 reported = progress.fraction
                 await report(reported, 1.0, progress.message)
@@ -74,12 +74,12 @@ async def run(
 
 
 def hashes(origin: Snapshot | Result[Any]) -> dict[str, Any]:  # the values of a _meta object may be any JSON
-    """Return the hashes of the tools and the prompt behind an answer."""
+    """Return the runtime and prompt hashes of a snapshot or result, for ``_meta``."""
     return {f"{PREFIX}runtime_hash": origin.runtime_hash, f"{PREFIX}prompt_hash": origin.prompt_hash}
 
 
 def meta_of(ended: Ended) -> dict[str, Any]:  # as above
-    """Return the ``_meta`` of an answer that came of a call."""
+    """Return the ``_meta`` for the result of a call."""
     messages = ended.messages
     return {
         f"{PREFIX}record": messages.record,
@@ -90,10 +90,10 @@ def meta_of(ended: Ended) -> dict[str, Any]:  # as above
 
 
 def question_in(ended: Ended, client: McpClient | None) -> InputRequiredResult | None:
-    """Return the answer to a call that asks its client something, or ``None``.
+    """Return the result of a call that asks its client something, or ``None``.
 
-    Raises ``MCPError`` if the call needs a capability that the client has not declared, where the protocol has an error
-    for that; before, it is an ordinary result of the call.
+    Raises ``MCPError`` if the call needs a capability that the client has not declared, and the revision has an error
+    for that; in older revisions it is an ordinary result of the call.
     """
     error = ended.error
     if client is None:
@@ -107,7 +107,7 @@ def question_in(ended: Ended, client: McpClient | None) -> InputRequiredResult |
 
 
 def data_of(ended: Ended) -> Any:  # JSON data
-    """Return what a call gave. Raises ``MCPError`` for a refusal and a failure, where a request has no such result."""
+    """Return the data of a call's reply. Raises ``MCPError`` if the call was refused or has failed."""
     if (error := ended.error) is not None:
         code = INVALID_PARAMS if error.status < 500 else INTERNAL_ERROR
         raise MCPError(code, error_text(error), {f"{PREFIX}error": error_shape(error).plain()})
@@ -121,7 +121,7 @@ def error_text(error: CapsetError) -> str:
 
 
 def public_text(error: CapsetError, method: str) -> str:
-    """Return the message of an error outside of any call, without details of the store, which are logged."""
+    """Return the message of an error outside of any call; details of the store are only logged."""
     if not isinstance(error, StoreError):
         return error.message
     _log.error("the store failed for %r: %s", method, error.message)
@@ -143,7 +143,7 @@ async def _to_its_end(messages: Messages) -> AsyncGenerator[Messages]:
 
 
 def _json(arguments: Mapping[str, Any]) -> Json:  # JSON data
-    """Return the arguments as JSON text, close to what arrived: the session validates it.
+    """Return the arguments as JSON text, close to what arrived; the session validates it.
 
     Python's encoder writes NaN and lone surrogates in a form that the session refuses and records.
     """

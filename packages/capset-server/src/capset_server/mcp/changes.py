@@ -1,4 +1,4 @@
-"""Changes of lists and files, told to clients that listen: ``subscriptions/listen`` (spec 7, M24)."""
+"""Notifications of changed lists and files for clients that subscribe: ``subscriptions/listen`` (spec 7, M24)."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from capset_server.mcp.tools import list_tools
 
 METHOD: Final = "subscriptions/listen"
 LOOK_SECONDS: Final = 2.0
-"""How long a change that this process did not make itself may go unnoticed."""
+"""The maximum delay until a change by another process is noticed."""
 RUNG_SECONDS: Final = 0.25
-"""The least time between two looks: many calls may each ask for one."""
+"""The minimum time between two checks, since each of many calls may request one."""
 MAX_LISTENERS: Final = 500
-"""Streams of changes that one process has open."""
+"""Maximum number of open streams of changes in a process."""
 MAX_URIS: Final = 100
-"""Resources that one stream may ask for by URI."""
+"""Maximum number of resources that one stream may subscribe to by URI."""
 _WORK: Final = 20.0
-"""How many times as long as a look took, at least, until the next one of the same stream."""
+"""The minimum pause until the next check of a stream, as a multiple of the duration of the last one."""
 _ALL_WORK: Final = 4.0
-"""The same for all streams together."""
+"""The same, times the number of open streams; this bounds the work of all of them together."""
 _RETRY_SECONDS: Final = 30.0
 _log = logging.getLogger("capset.mcp")
 
@@ -56,24 +56,24 @@ Asked = ServerRequestContext[dict[str, Any], Any]
 
 
 class Listeners:
-    """The streams of changes that are open here: bounded in number, woken by calls, and ended together."""
+    """The open streams of changes in a process: limited in number, woken by calls, and ended together."""
 
     def __init__(self) -> None:
         self._open: dict[asyncio.Event, str] = {}
         self.closed: Final = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return how many are open."""
+        """Return the number of open streams."""
         return len(self._open)
 
     def ring(self, session: str) -> None:
-        """Look at once what a call has changed in its session."""
+        """Check at once what a call has changed in its session."""
         for rung, of in self._open.items():
             if of == session:
                 rung.set()
 
     def ring_all(self) -> None:
-        """Look at once what another process has changed."""
+        """Check at once what another process has changed."""
         for rung in self._open:
             rung.set()
 
@@ -85,12 +85,12 @@ class Listeners:
 
     @contextmanager
     def joined(self, session: str) -> Generator[asyncio.Event]:
-        """Yield an event that is set when there may be something to tell. Raises ``MCPError`` if there is no room."""
+        """Yield an event that is set when something may have changed. Raises ``MCPError`` if there is no room."""
         if len(self._open) >= MAX_LISTENERS or self.closed.is_set():
             raise MCPError(
                 INTERNAL_ERROR,
                 f"This server has no room for another stream of changes (it has {len(self._open)} of {MAX_LISTENERS}): "
-                f"ask for the lists again instead, and try this in {_RETRY_SECONDS:g} seconds",
+                f"ask for the lists again instead, or retry in {_RETRY_SECONDS:g} seconds",
                 {"retryable": True, "retry_after": _RETRY_SECONDS},
             )
         rung = asyncio.Event()
@@ -102,17 +102,17 @@ class Listeners:
 
 
 class _SeenLists(NamedTuple):
-    """The lists and files of a caller at one look; only those that the stream is for are filled in."""
+    """The lists and files that a caller sees at one time; only those that the stream covers are filled in."""
 
     snapshot: Snapshot
     tools: Sequence[object] = ()
     prompts: Sequence[object] = ()
     resources: Sequence[object] = ()
     files: Mapping[str, object] = {}
-    """The version, size and time of each file, by path: they differ when its content does."""
+    """The version, size and time of each file, by path: they change with its content."""
 
     def changes(self, now: _SeenLists, uris: Sequence[str]) -> list[ServerEvent]:
-        """Return what differs now."""
+        """Return an event for each list and resource that differs in ``now``."""
         events: list[ServerEvent] = []
         if now.tools != self.tools:
             events.append(ToolsListChanged())
@@ -127,10 +127,10 @@ class _SeenLists(NamedTuple):
 async def listen(
     listeners: Listeners, exchange: Exchange, ctx: Asked, params: SubscriptionsListenRequestParams
 ) -> SubscriptionsListenResult:
-    """Tell a client what changes in its own lists, and in the files that it names, until it leaves.
+    """Notify a client of changes in its lists, and in the files that it names, until it disconnects.
 
-    What it sees is looked at as a request for it would find it: after calls in its session, and every few seconds, for
-    what others and other processes do. It ends when the caller may not ask any more, and on shutdown.
+    The lists are compared as a new request would find them: after calls in the session, and every few seconds, for
+    changes by others and by other processes. It ends when the caller loses its access, and on shutdown.
     """
     subscription = _honoured(params.notifications, is_limited=exchange.tools is not None)
     meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
@@ -147,8 +147,8 @@ async def listen(
                 now, took = await _timed(exchange, subscription, lists)
             except CapsetError as error:
                 if error.status < 500:
-                    break  # the key is not valid any more, or there is no such session
-                _log.warning("it could not be seen what has changed for a client that listens: %s", error.message)
+                    break  # the key is no longer valid, or the session no longer exists
+                _log.warning("cannot check what has changed for a subscribed client: %s", error.message)
                 continue
             for event in lists.changes(now, uris) if now is not lists else ():
                 await ctx.session.send_notification(
@@ -159,9 +159,9 @@ async def listen(
 
 
 def _honoured(requested: SubscriptionFilter, *, is_limited: bool) -> SubscriptionFilter:
-    """Return the part of a filter that can be told; who may use single tools is told of the list of tools only.
+    """Return the supported part of a filter; for callers of single tools, that is the list of tools only.
 
-    Of resources, these are files: what a tool would give now is known only by calling it.
+    Of resources, only files are supported: the content of others is known only by calling their tools.
     """
     files = [uri for uri in requested.resource_subscriptions or () if uri.startswith(FILES)][:MAX_URIS]
     return SubscriptionFilter(
@@ -173,7 +173,7 @@ def _honoured(requested: SubscriptionFilter, *, is_limited: bool) -> Subscriptio
 
 
 async def _waited(listeners: Listeners, rung: asyncio.Event, took: float) -> bool:
-    """Wait until it is time to look again, and return whether to; ``took`` is how long the last look took."""
+    """Wait until the next check is due, and return whether to make it; ``took`` is the duration of the last one."""
     pause = max(RUNG_SECONDS, took * max(_WORK, _ALL_WORK * len(listeners)))
     await _set_within(listeners.closed, pause)
     await _set_within(rung, LOOK_SECONDS - pause)
@@ -195,7 +195,7 @@ async def _timed(
 
 
 async def _look(exchange: Exchange, subscription: SubscriptionFilter, before: _SeenLists | None) -> _SeenLists:
-    """Return what the caller sees now, as far as it is wanted."""
+    """Return what the caller sees now, as far as the subscription covers it."""
     session = exchange.session
     snapshot = await session.current()
     is_limited = exchange.tools is not None

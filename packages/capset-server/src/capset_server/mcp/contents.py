@@ -26,7 +26,7 @@ _FOREIGN: Final = TypeAdapter[ContentBlock](ContentBlock)
 
 
 class Shown(NamedTuple):
-    """The content of a result as a model gets it, and the file with all of its text if that is cut."""
+    """The content of a result as a model gets it, and the file with the full text if it is truncated."""
 
     blocks: list[ContentBlock]
     is_cut: bool = False
@@ -34,14 +34,14 @@ class Shown(NamedTuple):
 
 
 def gives_content(tool: AnyTool | None) -> bool:
-    """Whether a tool's results are content, which has a form of its own, and no structure beside it."""
+    """Return whether a tool's results are content, which comes without structured content."""
     return tool is not None and is_content(tool.output.annotation)
 
 
 async def show(session: Session, record: str, content: Sequence[Mapping[str, Any]] | None, data: Any) -> Shown:
-    """Return a result as content; ``content`` are its pieces where it is that, ``data`` its JSON data.
+    """Return a result as MCP content: ``content`` is its pieces if it has any, ``data`` its JSON data.
 
-    Text that is too long for a model is cut, all of it together; the rest stays.
+    Text that is too long for a model in total is truncated; everything else is kept.
     """
     cut = await session.for_model(record, data, content=content)
     blocks: list[ContentBlock] = [TextContent(text=cut.text)] if content is None else blocks_of(cut.pieces)
@@ -49,7 +49,7 @@ async def show(session: Session, record: str, content: Sequence[Mapping[str, Any
 
 
 async def show_foreign(session: Session, record: str, blocks: Sequence[Mapping[str, Any]]) -> Shown:
-    """Return blocks of a server of others as they came; text that is too long is cut, all of it together."""
+    """Return the blocks of an upstream server unchanged; text that is too long in total is truncated."""
     cut = await session.for_model(record, None, content=[piece_of(block) for block in blocks])
     if cut.is_cut:
         return Shown(blocks_of(cut.pieces), cut.is_cut, cut.file)
@@ -57,12 +57,12 @@ async def show_foreign(session: Session, record: str, blocks: Sequence[Mapping[s
 
 
 def blocks_of(pieces: Iterable[Mapping[str, Any]]) -> list[ContentBlock]:
-    """Return pieces of content as MCP writes them."""
+    """Return pieces of content as MCP content blocks."""
     return [_block(piece) for piece in pieces]
 
 
 def contents_of(piece: Mapping[str, Any]) -> TextResourceContents | BlobResourceContents:
-    """Return an embedded resource as the contents of one."""
+    """Return an embedded resource as MCP resource contents."""
     uri, media_type = piece["uri"], piece.get("media_type")
     if piece.get("text") is not None:
         return TextResourceContents(uri=uri, mime_type=media_type or "text/plain", text=piece["text"])
@@ -92,5 +92,5 @@ def _block(piece: Mapping[str, Any]) -> ContentBlock:
 def _foreign_block(block: Mapping[str, Any]) -> ContentBlock:
     try:
         return _FOREIGN.validate_python(block, by_name=False)
-    except ValidationError:  # the host's pattern has masked a name in it
+    except ValidationError:  # the host's redaction has masked the name of a member
         return TextContent(text=json.dumps(block, ensure_ascii=False))

@@ -25,20 +25,20 @@ class Cancellable(Protocol):
 
 
 Reserve = Callable[[int], Awaitable[None]]
-"""A function that waits until there is memory for so many bytes. Raises ``CapsetError`` if there is none in time."""
+"""A function that waits for, and reserves, bytes of memory. Raises ``CapsetError`` if there are none in time."""
 
 Again = Callable[[], Awaitable[tuple[Session, Set[str] | None]]]
-"""A function that finds the session of a request as it is now, and the only tools that it may use.
+"""A function that returns the current session of a request, and the only tools that the request may use.
 
-Raises ``CapsetError`` if its caller may not go on.
+Raises ``CapsetError`` if the caller no longer has access.
 """
 
 
 class ApprovalAccess(NamedTuple):
-    """How the requests of a caller are decided, besides by others over REST.
+    """How the approval requests of a caller can be decided, other than by others over REST.
 
-    ``url`` returns the page of a request, if there is one. ``decide`` decides for the caller itself, with its rights,
-    if it may approve what it asked for, and ``refusal`` says why it may not approve a certain request of these.
+    ``url`` returns the URL of a request's page, if there are pages. ``decide`` decides a request with the caller's own
+    rights, if it may approve its own requests; ``refusal`` returns why it may not approve a particular one.
     """
 
     url: Callable[[str], str] | None = None
@@ -47,11 +47,11 @@ class ApprovalAccess(NamedTuple):
 
 
 BY_OTHERS: Final = ApprovalAccess()
-"""There is no page, and the caller decides nothing."""
+"""Only others decide: there is no page, and the caller may not decide."""
 
 
 class CallCancelled(Exception):
-    """A call whose exchange was cancelled."""
+    """The call was cancelled by its exchange."""
 
 
 class RunningCall:
@@ -77,7 +77,7 @@ class RunningCall:
         self._idle.clear()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Forget the call. Raises ``CallCancelled`` if it was cancelled."""
+        """Unregister the call. Raises ``CallCancelled`` if it was cancelled."""
         del self._calls[self]
         if not self._calls:
             self._idle.set()
@@ -87,14 +87,14 @@ class RunningCall:
 
 
 class Exchange:
-    """The session of a request, and its calls that can be cancelled.
+    """The session of a request, and its running calls, which can be cancelled.
 
-    ``connection`` names the transport session of the request, if it named one; ``correlation`` ties its calls to their
-    cause, if there is one; ``notes`` collect the tool and the record of a call. ``tools`` are the only ones that it may
-    list and call, as ``CAPABILITY.TOOL``; ``None`` for all in play. ``identity`` stands for the caller and the target,
-    for what a client carries from one request to another; ``None`` where there is one caller only. ``reserve`` waits
-    for the memory for so many bytes, where that is shared among callers. ``approvals`` says how requests are decided.
-    ``again`` is for what waits for changes; without it, the session is the same as long as the request goes on.
+    ``connection`` is the transport session that the request names, if any. ``correlation`` is the correlation id for
+    its calls, if any; ``notes`` receives the tool and the record of a call. ``tools`` are the only tools that it may
+    list and call, as ``CAPABILITY.TOOL``; ``None`` means all in play. ``identity`` identifies the caller and the
+    target, for state that a client carries from one request to the next; it is ``None`` if there is only one caller.
+    ``reserve`` reserves memory, if that is shared among callers. ``approvals`` says how approval requests are decided.
+    ``again`` is for requests that wait for changes; without it, the session of a request never changes.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class Exchange:
         self.approvals = approvals
         self._again = again
         self.asking: KeptStream | None = None
-        """The stream on which its call can ask the client, at revisions before 2026-07-28."""
+        """The stream on which its call can ask the client, in revisions before 2026-07-28."""
         self.identity = identity
         self.reserve = reserve
         self.connection = connection
@@ -131,7 +131,7 @@ class Exchange:
         self._idle.set()
 
     async def again(self) -> Exchange:
-        """Return this exchange as the same request would find it now."""
+        """Return this exchange with its current session and tools."""
         if self._again is None:
             return self
         session, tools = await self._again()
@@ -142,12 +142,12 @@ class Exchange:
         return self.tools is None or (installed is not None and installed.own_name in self.tools)
 
     async def may_call(self, name: str) -> bool:
-        """Return whether the request may call the tool that has this name in its session now, if there is one."""
+        """Return whether the request may call the tool that has this name in its current session, if any."""
         return self.tools is None or self.may_use((await self.session.current()).tools.get(name))
 
     @contextmanager
     def calling(self, request: RequestId | None) -> Generator[CancelScope]:
-        """Yield the scope of one call; the exchange stays open until it ends."""
+        """Yield the cancel scope of one call; the exchange stays open until the call ends."""
         with CancelScope() as scope:
             self._calls[scope] = request
             self._idle.clear()
@@ -159,9 +159,9 @@ class Exchange:
                     self._idle.set()
 
     def running(self, request: RequestId) -> RunningCall:
-        """Return a context manager for one call in the current task, as ``calling`` does for one in a task of anyio's.
+        """Return a context manager for one call in the current task, as ``calling`` is for one in an anyio task.
 
-        What cancels it ends in ``CallCancelled`` there.
+        It raises ``CallCancelled`` if the call is cancelled.
         """
         return RunningCall(self._calls, self._idle, request)
 

@@ -1,4 +1,4 @@
-"""MCP over HTTP without stored transport sessions: each id proves its owner by itself."""
+"""MCP over HTTP without stored transport sessions: each session id proves its owner."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from capset_server.mcp.tasks import Tasks
 class SessionTokens:
     """Issuer and verifier of ``Mcp-Session-Id``: a random number, and a keyed hash of it and of its owner.
 
-    The first key signs, and all of them verify. The number says whether its client shows forms, since nothing is stored
-    of what that declares at the beginning.
+    The first key signs, and all of them verify. The number also says whether the client shows forms, since what it
+    declares in ``initialize`` is not stored.
     """
 
     __slots__ = ("_keys",)
@@ -69,26 +69,26 @@ DRAIN_SECONDS: Final = 5.0
 _SESSION: Final = "mcp-session-id"
 _FORMS: Final = "-forms"
 _ASKING: Final = frozenset({"2025-06-18", RESUMED_VERSION})
-"""The revisions at which a call asks by a request on its own stream."""
+"""The revisions in which a call asks its client by a request on the call's own stream."""
 _VERSION: Final = "mcp-protocol-version"
 _OLDER: Final = HANDSHAKE_PROTOCOL_VERSIONS
 
 
 class McpDoor:
-    """MCP for a host that authenticates: ``async with door.run(): …`` around ``await door.handle(…)``.
+    """MCP for a host that authenticates callers: ``async with door.run(): …`` around ``await door.handle(…)``.
 
-    Nothing is stored between requests. Since 2026-07-28 the protocol works that way; in its older revisions
-    ``initialize`` gives the client an id that proves its owner and ties a cancellation to its request. Processes that
-    share a ``key`` of at least 32 secret bytes accept each other's ids; a cancellation reaches only the process that
-    runs the call. ``keys`` are several, of which the first signs; such as ``StoredKeys``, which servers of one store
-    share. Without either, ids end with the process.
+    Nothing is stored between requests, as in the protocol since 2026-07-28. In older revisions, ``initialize`` gives
+    the client an id that proves its owner and ties a cancellation to its request. Processes that share a ``key`` of at
+    least 32 secret bytes accept each other's ids; a cancellation reaches only the process that runs the call. ``keys``
+    provides several keys, of which the first signs, such as ``StoredKeys``, which servers of one store share. Without
+    either, ids are valid until the process ends.
     """
 
     __slots__ = ("_empty", "_exchange", "_exchanges", "_fast", "_keys", "_listeners", "_manager", "_server", "_streams")
 
     def __init__(self, *, key: bytes | None = None, keys: KeySource | None = None) -> None:
         if key is not None and keys is not None:
-            raise ValueError("key and keys are two ways to say the same: give one of them")
+            raise ValueError("key and keys exclude each other: give only one of them")
         if key is not None and len(key) < 32:
             raise ValueError(f"a key has at least 32 bytes; got {len(key)}")
         self._keys = keys or FixedKey(secrets.token_bytes(32) if key is None else key)
@@ -105,7 +105,7 @@ class McpDoor:
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
-        """Accept requests while inside. Leaving refuses new ones, drains those that run, then cancels their calls."""
+        """Accept requests while inside. On exit, refuse new ones, wait for running ones, then cancel their calls."""
         # The host has checked Host, Origin and the body's size.
         manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=sys.maxsize)
         async with manager.run():
@@ -118,7 +118,7 @@ class McpDoor:
                 await self._drain()
 
     def look_again(self) -> None:
-        """Have clients that listen for changes told at once of what another process has changed."""
+        """Check at once what another process has changed, and notify subscribed clients."""
         self._listeners.ring_all()
 
     async def handle(
@@ -138,12 +138,12 @@ class McpDoor:
     ) -> None:
         """Answer one HTTP request from ``session``, and return once none of its work is running.
 
-        ``identity`` stands for the caller and the target: the principal, the key and the path. An ``Mcp-Session-Id`` of
-        another identity answers 404. A client that disconnects cancels its call. ``correlation`` is passed to the
-        calls; the tool and the record of a call are put into ``notes``. ``tools`` are the only ones that may be listed
-        and called, as ``CAPABILITY.TOOL``; ``None`` for all in play. ``reserve`` is awaited with the bytes of a large
-        answer before it is made. ``approvals`` says where calls that wait for an approval are decided. ``again`` finds
-        the session once more, for clients that listen for changes.
+        ``identity`` identifies the caller and the target: the principal, the key and the path. An ``Mcp-Session-Id`` of
+        another identity is answered with 404. A client that disconnects cancels its call. ``correlation`` is passed to
+        the calls; the tool and the record of a call are put into ``notes``. ``tools`` are the only ones that may be
+        listed and called, as ``CAPABILITY.TOOL``; ``None`` for all in play. ``reserve`` is awaited with the size of a
+        large response before it is built. ``approvals`` says how calls that wait for an approval are decided. ``again``
+        returns the current session, for clients that subscribe to changes.
         """
         owned = partial(Exchange, tools=tools, identity=identity, reserve=reserve, approvals=approvals, again=again)
         if self._manager is not None and scope["method"] == "POST" and may_be_ordinary(scope["headers"]):
@@ -170,14 +170,14 @@ class McpDoor:
     async def resume(
         self, scope: Scope, receive: Receive, send: Send, identity: str, *, tools: Set[str] | None = None
     ) -> None:
-        """Answer a request that is no POST: a GET with ``Last-Event-ID`` goes on reading an answer of 2025-11-25.
+        """Answer a request other than a POST: a GET with ``Last-Event-ID`` resumes a response of revision 2025-11-25.
 
         The parameters are those of ``handle``; no session is needed.
         """
         headers = Headers(scope=_trimmed(scope))
         connection, event = headers.get(_SESSION), headers.get(LAST_EVENT_ID_HEADER)
         if scope["method"] != "GET" or event is None or headers.get(_VERSION) != RESUMED_VERSION:
-            # There is no session to end, and no events exist outside a request's own answer.
+            # There is no session to end, and no events exist outside a request's own response.
             response = Response(status_code=405, headers={"Allow": "POST"})
         elif self._manager is None:
             response = _error(503, INTERNAL_ERROR, "The server is closing")
@@ -195,12 +195,12 @@ class McpDoor:
     async def _serve_fast(
         self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve a request that calls a tool or lists the tools, as it says: without the SDK, if it is ordinary."""
+        """Serve a request whose headers announce a call or list of tools: without the SDK, if it is ordinary."""
         body = await _read_body(receive)
         if body is None:
             return None
         request = read_request(scope["headers"], body, exchange)
-        if request is None or self._manager is None:  # it may have been closed while the body came
+        if request is None or self._manager is None:  # the door may have been closed while the body arrived
             return await self._serve(manager, exchange, _trimmed(scope), replaying(body, receive), send)
         if isinstance(request, OrdinaryList):
             return await self._fast.list(request, exchange, send)
@@ -220,7 +220,7 @@ class McpDoor:
         send: Send,
         identity: str,
     ) -> None:
-        """Serve a request of an older revision: with ``initialize``, and with cancellations sent as requests."""
+        """Serve a request of an older revision: with ``initialize``, and with cancellations as separate requests."""
         body = await _read_body(receive)
         if body is None:
             return None
@@ -248,9 +248,9 @@ class McpDoor:
         return await self._serve(manager, exchange, scope, replaying(body, receive), send)
 
     def _kept(self, exchange: Exchange, scope: Scope, tool: str, identity: str) -> KeptStream | None:
-        """Return the stream that keeps the answer to a call, if its revision or its client has a use for that.
+        """Return the stream that keeps the response to a call, if the client can resume it or be asked on it.
 
-        ``None`` too if there is no room.
+        Returns ``None`` otherwise, and if there is no room.
         """
         version, connection = Headers(scope=scope).get(_VERSION), exchange.connection
         asks = version in _ASKING and connection is not None and connection.partition(".")[0].endswith(_FORMS)
@@ -275,7 +275,7 @@ class McpDoor:
         send: Send,
         stream: KeptStream,
     ) -> None:
-        """Serve a call that goes on for a while when its client has left, and return once it has ended."""
+        """Serve a call that continues for a while without its client, and return once it has ended."""
         async with create_task_group() as tasks:
             tasks.start_soon(stream.deliver, 0, receive, send)
             try:
@@ -297,7 +297,7 @@ class McpDoor:
             self._leave(exchange, token)
 
     def _enter(self, exchange: Exchange) -> Token[Exchange]:
-        """Have an exchange among those that closing waits for."""
+        """Register an exchange, so that closing waits for it."""
         self._exchanges.add(exchange)
         self._empty.clear()
         return self._exchange.set(exchange)
@@ -320,7 +320,7 @@ class McpDoor:
                 exchange.cancel(request)
 
     def end_streams(self) -> None:
-        """End the streams of changes, and calls that go on without a client: the server is shutting down."""
+        """End the streams of changes, and calls that continue without a client: the server is shutting down."""
         self._listeners.close()
         self._streams.close()
 
@@ -335,7 +335,7 @@ class McpDoor:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """Return the body of a request, ``None`` if its client left before all of it was there."""
+    """Return the body of a request, ``None`` if the client disconnected before it was complete."""
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -347,7 +347,7 @@ async def _read_body(receive: Receive) -> bytes | None:
 
 
 async def _silence() -> Message:
-    """Wait for ever: what happens to the client is not what happens to the call."""
+    """Wait forever: the call must not notice that its client disconnects."""
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -361,7 +361,7 @@ def _parsed(body: bytes) -> Any:  # any JSON from the client
     try:
         return from_json(body)
     except ValueError:
-        return None  # the SDK reports it, in the protocol's words
+        return None  # the SDK reports the error
 
 
 def _error(status: int, code: int, message: str) -> Response:
@@ -370,7 +370,7 @@ def _error(status: int, code: int, message: str) -> Response:
 
 
 def _giving(send: Send, ticket: str) -> Send:
-    """Return a ``send`` that adds the transport session's id to a successful answer."""
+    """Return a ``send`` that adds the transport session's id to a successful response."""
 
     async def giving(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] < 400:

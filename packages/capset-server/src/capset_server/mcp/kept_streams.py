@@ -1,6 +1,6 @@
-"""Streams of answers that are kept while their call runs, and for clients that come again (spec 7, M25).
+"""Response streams that are kept while their call runs, and for clients that reconnect (spec 7, M25).
 
-On such a stream a call can also ask its client, as revisions before 2026-07-28 do.
+On such a stream a call can also ask its client, as in revisions before 2026-07-28.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from starlette.types import Message, Receive, Send
 from capset_server.http.bodies import ClientLeft
 
 VERSION: Final = "2025-11-25"
-"""The one revision that has them: those before cannot read an event without data, and the next has no such streams."""
+"""The only revision with resumable streams: older clients cannot read events without data; later ones have none."""
 RETRY_MS: Final = 2_000
-"""How long a client waits until it comes again."""
+"""How long a client waits before it reconnects."""
 GRACE_SECONDS: Final = 30.0
-"""How long a call goes on whose client is not there."""
+"""How long a call continues without its client."""
 KEEP_SECONDS: Final = 300.0
-"""How long an answer is kept that was not fetched."""
+"""How long a response is kept that was not fetched."""
 SENT_SECONDS: Final = 30.0
-"""How long one is kept that was sent, and may have been lost on its way."""
+"""How long a response is kept that was sent, in case it was lost on the way."""
 MAX_BYTES: Final = 512 * 1024
-"""The maximum size of a kept answer. Beyond it, progress that was not fetched is dropped, and so is a longer answer."""
+"""Maximum size of a kept response, in bytes. Beyond it, unfetched progress is dropped, and so is a longer result."""
 MAX_OWN: Final = 16
-"""Answers of one principal that are kept at once; while these run, the next ones are not kept."""
+"""Maximum number of kept responses of a principal; while their calls run, further responses are not kept."""
 MAX_ALL: Final = 128
 PING_SECONDS: Final = 15.0
 ASK_SECONDS: Final = 600.0
-"""How long a person may take for an answer; none counts as a form that was closed."""
+"""How long a person may take to answer; after that, the form counts as closed."""
 SEND_SECONDS: Final = 30.0
-"""How long a client may take nothing before it counts as gone."""
+"""How long a client may accept nothing before it counts as disconnected."""
 _QUESTION: Final = re.compile(r"[0-9a-f]{8}\.[0-9a-f]{32}\.[0-9]+")
 _END: Final = b"\r\n\r\n"
 _START: Final[Message] = {
@@ -53,18 +53,18 @@ _START: Final[Message] = {
 
 
 class AnswerOwner(NamedTuple):
-    """The owner of an answer, who alone may fetch it: a caller at one path, in one transport session."""
+    """The owner of a response, who alone may fetch it: a caller at one path, in one transport session."""
 
     identity: str
     connection: str | None
 
 
 class KeptStream:
-    """The answer to one call: its events, as far as they are kept, and the client that reads them, if one does.
+    """The response to one call: the events that are kept, and the client that reads them, if any.
 
-    ``cancel`` ends the call; it is called when no client has come for ``GRACE_SECONDS``. ``name`` begins the ids of
-    its events, and ``tool`` is what was called, as ``CAPABILITY.TOOL``. One that cannot be resumed has no ids, and its
-    call ends when its client leaves.
+    ``cancel`` ends the call; it is called when there has been no client for ``GRACE_SECONDS``. ``name`` is the prefix
+    of the ids of its events, and ``tool`` the called tool, as ``CAPABILITY.TOOL``. A stream that is not resumable has
+    no ids, and its call ends when its client disconnects.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class KeptStream:
         self._size = 0
         self._reader, self._readers = 0, 0
         self._next = 1
-        """The number of the event that its reader is to get next."""
+        """The number of the event that the reader gets next."""
         self._has_begun = False
         self._plain: list[Message] = []
-        """An answer that is no stream: it is passed on as it is."""
+        """A response that is not a stream; it is passed on unchanged."""
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._questions = 0
@@ -98,7 +98,7 @@ class KeptStream:
 
     @property
     def is_read(self) -> bool:
-        """Whether a client is there."""
+        """Whether a client is reading."""
         return self._readers > 0
 
     @property
@@ -106,15 +106,15 @@ class KeptStream:
         return self._first + len(self._events)
 
     def is_of(self, owner: AnswerOwner, tools: Set[str] | None) -> bool:
-        """Return whether the answer may be fetched by one who may use these tools only, ``None`` for all."""
+        """Return whether this owner may fetch the response, with access to ``tools`` only, or to all if ``None``."""
         return self.is_resumable and self.owner == owner and (tools is None or self.tool in tools)
 
     def can_go_on(self, after: int) -> bool:
-        """Return whether a client that has got the event of this number can get the answer."""
+        """Return whether a client that has received the event of this number can get the rest."""
         return 0 <= after < self._end and not (self.is_over and after < self._end - 1 and not self._events)
 
     async def take(self, message: Message) -> None:
-        """Take a part of the answer, as an application sends it; wait where its reader is slow."""
+        """Accept an ASGI message of the response; wait if the reader is slow."""
         if message["type"] == "http.response.start":
             headers = dict(message["headers"])
             if not headers.get(b"content-type", b"").startswith(b"text/event-stream"):
@@ -152,7 +152,7 @@ class KeptStream:
             del self._waiting[name]
 
     def answer(self, id: str, result: Mapping[str, Any] | None) -> bool:
-        """Take the client's answer to a question, and return whether that was waited for."""
+        """Accept the client's answer to a question, and return whether the question was open."""
         waiting = self._waiting.get(id)
         if waiting is None or waiting.done():
             return False
@@ -160,7 +160,7 @@ class KeptStream:
         return True
 
     def end(self) -> None:
-        """Say that the answer is whole."""
+        """Mark the response as complete."""
         self.is_over = True
         self._stop_timer()
         self._tell()
@@ -174,9 +174,9 @@ class KeptStream:
         self._changed.set()
 
     async def deliver(self, after: int, receive: Receive, send: Send) -> None:
-        """Send a client what follows the event of this number, until all is sent, or the client leaves.
+        """Send a client the events after this number, until all are sent or the client disconnects.
 
-        Who comes later takes the place of who was there.
+        A client that comes later replaces the current one.
         """
         self._reader += 1
         self._readers += 1
@@ -202,7 +202,7 @@ class KeptStream:
             self._trim()
 
     async def _messages(self, after: int, reader: int) -> AsyncGenerator[Message]:
-        """Yield what is to be sent: first, the id to come again with."""
+        """Yield the messages to send; the first event has the id from which to resume."""
         while not self._has_begun and not self.is_over:
             await self._change(None)
         if self._plain or not self._has_begun:
@@ -219,7 +219,7 @@ class KeptStream:
                 number = self._next
                 event = self._events[number - self._first]
                 yield _body(self._id(number) + event)
-                if reader == self._reader:  # else the place is that of who came later
+                if reader == self._reader:  # else a later client has taken over
                     self._next = number + 1
                     self._trim()
                     self._tell()
@@ -244,12 +244,12 @@ class KeptStream:
         return f"id: {self.name}.{number}\r\n".encode() if self.is_resumable else b""
 
     def _wait(self, seconds: float) -> None:
-        """End the call after so long, unless a client comes."""
+        """End the call after this time, unless a client connects."""
         self._timer = asyncio.get_running_loop().call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
         self._cancel()
-        self._wait(1.0)  # it may not have begun yet
+        self._wait(1.0)  # again: the call may not have begun yet
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -257,7 +257,7 @@ class KeptStream:
             self._timer = None
 
     def close(self) -> None:
-        """End the call now if its client is not there: the process is shutting down."""
+        """End the call now if it has no client: the process is shutting down."""
         if not (self.is_over or self.is_read):
             self._stop_timer()
             self._give_up()
@@ -268,14 +268,14 @@ def _body(part: bytes) -> Message:
 
 
 async def _watch(receive: Receive, reading: CancelScope) -> None:
-    """Stop reading when the client leaves."""
+    """Stop reading when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     reading.cancel()
 
 
 class NotKept(Exception):
-    """An answer that cannot be fetched here: the status to say so with, and why."""
+    """A response cannot be fetched here: the HTTP status to report, and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -283,7 +283,7 @@ class NotKept(Exception):
 
 
 class KeptStreams:
-    """The answers that one process keeps: bounded in number, for each principal and in all, and in time."""
+    """The responses that a process keeps, limited in number per principal and in total, and in time."""
 
     def __init__(self) -> None:
         self._process = secrets.token_hex(4)
@@ -292,7 +292,7 @@ class KeptStreams:
     def open(
         self, owner: AnswerOwner, principal: object, tool: str | None, cancel: Callable[[], None], *, is_resumable: bool
     ) -> KeptStream | None:
-        """Return the stream of a new call, ``None`` if there is no room to keep its answer."""
+        """Return the stream of a new call, ``None`` if there is no room to keep its response."""
         own_streams = [candidate for candidate in self._kept.values() if candidate.principal == principal]
         if len(own_streams) >= MAX_OWN and not self._drop_one(own_streams):
             return None
@@ -305,18 +305,18 @@ class KeptStreams:
         return stream
 
     def end(self, stream: KeptStream) -> None:
-        """Keep the answer of a call that has ended for a while."""
+        """Complete the response of a call that has ended, and keep it for a while."""
         stream.end()
         if not stream.is_resumable:
             return self._drop(stream.name)
         loop = asyncio.get_running_loop()
-        # By name: a timer shall not keep what was dropped to make room.
+        # By name: a timer must not hold a stream that was dropped to make room.
         loop.call_later(SENT_SECONDS, self._drop_sent, stream.name)
         loop.call_later(KEEP_SECONDS, self._drop, stream.name)
         return None
 
     def find(self, event: str, owner: AnswerOwner, tools: Set[str] | None) -> tuple[KeptStream, int]:
-        """Return the stream of an event, and the event's number. Raises ``NotKept``, also for another's."""
+        """Return the stream of an event, and the event's number. Raises ``NotKept``, also for another owner."""
         name, _, number = event.rpartition(".")
         if not (number.isascii() and number.isdigit() and len(number) < 10 and "." in name):
             raise NotKept(400, "Last-Event-ID must be the id of an event of this server")
@@ -324,14 +324,15 @@ class KeptStreams:
         stream = self._kept.get(name)
         if stream is None or not stream.is_of(owner, tools) or not stream.can_go_on(int(number)):
             raise NotKept(
-                410, f"This answer is not kept (any more): it has {KEEP_SECONDS:g} seconds and {MAX_BYTES:,} bytes"
+                410,
+                f"This response is not stored: it is kept for {KEEP_SECONDS:g} seconds, up to {MAX_BYTES:,} bytes",
             )
         return stream, int(number)
 
     def answer(self, id: str, owner: AnswerOwner, result: Mapping[str, Any] | None) -> bool:
-        """Pass on an answer to a question, and return whether that was waited for.
+        """Pass on the answer to a question, and return whether the question was open.
 
-        Raises ``NotKept`` for the question of a call in another process.
+        Raises ``NotKept`` if the call runs in another process.
         """
         name = id.rpartition(".")[0]
         if _QUESTION.fullmatch(id):
@@ -341,15 +342,18 @@ class KeptStreams:
 
     def _refuse_others(self, name: str) -> None:
         if name.partition(".")[0] != self._process:
-            raise NotKept(421, "Another process runs this call, or it ended: send all requests of a session to one")
+            raise NotKept(
+                421,
+                "This call runs in another process, or that has ended: send all requests of a session to one process",
+            )
 
     def close(self) -> None:
-        """End the calls whose clients are not there: the process is shutting down."""
+        """End the calls that have no client: the process is shutting down."""
         for stream in self._kept.values():
             stream.close()
 
     def _drop_one(self, streams: Iterable[KeptStream]) -> bool:
-        """Make room by dropping the oldest answer, one that was sent before others; return whether there was one."""
+        """Drop the oldest complete response, preferably a sent one, and return whether there was any."""
         over = [stream for stream in streams if stream.is_over]
         for stream in sorted(over, key=lambda candidate: not candidate.is_sent)[:1]:
             self._drop(stream.name)

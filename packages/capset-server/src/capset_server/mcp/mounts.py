@@ -34,7 +34,7 @@ Find = Callable[[Caller, str], Awaitable[Session]]
 
 @asynccontextmanager
 async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, str], Endpoint]]:
-    """Yield the endpoints of MCP while it is served; without the extra ``mcp`` there are none."""
+    """Yield the MCP endpoints while they are served; without the extra ``mcp`` there are none."""
     try:
         from capset_server.mcp import McpDoor
         from capset_server.mcp.exchanges import ApprovalAccess
@@ -64,7 +64,7 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
 
 
 async def _end_streams(door: McpDoor, service: Service) -> None:
-    """End what would not end by itself when the server begins to shut down."""
+    """End streams that would not end by themselves when the server begins to shut down."""
     await service.turns.bell.closed.wait()
     door.end_streams()
 
@@ -72,7 +72,7 @@ async def _end_streams(door: McpDoor, service: Service) -> None:
 class _Entrance:
     """Endpoint that finds the caller's session and passes the request on. ``look`` only checks that the target exists.
 
-    A path without an id means the caller's default agent, or else that of the server, which is ``agent``.
+    A path without an id means the caller's default agent, or else that of the server, ``agent``.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class _Entrance:
         if target_id is None:
             raise NotFound(
                 "this key has no default agent",
-                hint="capset key create NAME --principal WHO --agent ID makes one that has; or use /mcp/agents/ID",
+                hint="create one that has: capset key create NAME --principal WHO --agent ID; or use /mcp/agents/ID",
             )
         identity = "\0".join((caller.identity, self._noun, target_id))  # the same for both paths to an agent
         if scope["method"] != "POST":
@@ -111,7 +111,7 @@ class _Entrance:
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"POST"))
         is_listening, called = _listens(request_info), None
         if body_of(scope).is_large:
-            await self._look(caller, target_id)  # before it is read
+            await self._look(caller, target_id)  # before the body is read
         if is_listening or caller.tools is not None:
             content: bytes = (await receive())["body"]
             if is_listening and len(content) > LARGE:  # its memory would be held as long as the stream is open
@@ -125,7 +125,7 @@ class _Entrance:
         async def renew() -> tuple[Session, Set[str] | None]:
             now = await self._service.callers.identify(request_info.header(b"authorization"), path_of(scope))
             now.check_calls()
-            await self._service.session_row(now, session.id)  # one that was deleted is not made again
+            await self._service.session_row(now, session.id)  # a deleted session is not created again
             return await self._find(now, target_id), now.tools
 
         with self._joined(caller) if is_listening else _NOTHING:
@@ -147,7 +147,8 @@ class _Entrance:
     def _joined(self, caller: Caller) -> Generator[None]:
         """Count a request that listens for changes among its principal's streams of events.
 
-        Raises ``HttpRefusal`` (429) if there are too many. A request whose header is not its method is refused later.
+        Raises ``HttpRefusal`` (429) if there are too many. A request whose header does not match its method is refused
+        later.
         """
         leave = self._service.turns.followers.join(caller.principal, instead="ask for the lists again")
         try:
@@ -168,7 +169,7 @@ def called_tool(message: bytes) -> str | None:
     try:
         parsed: object = from_json(message)
     except ValueError:
-        return None  # the SDK reports it, in the protocol's words
+        return None  # the SDK reports the error
     match parsed:
         case {"method": "tools/call", "params": {"name": str() as name}}:
             return name

@@ -1,4 +1,4 @@
-"""Prompts and resources of capabilities that are in play for a caller: those whose tools are."""
+"""Prompts and resources that are in play for a caller: those whose tools are in play."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capset.definitions.tools.mcp_offers import McpPrompt, McpResource
 from capset.evaluation.snapshot.snapshot import Snapshot
 
 TTL_MS: Final = 10_000
-"""How long a client may use a list again. A call is decided when it is made, not by what was listed."""
+"""How long a client may cache a list. Whether a call is allowed is decided when it is made, not by the list."""
 
 
 def prompts_of(snapshot: Snapshot) -> Iterator[tuple[McpPrompt, Installed]]:
@@ -28,7 +28,7 @@ def resources_of(snapshot: Snapshot) -> Iterator[tuple[McpResource, Installed]]:
 
 
 def freshness(snapshot: Snapshot) -> dict[str, Any]:
-    """Return how long a list holds, and for whom: the caller alone, and no time at all where ``uses`` are dynamic."""
+    """Return how long a list may be cached, for its caller only; not at all if ``uses`` are dynamic."""
     return {"ttl_ms": 0 if snapshot.composition.dynamic else TTL_MS, "cache_scope": "private"}
 
 

@@ -29,7 +29,7 @@ from capset_server.mcp.offers import freshness, parameters_of, prompts_of
 from capset_server.mcp.questions import McpClient
 
 INSTRUCTIONS: Final = ".instructions"
-"""The end of the name of a prompt with a capability's instructions; no tool's name has a dot."""
+"""The suffix of the name of a prompt with a capability's instructions; no tool's name has a dot."""
 
 
 def list_prompts(snapshot: Snapshot) -> ListPromptsResult:
@@ -50,7 +50,7 @@ def list_prompts(snapshot: Snapshot) -> ListPromptsResult:
 async def get_prompt(
     exchange: Exchange, params: GetPromptRequestParams, report: Report, client: McpClient
 ) -> GetPromptResult | InputRequiredResult:
-    """Return a prompt; one of a tool is a call of it. Raises ``MCPError`` for an unknown one, and for a failed call."""
+    """Return a prompt, calling its tool if it has one. Raises ``MCPError`` if it is unknown, or if the call fails."""
     snapshot = await exchange.session.current()
     offered = {installed.name: installed for _, installed in prompts_of(snapshot)}
     if (installed := offered.get(params.name)) is not None:

@@ -65,13 +65,13 @@ from capset_server.mcp.tasks import METHODS, TaskParams, Tasks, TaskUpdateParams
 from capset_server.mcp.tools import call_tool, list_tools
 
 MAX_VALUES: Final = 100
-"""The most that the protocol allows."""
+"""Maximum number of completions that the protocol allows."""
 
 
 McpServer: TypeAlias = Server[dict[str, Any]]
-"""The SDK's server; the value of its lifespan is not used."""
+"""The SDK's server; its lifespan value is not used."""
 Asked: TypeAlias = ServerRequestContext[dict[str, Any], Any]
-"""One request to it; its transport's own request can be anything, and is not used either."""
+"""A request to the server; the transport's own request object can be of any type, and is not used either."""
 
 A = TypeVar("A", bound=InputResponseRequestParams)
 T = TypeVar("T")
@@ -91,7 +91,7 @@ _OF_ALL_TOOLS: Final = frozenset(
         "completion/complete",
     }
 )
-"""What a caller for single tools is not given."""
+"""The methods that callers limited to single tools may not use."""
 _OTHER: Final = "_OTHER"
 _SDKS_OWN: Final = "OpenTelemetryMiddleware"
 _MAX_ID: Final = 100
@@ -106,8 +106,8 @@ def make_server(
 ) -> McpServer:
     """Return a server that answers from the session of ``exchange()``, over any transport.
 
-    ``keys`` seal the state of calls that ask their client something, and the ids of ``tasks``; by default a key of this
-    server's own. ``listeners`` are those of this server and others that end with it.
+    ``keys`` seal the state of calls that ask their client something, and the ids of ``tasks``; the default is a new
+    key. ``listeners`` are the streams of changes, if the caller has to wake or end them.
     """
     key_source = keys or FixedKey(secrets.token_bytes(32))
     its_tasks = tasks or Tasks(key_source)
@@ -183,7 +183,7 @@ def make_server(
         get_tool_input_schema=input_schema,
     )
 
-    server.add_request_handler("tools/call", CallToolRequestParams, on_call)  # whose results may be tasks
+    server.add_request_handler("tools/call", CallToolRequestParams, on_call)  # its results may be tasks
     _add_tasks(server, its_tasks, exchange)
 
     trace_messages(server, lambda: exchange().session)
@@ -195,7 +195,7 @@ def make_server(
 
 
 def _add_tasks(server: McpServer, tasks: Tasks, exchange: Callable[[], Exchange]) -> None:
-    """Let a server answer the methods of tasks."""
+    """Add the handlers of tasks to a server."""
 
     async def on_get(ctx: Asked, params: TaskParams) -> dict[str, Any]:
         return await tasks.get(ctx, params, exchange())
@@ -214,7 +214,7 @@ def _add_tasks(server: McpServer, tasks: Tasks, exchange: Callable[[], Exchange]
 
 
 def _welcome(exchange: Callable[[], Exchange]) -> ServerMiddleware[dict[str, Any]]:
-    """Return what tells a client at the beginning what it may use, and how."""
+    """Return middleware that tells a client in the handshake what it may use, and the instructions for it."""
 
     async def welcome(ctx: Asked, call_next: CallNext) -> HandlerResult:
         result = await call_next(ctx)
@@ -230,7 +230,7 @@ def _welcome(exchange: Callable[[], Exchange]) -> ServerMiddleware[dict[str, Any
 
 
 def _limit(exchange: Callable[[], Exchange]) -> ServerMiddleware[dict[str, Any]]:
-    """Return what refuses requests about all tools to those who may use some only."""
+    """Return middleware that refuses requests about all tools to callers who may use only some."""
 
     async def limit(ctx: Asked, call_next: CallNext) -> HandlerResult:
         if ctx.method in _OF_ALL_TOOLS and exchange().tools is not None:
@@ -259,7 +259,7 @@ async def _contain(ctx: Asked, call_next: CallNext) -> HandlerResult:
 
 
 def trace_messages(server: Server[dict[str, Any]], session: Callable[[], Session]) -> None:
-    """Give every message a span in place of the SDK's, if the calls of ``session()`` are traced."""
+    """Give every message a span instead of the SDK's, if the calls of ``session()`` are traced."""
     server.middleware[:] = [middleware for middleware in server.middleware if type(middleware).__name__ != _SDKS_OWN]
     server.middleware.append(_Traced(session))
 
@@ -321,10 +321,10 @@ def _failed(span: Span, error: BaseException) -> None:
 
 
 async def complete(session: Session, params: CompleteRequestParams) -> CompleteResult:
-    """Return the values that an argument can have and that begin with what was typed, regardless of case.
+    """Return the possible values of an argument that begin with the typed text, ignoring case.
 
-    These are the choices and the examples in the schema of the tool's parameter, and paths for the session's files.
-    Raises ``MCPError`` for a prompt, a template or an argument that there is not.
+    These are the choices and examples in the schema of the tool's parameter, or the paths of the session's files.
+    Raises ``MCPError`` for an unknown prompt, template or argument.
     """
     name, typed = params.argument.name, params.argument.value.casefold()
     values = await _values(session, params, name)
@@ -360,7 +360,7 @@ def _choices(installed: Installed, name: str, argument_names: Iterable[str]) -> 
     if name not in argument_names:
         raise MCPError(INVALID_PARAMS, unknown("argument", name, argument_names))
     defs = installed.tool.arguments.json_schema.get("$defs", {})
-    # The tool of a resource may take the whole URI, and not what stands in a template.
+    # The tool of a resource may take the whole URI instead of the variables of the template.
     return list(_texts(parameters_of(installed).get(name, {}), defs))
 
 

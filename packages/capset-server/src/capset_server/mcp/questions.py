@@ -25,22 +25,22 @@ from capset.kernel.call.client_questions import FORMS
 from capset_server.mcp.kept_streams import KeptStream
 
 APPROVAL_KEY: Final = "capset/approval"
-"""The key of the question about an approval: handlers' own questions stand beside it."""
+"""The key of the question about an approval, beside those of handlers' own questions."""
 TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The extension by which a client takes a task in the place of a result."""
+"""The extension with which a client accepts a task instead of a result."""
 MAX_STATE: Final = 65_536
 """Maximum characters of the answers that a call may collect, as JSON."""
 MAX_TRIES: Final = 3
-"""How often a form is shown again on the stream of a call whose answers do not fit."""
+"""How often a form is shown on the stream of a call until an answer fits."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class McpClient:
-    """The client of a request, and its answers: those that come with it, and those of earlier rounds in its state.
+    """The client of a request, and its answers: those in the request, and those of earlier rounds in its state.
 
-    A question without an answer that fits ends the call, and stands in ``pending``. At revisions before 2026-07-28 the
-    call waits instead, for the answer to a request on its own stream, where that is ``asking``.
+    A question without a valid answer ends the call, and becomes ``pending``. In revisions before 2026-07-28, the call
+    asks on its own stream, ``asking``, if it has one, and waits for the answer.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class McpClient:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """Everything that the client declares, beyond what the protocol names too; read only if a handler asks."""
+        """All capabilities that the client declares, even unknown ones; read only if they are needed."""
         meta_capabilities = cast("Mapping[str, Any]", self.asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
         if self.is_modern and isinstance(meta_capabilities, Mapping):
             return cast("Mapping[str, Any]", meta_capabilities)
@@ -71,17 +71,17 @@ class McpClient:
 
     @property
     def has_urls(self) -> bool:
-        """Whether it can lead its person to a page."""
+        """Whether the client can open a page for its user."""
         modes = self.capabilities.get("elicitation")
         return isinstance(modes, Mapping) and cast("Mapping[str, Any]", modes).get("url") is not None
 
     @property
     def has_tasks(self) -> bool:
-        """Whether it takes a task in the place of a result."""
+        """Whether the client accepts a task instead of a result."""
         return self.is_modern and declares_tasks(self.capabilities)
 
     async def ask(self, question: ClientQuestion[M], /) -> ClientAnswer[M]:
-        """Return the answer to a question. Raises ``ClientInputRequired`` if there is none, or none that fits."""
+        """Return the answer to a question. Raises ``ClientInputRequired`` if there is no valid one."""
         if not self.is_modern and self._asking is not None:
             return await self._ask_now(self._asking, question)
         if not self.is_modern:
@@ -100,7 +100,7 @@ class McpClient:
         return ClientAnswer("accept", question.read(answer["content"] or {}))
 
     def required(self, meta: dict[str, Any]) -> InputRequiredResult:
-        """Return the result that asks the pending question. The answers so far are its state, still to be sealed."""
+        """Return the result that asks the pending question, with the answers so far as its state, not sealed yet."""
         question = cast("ClientQuestion[Any]", self.pending)
         state = json.dumps({"answers": self._used})
         if len(state) > MAX_STATE:
@@ -111,23 +111,23 @@ class McpClient:
         )
 
     def approval_answer(self, approval: str) -> ElicitResult | None:
-        """Return the answer to the question about a request, if this round brings one."""
+        """Return the answer to the question about an approval request, if this round has one."""
         answer = self._given.get(APPROVAL_KEY) if self._approval == approval else None
         return answer if isinstance(answer, ElicitResult) else None
 
     def approval_required(
         self, approval: str, params: ElicitRequestParams, meta: dict[str, Any]
     ) -> InputRequiredResult:
-        """Return the result that asks about a request; its answer is for no other. The state is still to be sealed."""
+        """Return the result that asks about an approval request; its state, not sealed yet, is for no other request."""
         state = json.dumps({"answers": self._earlier, "approval": approval})
         return InputRequiredResult(
             input_requests={APPROVAL_KEY: ElicitRequest(params=params)}, request_state=state, _meta=meta
         )
 
     async def _ask_now(self, asking: KeptStream, question: ClientQuestion[M]) -> ClientAnswer[M]:
-        """Return the answer to a question that is asked while the call goes on; one that does not fit is asked again.
+        """Ask a question while the call runs, and return the answer; repeat it if the answer is invalid.
 
-        Raises ``ToolError`` if none fits, or one is too long.
+        Raises ``ToolError`` if no answer is valid, or one is too long.
         """
         has_titles = is_version_at_least(self.asked.protocol_version, "2025-11-25")
         form = dict(question.form) if has_titles else _older(question.form)
@@ -155,7 +155,7 @@ class McpClient:
 
 
 def _older(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a form whose choices of one text have their titles as revisions before 2025-11-25 want them."""
+    """Return a form whose choices have their titles in ``enumNames``, for revisions before 2025-11-25."""
     fields = dict(form["properties"])
     for name, field in fields.items():
         if choices := field.get("oneOf"):
@@ -168,6 +168,6 @@ def _older(form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
-    """Return whether a client that declares these capabilities knows tasks."""
+    """Return whether these capabilities of a client include tasks."""
     extensions = capabilities.get("extensions")
     return isinstance(extensions, Mapping) and isinstance(cast("Mapping[str, Any]", extensions).get(TASKS), Mapping)

@@ -18,17 +18,17 @@ from capset_server.auth.signing_keys import KeySource
 from capset_server.mcp.exchanges import Exchange
 
 STATE_SECONDS: Final = 600.0
-"""How long a person may take for an answer."""
+"""How long a person may take to answer."""
 _AUDIENCE: Final = "capset"
 
 Asked = ServerRequestContext[dict[str, Any], Any]
 
 
 def seal_states(exchange: Callable[[], Exchange], keys: KeySource) -> ServerMiddleware[dict[str, Any]]:
-    """Return the middleware that seals outgoing states, and lets only its own come back.
+    """Return middleware that seals outgoing states, and accepts only its own states.
 
-    A state is encrypted by the newest key, and is valid for ten minutes, for the same identity, method, tool and
-    arguments. Any other is refused with ``INVALID_PARAMS``, before a handler sees it.
+    A state is encrypted with the newest key, and is valid for ten minutes, for the same identity, method, tool and
+    arguments. Any other state is refused with ``INVALID_PARAMS``, before a handler sees it.
     """
 
     async def boundary(state: object = None) -> RequestStateBoundary:

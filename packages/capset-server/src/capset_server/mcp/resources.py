@@ -38,17 +38,17 @@ from capset_server.mcp.offers import freshness, resources_of
 from capset_server.mcp.questions import McpClient
 
 FILES: Final = "capset://files/"
-"""The beginning of the URIs of the session's files; the path follows, without its first slash, percent-encoded."""
+"""The prefix of the URIs of the session's files; the path follows, percent-encoded, without its first slash."""
 FILES_TEMPLATE: Final = f"{FILES}{{+path}}"
 READ_PERMISSION: Final = "session_files:read"
-"""The permission of the file tools, which REST asks for too."""
+"""The permission of the file tools, which REST requires too."""
 MAX_READ: Final = 8 * 1024 * 1024
 """The largest file that is read in one piece, in bytes."""
 PAGE: Final = 1_000
 _LARGE: Final = 64 * 1024
-"""Files above this size count against the memory for downloads, as by REST."""
+"""Files above this size, in bytes, count against the memory for downloads, as in REST."""
 _COPIES: Final = 3
-"""The bytes, their base64, and the answer as text."""
+"""The copies of a file in memory: its bytes, their base64, and the response as text."""
 _NOT_FOUND_BEFORE: Final = -32002
 """The code of a missing resource up to 2025-11-25."""
 
@@ -56,9 +56,9 @@ Contents = TextResourceContents | BlobResourceContents
 
 
 async def list_resources(session: Session, cursor: str | None) -> ListResourcesResult:
-    """Return the resources in play and the session's files, by path, a thousand a page.
+    """Return the resources in play and the session's files, by path, a thousand per page.
 
-    ``cursor`` is the URI that the page before ended with. Raises ``MCPError`` for any other.
+    ``cursor`` is the last URI of the previous page. Raises ``MCPError`` for any other cursor.
     """
     snapshot = await session.current()
     resources: list[Resource] = []
@@ -67,7 +67,7 @@ async def list_resources(session: Session, cursor: str | None) -> ListResourcesR
             _resource(offer, installed) for offer, installed in resources_of(snapshot) if not offer.is_template
         ]
     elif not cursor.startswith(FILES):
-        raise MCPError(INVALID_PARAMS, f"no page begins at {cursor!r:.200}: the cursor is the one of the page before")
+        raise MCPError(INVALID_PARAMS, f"invalid cursor {cursor!r:.200}: use the one from the previous page")
     files = await files_of(session)
     if cursor is not None:
         after = path_of(cursor)
@@ -75,7 +75,7 @@ async def list_resources(session: Session, cursor: str | None) -> ListResourcesR
     room = max(PAGE - len(resources), 1)
     resources += [_file(file) for file in files[:room]]
     last = _uri(files[room - 1].path) if len(files) > room else None
-    # Files may change at any time, by calls of others too.
+    # Files may change at any time, also by calls of others.
     return ListResourcesResult(
         resources=resources, next_cursor=last, ttl_ms=0, cache_scope="private", _meta=hashes(snapshot)
     )
@@ -91,7 +91,7 @@ def list_templates(snapshot: Snapshot) -> ListResourceTemplatesResult:
 
 
 def list_offered(snapshot: Snapshot) -> list[Resource | ResourceTemplate]:
-    """Return everything in play that both lists have beside files."""
+    """Return all resources and templates in play, apart from files."""
     return [
         _template(offer, installed) if offer.is_template else _resource(offer, installed)
         for offer, installed in resources_of(snapshot)
@@ -101,7 +101,7 @@ def list_offered(snapshot: Snapshot) -> list[Resource | ResourceTemplate]:
 async def read_resource(
     exchange: Exchange, params: ReadResourceRequestParams, report: Report, client: McpClient
 ) -> ReadResourceResult | InputRequiredResult:
-    """Return what a URI stands for: a file as it is, anything else by a call of its tool.
+    """Return the contents of a URI: a file directly, anything else by a call of its tool.
 
     Raises ``MCPError`` for an unknown URI, a file that may not be read or is too large, and a failed call.
     """
@@ -120,7 +120,7 @@ async def read_resource(
 
 
 def may_read_files(snapshot: Snapshot) -> bool:
-    """Whether the caller may read the session's files."""
+    """Return whether the caller may read the session's files."""
     return snapshot.refused is None and READ_PERMISSION in snapshot.principal.permissions
 
 
@@ -164,7 +164,7 @@ def _uri(path: str) -> str:
 
 
 def path_of(uri: str) -> str:
-    """Return the path of a file by its URI."""
+    """Return the path of a file, given its URI."""
     return "/" + unquote(uri.removeprefix(FILES))
 
 

@@ -1,4 +1,4 @@
-"""Results of calls of tools: content, structure, errors."""
+"""Results of tool calls: content, structured content, errors."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from capset_server.mcp.contents import gives_content, show, show_foreign
 WRAPPED: Final = "result"
 """The single field of the object that wraps an output that is not an object."""
 NOTE: Final = f"{PREFIX}note"
-"""The key of ``_meta`` that says how a result does not fit what its tool promises."""
+"""The key of ``_meta`` for a note on how a result deviates from what its tool declares."""
 _OF_CONNECTIONS: Final = (PREFIX, "io.modelcontextprotocol/")
-"""How the keys of ``_meta`` begin that are about one connection, and not about a result."""
+"""The prefixes of ``_meta`` keys that are about a connection, not about a result."""
 _SILENT: Final = ("stream", "processor")
 
 
 def is_wrapped(tool: AnyTool) -> bool:
-    """Return whether a tool's output is wrapped in ``result``, in its schema and in every result alike.
+    """Return whether a tool's output is wrapped in ``result``, both in its schema and in every result.
 
-    Up to 2025-11-25, MCP accepts only objects. A streaming tool may also end without an output, validly.
+    Up to revision 2025-11-25, MCP accepts only objects. A streaming tool may also validly end without an output.
     """
     return may_be_silent(tool) or tool.output.json_schema.get("type") != "object"
 
 
 def may_be_silent(tool: AnyTool) -> bool:
-    """Return whether a tool may end without an output, validly."""
+    """Return whether a tool may validly end without an output."""
     return tool.shape in _SILENT and not always_replies(tool.handler)
 
 
 async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> CallToolResult:
     """Return the result of a call that has ended.
 
-    A refusal or a failure is a result too, with ``is_error``: the model reads it, and may correct itself. All results
-    are marked as untrusted; text that is too long for a model is cut. ``page`` returns the page of a request for an
-    approval, which is told where one is needed.
+    A refusal or a failure is a result too, with ``is_error``, so that the model can read it and correct itself. All
+    results are marked as untrusted; text that is too long for a model is truncated. ``page`` returns the URL of an
+    approval request's page, which the result of a call that needs an approval includes.
     """
     messages, reply, meta = ended.messages, ended.reply, meta_of(ended)
     error, foreign = ended.error, messages.result.foreign
@@ -77,10 +77,10 @@ async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> Call
 
 
 async def _pass_on(ended: Ended, foreign: ForeignResult, meta: dict[str, Any]) -> CallToolResult:
-    """Return what an MCP server has answered as it came, with the metadata of the call here beside its own.
+    """Return the result of an upstream MCP server unchanged, with the metadata of this call added to its own.
 
-    A result that does not fit the output schema of its tool is marked as an error, though the call succeeded: clients
-    that check results would throw it away, and tell their model that the call failed. The note says so.
+    A result that does not match the output schema of its tool is marked as an error, though the call succeeded: clients
+    that check results would discard it, and tell their model that the call failed. A note explains that.
     """
     blocks, error = [*(foreign.blocks or ())], ended.error
     if error is not None:
@@ -109,17 +109,17 @@ async def _pass_on(ended: Ended, foreign: ForeignResult, meta: dict[str, Any]) -
 
 
 def _is_own(foreign: ForeignResult, error: CapsetError) -> bool:
-    """Return whether an error is the one that the server has answered with, and none of capset's after that."""
+    """Return whether an error is the one that the upstream server returned, rather than a later one of capset's."""
     return foreign.error is not None and type(error) is ToolError and error.code == foreign.error.code
 
 
 def is_declared(tool: AnyTool) -> bool:
-    """Return whether the output schema of a tool is given by who made it: not every MCP server gives one."""
+    """Return whether the author of a tool has declared its output schema: not every MCP server does."""
     return tool.mcp is None or "outputSchema" in tool.mcp
 
 
 def _named(error: CapsetError) -> str:
-    """Return the suffix of that text: the kind of error, and whether to retry."""
+    """Return the suffix of an error's text: its code and correlation id, and whether to retry."""
     retry = ["retryable"] if error.retryable else []
     return ", ".join([f"code: {error.code}", f"correlation: {error.correlation}", *retry])
 

@@ -32,7 +32,7 @@ from capset_server.mcp.protocol import make_server
 from capset_server.standard_streams import Streams
 
 LAST_SECONDS: Final = 5.0
-"""How long requests that still run may take to answer once the client has closed its end."""
+"""How long running requests may still take once the client has closed its end."""
 MAX_LINE: Final = 16 * 1024 * 1024
 """The maximum length of a message, in bytes."""
 
@@ -42,11 +42,11 @@ async def serve_stdio(
 ) -> None:
     """Serve one session on the process's standard streams until the client closes them; cancel it to stop earlier.
 
-    With ``keys`` that outlive the process, such as ``StoredKeys``, so do the ids of tasks and the state of questions.
+    If ``keys`` outlive the process, such as ``StoredKeys``, so do the ids of tasks and the state of questions.
     ``approvals`` says how calls that wait for an approval are decided.
 
-    From here to the end of the process, the streams belong to the protocol alone; see ``Streams``. Raises ``OSError``
-    if there are none.
+    From now until the process ends, the streams belong to the protocol alone; see ``Streams``. Raises ``OSError`` if
+    there are no streams.
     """
     exchange = Exchange(session, approvals=approvals)
     wire = _Wire(Streams())
@@ -73,14 +73,14 @@ class _Wire:
         incoming: MemoryObjectSendStream[SessionMessage | Exception],
         answers: MemoryObjectSendStream[SessionMessage],
     ) -> None:
-        """Pass on every incoming message, and answer malformed ones, and cancelled ones of older clients."""
+        """Pass on incoming messages; answer malformed ones, and cancelled ones of older clients."""
         async with incoming:
             async for line in self._lines():
                 if (message := await self._message(line)) is None:
                     continue
                 match message.message:
                     case JSONRPCRequest(method=changes.METHOD):
-                        pass  # it is answered only at the end
+                        pass  # answered only at the end
                     case JSONRPCRequest() as request:
                         self._open.add(request.id)
                         unanswered = partial(self._end_cancelled, request, answers)
@@ -105,7 +105,7 @@ class _Wire:
             everything.cancel()
 
     async def _end_cancelled(self, request: JSONRPCRequest, answers: MemoryObjectSendStream[SessionMessage]) -> None:
-        """Answer a cancelled request as over HTTP: clients before revision 2026-07-28, and only they, wait for it."""
+        """Answer a cancelled request as over HTTP: only clients before revision 2026-07-28 wait for an answer."""
         if PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {}):
             self._settle(request.id)
             return
@@ -135,7 +135,7 @@ class _Wire:
         return None
 
     async def _lines(self) -> AsyncGenerator[bytes]:
-        """Yield every line that is not blank; of one that is too long, its beginning."""
+        """Yield every line that is not blank; of one that is too long, only the beginning."""
         parts: list[bytes] = []
         skips = False
         while chunk := await self._streams.read():

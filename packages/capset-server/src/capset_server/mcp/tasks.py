@@ -1,7 +1,7 @@
-"""Tasks: calls that wait for an approval, as the extension ``io.modelcontextprotocol/tasks`` has them (spec 7, M19).
+"""Tasks of the extension ``io.modelcontextprotocol/tasks``: calls that wait for an approval (spec 7, M19).
 
 A task is a request for an approval in the store. Its id is that of the request, sealed for the session of its caller.
-The call goes on when its client asks for the task after the decision: as the same call would that is made again.
+The call continues when its client polls the task after the decision, as if the client had repeated the call.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from capset_server.mcp.questions import TASKS, declares_tasks
 from capset_server.mcp.results import answer
 
 POLL_MS: Final = 5_000
-"""How often a client should ask."""
+"""How often a client should poll."""
 WAIT_SECONDS: Final = 5.0
-"""How long a request for a task waits for a call that goes on, so that most are answered by the first."""
+"""How long a poll waits for a call that continues, so that the first poll mostly returns the result."""
 METHODS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
 _PURPOSE: Final = "capset task"
 _MAX_ID: Final = 200
@@ -72,7 +72,7 @@ class TaskUpdateParams(TaskParams):
 
 
 class _TaskRun:
-    """A call that goes on in this process."""
+    """A call that continues in this process."""
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
@@ -83,7 +83,7 @@ class _TaskRun:
         self._has_begun, self._has_ended = False, False
 
     def cancel(self) -> None:
-        """Cancel the call, once: neither what has not begun nor what is being kept may be left without an outcome."""
+        """Cancel the call once, but not before its start or while its outcome is stored: it must get an outcome."""
         if self._has_ended or self.is_cancelled:
             return
         self.is_cancelled = True
@@ -92,7 +92,7 @@ class _TaskRun:
 
     @contextmanager
     def calling(self) -> Generator[None]:
-        """Let the call be cancelled inside. Raises ``CancelledError`` if it was before."""
+        """Let the call be cancelled while inside. Raises ``CancelledError`` if it was cancelled before."""
         if self.is_cancelled:
             raise asyncio.CancelledError
         self._has_begun = True
@@ -103,19 +103,19 @@ class _TaskRun:
 
 
 class Tasks:
-    """The tasks of the sessions that a server is asked for."""
+    """The tasks of a server's sessions."""
 
     def __init__(self, keys: KeySource) -> None:
         self._keys = keys
         self._running: dict[str, _TaskRun] = {}
-        """Calls that go on, by the ids of their requests."""
+        """Calls that continue here, by the ids of their requests."""
 
     async def create(self, ended: Ended, exchange: Exchange, approval: str) -> dict[str, Any] | None:
-        """Return a call that was refused until it is approved as a task; ``None`` for one that cannot be one.
+        """Return a task for a call that was refused until it is approved; ``None`` if there cannot be one.
 
-        That is a call of which the store does not have everything, since some of its arguments are secrets, or has it
-        in a form that its tool does not take, such as with computed fields; and one whose handler had started: what
-        waits then is a call of the handler's own.
+        There cannot be one if the stored arguments are incomplete, since some are secrets, or are in a form that the
+        tool does not accept, such as with computed fields; nor if the handler had started: then the waiting call is one
+        that the handler made.
         """
         tool = ended.messages.called
         if tool is None or not ended.messages.result.refused:
@@ -133,32 +133,32 @@ class Tasks:
         return {"resultType": "task", **await self._working(call, exchange.approvals), "_meta": meta}
 
     async def get(self, ctx: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:
-        """Answer ``tasks/get``: let the call of a task go on if that is decided, and return how it stands."""
+        """Answer ``tasks/get``: continue the call of a task if it is decided, and return the state of the task."""
         call = await self._find(ctx, params, exchange)
         if call.is_waiting:
             return await self._working(call, exchange.approvals)
         return await self._state(call, exchange)
 
     async def update(self, ctx: Asked, params: TaskUpdateParams, exchange: Exchange) -> dict[str, Any]:
-        """Answer ``tasks/update``: no task has asked anything, and responses to nothing are ignored."""
+        """Answer ``tasks/update``: no task asks anything, so responses are ignored."""
         await self._find(ctx, params, exchange)
         return {"resultType": "complete"}
 
     async def cancel(self, ctx: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:
-        """Answer ``tasks/cancel``: end the request of a call that has not gone on, or the call if it runs here."""
+        """Answer ``tasks/cancel``: cancel the call if it runs here, or withdraw the request if it has not continued."""
         call = await self._find(ctx, params, exchange)
         task_run = self._running.get(call.request.id)
         if task_run is not None:
             task_run.cancel()
         elif not call.is_forgotten:
-            with CancelScope(shield=True):  # what is reserved has an outcome, even if its client leaves now
+            with CancelScope(shield=True):  # a reserved call gets an outcome, even if its client disconnects now
                 if await call.reserve() is None:
                     await call.keep(json.dumps({"status": "cancelled"}))
                     await call.withdraw()
         return {"resultType": "complete"}
 
     async def _find(self, ctx: Asked, params: TaskParams, exchange: Exchange) -> SuspendedCall:
-        """Return the call of a task. Raises ``MCPError`` if it is none of this caller's, without saying why."""
+        """Return the call of a task. Raises ``MCPError``, without a reason, if the task is not the caller's."""
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
         declared = cast("Mapping[str, Any]", ctx.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
@@ -193,12 +193,12 @@ class Tasks:
             elif stored_reply.status is not None:
                 return await self._over(call, _outcome_of(stored_reply), stored_reply.digest, stored_reply.created_at)
             else:
-                task_run = self._running.get(approval)  # it began while the store was asked
+                task_run = self._running.get(approval)  # it began during the query
         if task_run is None or task_run.task is None:
             record = await call.broken_off()
             if record is None:
                 return await self._working(call, exchange.approvals)
-            unknown = _failed(f"What came of the call is not known; its record is {record}")
+            unknown = _failed(f"The outcome of the call is unknown; its record is {record}")
             return await self._over(call, unknown, call.digest)
         done, _ = await asyncio.wait([task_run.task], timeout=WAIT_SECONDS)
         if not done or task_run.outcome.get("status") == "working":
@@ -206,7 +206,7 @@ class Tasks:
         return await self._over(call, task_run.outcome, task_run.digest)
 
     def _start(self, call: SuspendedCall, session: Session) -> _TaskRun:
-        """Let a reserved call go on, in a task of the kernel's: a client that leaves does not end it."""
+        """Continue a reserved call in a task of the kernel, so that it survives a client that disconnects."""
         task_run = self._running[call.request.id] = _TaskRun(call.digest)
         task_run.task = call.spawn(self._go_on(task_run, call, session))
         return task_run
@@ -223,16 +223,16 @@ class Tasks:
                     return await call.release()
                 task_run.outcome = {"status": "completed", "result": await _result_of(ended)}
             except asyncio.CancelledError:
-                cut_off = _failed("The server was stopped while the call ran: its record says what is known of it")
+                cut_off = _failed("The server was stopped while the call ran: see its record for what is known")
                 task_run.outcome = {"status": "cancelled"} if task_run.is_cancelled else cut_off
                 if task_run.is_cancelled:
-                    await call.withdraw()  # where the handler had not started
+                    await call.withdraw()  # if the handler had not started
             except Exception as error:
                 task_run.outcome = _failed_with(error)
             status = 200 if task_run.outcome["status"] == "completed" else 500
             await call.keep(json.dumps(task_run.outcome), status=status, record=record)
         except CapsetError as error:
-            _log.error("the outcome of the task %s was not kept: %s", approval, error.message)
+            _log.error("cannot store the outcome of the task %s: %s", approval, error.message)
         finally:
             del self._running[approval]
 
@@ -256,12 +256,12 @@ class Tasks:
     async def _over(
         self, call: SuspendedCall, outcome: Mapping[str, Any], digest: str, since: str | None = None
     ) -> dict[str, Any]:
-        """Return a task that is over. Raises ``MCPError`` for a result that came of other rights of its caller."""
+        """Return a finished task. Raises ``MCPError`` if the call ran when its caller had other rights."""
         if outcome["status"] == "completed" and digest != call.digest:
             raise MCPError(
                 INVALID_PARAMS,
-                "This call went on with other permissions or attributes of its caller: ask with a credential that has "
-                "the same",
+                "This call ran with other permissions or attributes of its caller: use a credential that has the same "
+                "ones",
             )
         request = call.request
         last = since or request.decided_at or request.expires_at
@@ -274,7 +274,7 @@ class Tasks:
 
 
 class _Unasked:
-    """The client of a call that goes on: no one is there to be asked, and the approval is kept for when there is."""
+    """The client of a call that continues: it cannot be asked, so a question gives the approval back."""
 
     capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
 
@@ -287,7 +287,7 @@ class _Unasked:
 
 
 async def _reserve(call: SuspendedCall) -> ReplyRow | None:
-    """Reserve a call, as it does, even if the client leaves now: what is reserved has to go on."""
+    """Reserve a call, even if the client disconnects now: a reserved call has to continue."""
     with CancelScope(shield=True):
         return await call.reserve()
     raise AssertionError
@@ -305,7 +305,7 @@ async def _call_again(call: SuspendedCall, session: Session) -> Ended:
 
 
 async def _result_of(ended: Ended) -> dict[str, Any]:
-    """Return the result as ``tools/call`` would have given it."""
+    """Return the result as ``tools/call`` would have returned it."""
     dumped = (await answer(ended)).model_dump(by_alias=True, mode="json", exclude_none=True)
     return serialize_server_result("tools/call", LATEST_MODERN_VERSION, dumped)
 
@@ -313,11 +313,11 @@ async def _result_of(ended: Ended) -> dict[str, Any]:
 def _outcome_of(stored_reply: ReplyRow) -> Mapping[str, Any]:
     if stored_reply.body is not None:
         return json.loads(stored_reply.body)
-    return _failed(f"The call was made, but its result was too large to be kept; its record is {stored_reply.record}")
+    return _failed(f"The call was made, but its result was too large to be stored; its record is {stored_reply.record}")
 
 
 def _later(error: CapsetError) -> dict[str, Any]:
-    """Return how a task stands whose call was refused for now: its approval is as good when it is asked for again."""
+    """Return the state of a task whose call was refused for now: its approval stays valid for the next poll."""
     wait = round((error.retry_after or 0.0) * 1000)
     return {"status": "working", "statusMessage": error.message, "pollIntervalMs": max(POLL_MS, wait)}
 
@@ -337,7 +337,7 @@ def _failed_with(error: Exception) -> dict[str, Any]:
 
 
 def _check_header(ctx: Asked, task_id: str) -> None:
-    """Raise ``MCPError`` unless ``Mcp-Name`` names the task, where there are headers: others route by it."""
+    """Raise ``MCPError`` unless the header ``Mcp-Name``, if there are headers, names the task: proxies route by it."""
     request = cast("object", ctx.request)
     if isinstance(request, Request) and decode_header_value(request.headers.get(MCP_NAME_HEADER)) != task_id:
         raise MCPError(HEADER_MISMATCH, f"{MCP_NAME_HEADER} header does not match the request body's taskId parameter")

@@ -1,4 +1,4 @@
-"""``tools/list`` and ``tools/call``: the tools in play as MCP shows them, and calls of them."""
+"""``tools/list`` and ``tools/call``: the tools in play as MCP tools, and calls of them."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _HINTS: Final[dict[Effect, ToolAnnotations]] = {
     "external": ToolAnnotations(read_only_hint=False, open_world_hint=True),
     "destructive": ToolAnnotations(read_only_hint=False, destructive_hint=True),
 }
-"""The hints that an effect guarantees, and no more: MCP's own defaults are the cautious ones."""
+"""Only the hints that an effect guarantees: MCP's own defaults are the cautious ones."""
 M = TypeVar("M", bound=BaseModel)
 APPROVAL: Final = f"{PREFIX}approval"
-"""The key of ``_meta`` with which a call may name its approved request; an equal call needs none."""
+"""The key of ``_meta`` with which a call may name its approved request; an equal call does not need it."""
 
 
 def list_tools(snapshot: Snapshot, exchange: Exchange) -> ListToolsResult:
     """Return the tools in play that the caller may use, by name, all on one page.
 
-    Those who may use single tools can get a credential for more at any moment, so their list does not stay valid.
+    A caller limited to single tools may get a credential for more at any time, so its list must not be cached.
     """
     tools = [_to_mcp_tool(installed) for _, installed in sorted(snapshot.tools.items()) if exchange.may_use(installed)]
     fresh = freshness(snapshot)
@@ -83,7 +83,7 @@ def _annotations(tool: AnyTool) -> ToolAnnotations:
 
 
 def _from_server(model: type[M], tool: AnyTool, member: str) -> M | None:
-    """Return what the MCP server of a tool says of it, if that fits the protocol."""
+    """Return a member of the definition of a tool by its MCP server, if it conforms to the protocol."""
     try:
         return model.model_validate((tool.mcp or {})[member], by_name=False)
     except (KeyError, ValidationError):
@@ -99,7 +99,7 @@ def _to_mcp_tool(installed: Installed) -> McpTool:
         title=tool.title,
         description=tool.description,
         input_schema=tool.arguments.json_schema,
-        # Content is no structure, and what has a schema must have a structure that fits it.
+        # A tool with an output schema must return structured content that matches it.
         output_schema=None if gives_content(tool) or not is_declared(tool) else output_schema(tool),
         annotations=_annotations(tool),
         execution=_from_server(ToolExecution, tool, "execution"),
@@ -136,5 +136,5 @@ def _approval(params: CallToolRequestParams) -> str | None:
     """Return the approval id that the client gives; only the approval service knows whether it is approved."""
     approval = (params.meta or {}).get(APPROVAL)
     if approval is not None and not isinstance(approval, str):
-        raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} is the id of a request for an approval, a text")
+        raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} must be the id of a request for an approval (a string)")
     return approval

@@ -1,4 +1,4 @@
-"""The writer of the server's log: a thread of its own, so that an unread log holds up nothing else."""
+"""The writer of the server's log, in its own thread, so that an unread log blocks nothing else."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pydantic_core import to_json
 from capset.clock import iso
 
 MAX_PENDING: Final = 4 * 1024 * 1024
-"""Maximum size of lines that wait to be written, in bytes; further ones are lost, and counted."""
+"""Maximum size of the lines that wait to be written, in bytes; further ones are dropped and counted."""
 DRAIN_SECONDS: Final = 1.0
-"""How long the end of the server waits for the last lines to be written."""
+"""How long the shutdown of the server waits for the last lines to be written."""
 IDLE_SECONDS: Final = 2.0
 """How long a writer without lines keeps its thread; the next line starts another."""
 FLUSH_SECONDS: Final = 0.1
@@ -27,12 +27,12 @@ FLUSH_SECONDS: Final = 0.1
 
 
 def line_head(event: str, *, level: str, logger: str, time: str | None = None) -> dict[str, Any]:  # plain data
-    """Return the members with which every line begins; ``time`` is ISO 8601 UTC, now if left out."""
+    """Return the members with which every line begins; ``time`` is ISO 8601 UTC, by default now."""
     return {"time": time or iso(time_ns()), "level": level, "logger": logger, "event": event}
 
 
 class LogWriter:
-    """Writes lines to a stream. What its reader does not take is lost, and a later line says how many lines were."""
+    """Writes lines to a stream. Lines that the reader does not take are dropped, and a later line says how many."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._write = _writer_of(stream)
@@ -43,10 +43,10 @@ class LogWriter:
         self._untold = 0
         self._changed = Condition()
         self.lost = 0
-        """Number of lost lines."""
+        """Number of dropped lines."""
 
     def put(self, lines: Iterable[bytes]) -> None:
-        """Queue lines, or lose them. It never blocks, and any thread may call it."""
+        """Queue lines, or drop them if there is no room. Never blocks; any thread may call it."""
         with self._changed:
             for line in lines:
                 if self._size + len(line) > MAX_PENDING:
@@ -57,7 +57,7 @@ class LogWriter:
                     self._size += len(line) + 1
             if not self._has_thread:
                 self._has_thread = True
-                # A daemon: a stream that takes nothing does not keep the process from ending.
+                # A daemon, so that a blocked stream does not keep the process from ending.
                 Thread(target=self._run, name="capset-log", daemon=True).start()
             self._changed.notify_all()
 
@@ -80,12 +80,12 @@ class LogWriter:
                     lines.append(to_json(head | {"lost": self._untold}))
                     self._untold = 0
                 self._is_writing = True
-            with suppress(OSError, ValueError):  # a log that is closed is closed
+            with suppress(OSError, ValueError):  # the log is closed
                 self._write(b"\n".join(lines) + b"\n")
 
 
 class AccessLog:
-    """One line per request, given to the log in batches: a hand-over for each would cost as much as a call."""
+    """One line per request, passed to the log in batches: passing each on its own would cost as much as a call."""
 
     def __init__(self, log: LogWriter) -> None:
         self._log = log
@@ -98,14 +98,14 @@ class AccessLog:
         self._lines.append(to_json(line, fallback=repr))
 
     def flush(self) -> None:
-        """Give the queued lines to the log."""
+        """Pass the queued lines to the log."""
         lines, self._lines = self._lines, []
         if lines:
             self._log.put(lines)
 
 
 def _writer_of(stream: BinaryIO) -> Callable[[bytes], object]:
-    """Return how to write to a stream, past its own buffer: Python waits for the lock of that when it ends."""
+    """Return a function that writes to a stream without its buffer, for whose lock Python would wait at exit."""
     try:
         return partial(_write_to, stream.fileno())
     except OSError:  # a stream in memory

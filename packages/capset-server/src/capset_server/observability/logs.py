@@ -30,7 +30,7 @@ _SHARED: Final[list[Any]] = [  # structlog's processors
 
 
 def _headed(_: object, method: str, line: MutableMapping[str, Any]) -> dict[str, Any]:  # plain data
-    """Begin a line as every other one begins."""
+    """Put the members with which every line begins first."""
     return {**line_head(line.pop("event"), level=line.pop("level"), logger=line.pop("logger")), **line}
 
 
@@ -61,7 +61,7 @@ def configure(log: LogWriter, *, level: int = logging.INFO) -> None:
 
 
 class _Lines(logging.Handler):
-    """A handler that never blocks those who log."""
+    """A handler that never blocks the code that logs."""
 
     def __init__(self, log: LogWriter) -> None:
         super().__init__()
@@ -80,5 +80,5 @@ class _Lines(logging.Handler):
 def _text(line: Any, **_: object) -> str:
     try:
         return to_json(line, fallback=repr, inf_nan_mode="strings").decode()
-    except PydanticSerializationError:  # a lone surrogate, as in the name of a file that is no UTF-8
+    except PydanticSerializationError:  # a lone surrogate, such as in a file name that is not UTF-8
         return json.dumps(line, default=repr)

@@ -1,7 +1,8 @@
 """Counters of calls and requests: plain numbers, rendered only on request (spec 5, P13).
 
-Label values come from the server itself: its registry, its routes, HTTP's methods, the kernel's outcomes. No client can
-add one by its input, and none identifies a caller, an organisation or a session: an organisation reads its own counts.
+Label values come from the server itself: its registry, its routes, HTTP's methods, the kernel's outcomes. Input from
+clients never adds one, and none identifies a caller, an organisation or a session: an organisation reads its own
+counts.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from capset_server.service import Service
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of durations, in seconds."""
 OTHER_TOOL: Final = "other"
-"""The label of a tool that does not exist, or that only a dynamic toolkit makes."""
+"""The label for a tool that does not exist, or that only a dynamic toolkit creates."""
 NO_ROUTE: Final = "none"
 MAX_ORGS: Final = 1_000
-"""How many organisations are counted apart; further ones are counted for operators alone."""
+"""How many organisations are counted separately; further ones appear only in the totals for operators."""
 
 
 class Durations:
@@ -55,7 +56,7 @@ class Durations:
 
 
 class Tally:
-    """Counts of one organisation's callers."""
+    """The counts of one organisation's callers."""
 
     __slots__ = ("call_durations", "calls", "calls_running", "refusals", "request_durations", "requests")
 
@@ -70,10 +71,10 @@ class Tally:
         self.request_durations: defaultdict[tuple[str, str], Durations] = defaultdict(Durations)
         """By method and route."""
         self.refusals: defaultdict[str, int] = defaultdict(int)
-        """By the code of the limit."""
+        """By the code of the refusal."""
 
     def add(self, other: Tally) -> None:
-        """Add what another has counted."""
+        """Add the counts of another tally."""
         self.calls_running += other.calls_running
         for call, count in other.calls.items():
             self.calls[call] += count
@@ -101,7 +102,7 @@ class Metrics:
         self._names()  # now, not during the first call
 
     def begun(self, call: Invocation) -> Tally:
-        """Count a call that runs, and return where."""
+        """Count a running call, and return the tally that counts it."""
         tally = self._of(call.context.snapshot.principal.org)
         tally.calls_running += 1
         return tally
@@ -123,7 +124,7 @@ class Metrics:
         """Do nothing: no context was changed."""
 
     def asked(self) -> None:
-        """Count a request that runs."""
+        """Count a running request."""
         self.requests_running += 1
 
     def answered(self, request_info: RequestContext, method: str, seconds: float) -> None:
@@ -137,7 +138,7 @@ class Metrics:
             tally.refusals[request_info.refusal] += 1
 
     def of(self, org: str | None) -> Tally:
-        """Return what was counted of one organisation, or of all callers together for ``None``."""
+        """Return the counts of one organisation, or of all callers together for ``None``."""
         if org is not None:
             return self._by_org.get(org) or Tally()
         total = Tally()
@@ -167,7 +168,7 @@ class Metrics:
             try:
                 names |= {tool.name for tool in kernel.bind(kernel.compose(agent)).by_tool}
             except CapsetError:
-                continue  # opening a session of it reports the error
+                continue  # opening a session with the agent reports the error
         return names
 
 
@@ -181,7 +182,7 @@ class Exposition:
     def written(self, accept: str, org: str | None) -> tuple[bytes, str]:
         """Return metrics in the format that a client accepts, and its media type.
 
-        They are those of one organisation's callers, or everything for ``None``.
+        They cover one organisation's callers, or everything for ``None``.
         """
         registry = CollectorRegistry()
         registry.register(_OfCallers(self._metrics.of(org)))
@@ -190,7 +191,7 @@ class Exposition:
             registry.register(self._process)
         try:
             encode, media_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # it names a version that is none
+        except (TypeError, ValueError):  # the header names an invalid version
             encode, media_type = choose_encoder("")
         return encode(registry), media_type
 
@@ -204,12 +205,12 @@ class _OfCallers(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every metric family with its current values."""
         tally, labels = self._tally, ("tool", "effect", "outcome")
-        calls = CounterMetricFamily("capset_calls", "Calls that have ended, refused ones too.", labels=labels)
+        calls = CounterMetricFamily("capset_calls", "Calls that have ended, including refused ones.", labels=labels)
         for key, count in sorted(tally.calls.items()):
             calls.add_metric(key, count)
         yield calls
         took = HistogramMetricFamily(
-            "capset_call_duration_seconds", "From a call's begin to its outcome.", labels=["tool"]
+            "capset_call_duration_seconds", "Time from the start of a call to its outcome.", labels=["tool"]
         )
         for tool, durations in sorted(tally.call_durations.items()):
             took.add_metric([tool], _buckets(durations), durations.total)
@@ -219,7 +220,9 @@ class _OfCallers(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         labels = ("method", "route", "status")
-        requests = CounterMetricFamily("capset_http_requests", "Requests; 499 is a client that left.", labels=labels)
+        requests = CounterMetricFamily(
+            "capset_http_requests", "Requests; 499 means that the client disconnected.", labels=labels
+        )
         for (method, route, status), count in sorted(self._tally.requests.items()):
             requests.add_metric((method, route, str(status)), count)
         yield requests
@@ -230,7 +233,9 @@ class _OfCallers(Collector):
             refusals.add_metric([code], count)
         yield refusals
         took = HistogramMetricFamily(
-            "capset_http_request_duration_seconds", "From a request's head to its answer's end.", labels=labels[:2]
+            "capset_http_request_duration_seconds",
+            "Time from the head of a request to the end of its response.",
+            labels=labels[:2],
         )
         for key, durations in sorted(self._tally.request_durations.items()):
             took.add_metric(key, _buckets(durations), durations.total)
@@ -250,17 +255,17 @@ class _WholeServer(Collector):
             "capset_abandoned", "Tasks and threads that did not end when they were cancelled.", service.kernel.abandoned
         )
         yield from self._threads()
-        yield GaugeMetricFamily("capset_http_requests_running", "Requests without an end.", metrics.requests_running)
+        yield GaugeMetricFamily("capset_http_requests_running", "Requests under way.", metrics.requests_running)
         yield CounterMetricFamily(
-            "capset_log_lines_lost", "Lines of the log that were not read in time, and dropped.", metrics.log.lost
+            "capset_log_lines_lost", "Lines of the log that were dropped, unread.", metrics.log.lost
         )
         yield GaugeMetricFamily(
             "capset_followers", "Open streams of events of sessions.", service.turns.followers.count
         )
         yield GaugeMetricFamily(
-            "capset_registry_problems", "What is installed and could not be loaded.", len(service.registry.problems)
+            "capset_registry_problems", "Installed entries that could not be loaded.", len(service.registry.problems)
         )
-        built = GaugeMetricFamily("capset_build_info", "Which capset this is.", labels=["version"])
+        built = GaugeMetricFamily("capset_build_info", "The version of capset.", labels=["version"])
         built.add_metric([version("capset")], 1)
         yield built
 

@@ -1,4 +1,4 @@
-"""Telemetry of requests: metrics and a span for each, beside its line in the log (spec 5, P13)."""
+"""Telemetry of requests: metrics and a span for each, in addition to its log line (spec 5, P13)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MAX_PATH: Final = 1_000
 
 
 class HttpTracing:
-    """Tracer of requests, each within the span of its ``traceparent`` header; spans of calls are below it."""
+    """Traces requests. A span continues its request's ``traceparent`` header; the spans of calls are its children."""
 
     def __init__(self, tracing: Tracing, redactor: Redactor | None) -> None:
         self._tracer = tracing.tracer
         self._redactor = redactor
 
     def begin(self, scope: Scope, request_info: RequestContext, method: str) -> HttpSpan:
-        """Start the span of a request and make it current. It has no query, no headers, and no user's name."""
+        """Start a request's span and make it current. It has no query, headers or user name."""
         path = path_of(scope).encode(errors="replace").decode()
         path = path if self._redactor is None else self._redactor(path)  # redact first: truncation could split a secret
         attributes = {
@@ -63,7 +63,7 @@ class HttpSpan:
         self._before = before
 
     def end(self, request_info: RequestContext) -> None:
-        """End it with the response status; client errors are not errors of the server's span."""
+        """End the span with the response status. 4xx statuses do not mark it as an error."""
         detach(self._before)
         if request_info.status:
             self._span.set_attribute(names.HTTP_STATUS, request_info.status)
@@ -77,11 +77,11 @@ class HttpSpan:
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 OTHER_METHOD: Final = "_OTHER"
-"""OpenTelemetry's name for a method that HTTP does not define: the original is the client's own text."""
+"""OpenTelemetry's value for a method that HTTP does not define, whose name is arbitrary text from the client."""
 
 
 class Telemetry:
-    """Telemetry that the middleware notifies at the start and the end of a request."""
+    """Telemetry of requests. The middleware calls it at the start and the end of each."""
 
     def __init__(self, routes: Routes, metrics: Metrics, tracing: HttpTracing | None) -> None:
         self._routes = routes
@@ -89,13 +89,13 @@ class Telemetry:
         self._tracing = tracing
 
     def begin(self, scope: Scope, request_info: RequestContext) -> HttpSpan | None:
-        """Begin a request; its line in the log gets the ids of its span."""
+        """Record the start of a request. Its log line gets the ids of its span."""
         self._metrics.asked()
         request_info.route = self._routes.of(path_of(scope))
         return None if self._tracing is None else self._tracing.begin(scope, request_info, _method(scope))
 
     def end(self, scope: Scope, request_info: RequestContext, started: float, span: HttpSpan | None) -> None:
-        """End a request that was answered or abandoned; ``started`` is from ``time.perf_counter()``."""
+        """Record the end of a request, answered or abandoned. ``started`` is from ``time.perf_counter()``."""
         self._metrics.answered(request_info, _method(scope), time.perf_counter() - started)
         if span is not None:
             span.end(request_info)

@@ -1,4 +1,4 @@
-"""Pictures and files in the messages of front ends: they become files of the session, and parts of the turn (P95)."""
+"""Images and files in messages of front ends, stored as files of the session and parts of the turn (P95)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from capset_server.service import Service
 
 FOLDER: Final = "/attachments"
 MAX_FILES: Final = 32
-"""The number of files that one message may have."""
+"""The maximum number of files in one message."""
 _NAME_LENGTH: Final = 100
-"""Limit on the characters of a file's name, of which the last ones stay."""
+"""The maximum length of a file name. Longer names keep their end."""
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+( *;.*)?", re.ASCII)
 _ODD: Final = re.compile(r"[^\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file in a message; ``media_type`` is ``""`` where it follows from the name."""
+    """A file in a message. ``media_type`` is ``""`` if it follows from the name."""
 
     name: str
     media_type: str
@@ -37,12 +37,12 @@ class Attachment:
 
     @property
     def path(self) -> str:
-        """Its place among the files of the session, the same for the same content of the same name."""
+        """The path among the session's files, the same for equal content under the same name."""
         return f"{FOLDER}/{sha256(self.content).hexdigest()[:12]}/{self.name}"
 
     @classmethod
     def of(cls, name: str, media_type: str, content: bytes) -> Attachment:
-        """Return an attachment by a name and a media type as a client writes them, both of which may be empty."""
+        """Return an attachment with a client's name and media type, both sanitised. Either may be empty."""
         media_type = media_type if _MEDIA_TYPE.fullmatch(media_type) else ""
         name = _ODD.sub("_", name.replace("\\", "/").rpartition("/")[2]).strip(".")[-_NAME_LENGTH:]
         if not name:
@@ -51,11 +51,11 @@ class Attachment:
 
     @classmethod
     def of_url(cls, url: str, name: str, media_type: str) -> Attachment:
-        """Return the file that a ``data:`` URL has (RFC 2397). Raises ``InvalidArguments`` for any other URL."""
+        """Return the file in a ``data:`` URL (RFC 2397). Raises ``InvalidArguments`` for any other URL."""
         head, comma, data = url.partition(",")
         if head[:5].lower() != "data:" or not comma:
             raise InvalidArguments(
-                f"a file in a message is a data: URL with its content, and is fetched from nowhere; got {url!r:.80}"
+                f"a file in a message must be a data: URL with its content, since URLs are not fetched; got {url!r:.80}"
             )
         own_type, *options = head[5:].split(";")
         content = unquote_to_bytes(data)
@@ -65,20 +65,20 @@ class Attachment:
 
 
 def decode_base64(text: str | bytes) -> bytes:
-    """Return what base64 stands for. Raises ``InvalidArguments`` for text that is none."""
+    """Decode base64. Raises ``InvalidArguments`` if ``text`` is not valid base64."""
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise InvalidArguments("a file in a message is not in base64: send its content again") from None
+        raise InvalidArguments("a file in a message is not valid base64: encode its content again") from None
 
 
 async def store_attachments(
     service: Service, caller: Caller, row: SessionRow, pieces: Sequence[str | Attachment]
 ) -> Any:  # content of a turn: JSON
-    """Store the files of a message in the session, and return the message as the content of a turn.
+    """Store a message's files in the session, and return the message as the content of a turn.
 
-    Raises ``PermissionDenied`` for a caller that may not write and read the session's files, ``InvalidArguments`` for
-    too many, and what stores raise for files that do not fit.
+    Raises ``PermissionDenied`` unless the caller may both write and read the session's files, ``InvalidArguments`` for
+    too many files, and the errors of the store for files that exceed its limits.
     """
     files = [piece for piece in pieces if isinstance(piece, Attachment)]
     if not files:

@@ -1,7 +1,7 @@
-"""One exchange with an agent, in any protocol: what a client sends becomes a turn, or decides what a turn waits for.
+"""One exchange with an agent, in any protocol: a client's message begins a turn, or its answers let a turn continue.
 
-The conversation is the server's: of all that a client sends, its newest message is used, and its answers to requests
-for approvals. Those count as they would anywhere else: the caller needs the scope, and the request is another's.
+The server keeps the conversation. Of all that a client sends, only its newest message and its answers to approval
+requests are used. The usual rules apply to these: the caller needs the scope, and cannot approve its own request.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from capset_server.rest.turns import FindTurn, begin_found_turn, begin_turn
 from capset_server.service import Service
 
 SESSION_HEADER: Final = b"x-capset-session"
-"""The header that names the session of an answer."""
+"""The response header with the id of the session."""
 STOPS: Final = (*ENDINGS, "turn.suspended")
-"""The types of the events with which an exchange ends."""
+"""The types of the events that end an exchange."""
 BEGINNINGS: Final = ("turn.started", "turn.retried")
-"""The types of the events with which a turn begins."""
+"""The types of the events that begin a turn."""
 _WINDOW: Final = 200
-"""How many events are read at once to find the newest of a type."""
+"""How many events are read at a time to find the newest of a type."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentExchange:
-    """A turn, or the part of it that follows a decision: its events from after the number ``after``."""
+    """A turn, or its part after a decision: the events whose numbers are greater than ``after``."""
 
     service: Service
     caller: Caller
@@ -51,12 +51,12 @@ class AgentExchange:
     after: int
     request_info: RequestContext
     past: int = 0
-    """Up to this number, events with which a turn stops do not end the exchange: the turn has gone on since."""
+    """Events of ``stops`` up to this number do not end the exchange: the turn has continued since."""
 
     async def rows(self, *, waits: bool = True, stops: Sequence[str] = STOPS) -> AsyncGenerator[EventRow]:
-        """Yield the events up to the first of ``stops``; without ``waits``, those that are there.
+        """Yield the events up to the first of ``stops``. Without ``waits``, yield only those that are stored already.
 
-        Raises ``NotFound`` where some of them are not kept any more.
+        Raises ``NotFound`` if some of them are no longer stored.
         """
         kernel, bell = self.service.kernel, self.service.turns.bell
         credential = FollowerCredential(self.service.callers, self.caller, self.request_info.header(b"authorization"))
@@ -64,7 +64,7 @@ class AgentExchange:
         async with aclosing(events) as rows:
             async for row in rows:
                 if isinstance(row, Gap):
-                    raise NotFound(f"the events {row.after + 1} to {row.last} of this session are not kept any more")
+                    raise NotFound(f"the events {row.after + 1} to {row.last} of this session are no longer stored")
                 yield row
                 if row.type in stops and row.seq > self.past:
                     return
@@ -73,7 +73,7 @@ class AgentExchange:
 async def begin_exchange(
     service: Service, caller: Caller, row: SessionRow, request: Request, content: Any
 ) -> AgentExchange:  # content is any JSON
-    """Begin a turn with a message, once for each ``Idempotency-Key``. Raises as ``TurnService.begin`` does."""
+    """Begin a turn with a message, once per ``Idempotency-Key``. Raises as ``TurnService.begin`` does."""
     service.turns.check_runner()
     key = request.headers.get("idempotency-key")
     begun, _ = await begin_turn(service, caller, row, content, request, key)
@@ -87,7 +87,7 @@ async def begin_found_exchange(
     find: FindTurn,
     request: Request,
 ) -> AgentExchange:
-    """Begin a turn as ``begin_exchange`` does, with what is found as ``begin_found_turn`` has it."""
+    """Begin a turn like ``begin_exchange``, in the session and with the content that ``find`` returns."""
     service.turns.check_runner()
     key = request.headers.get("idempotency-key")
     begun, _ = await begin_found_turn(service, caller, place, find, request, key)
@@ -104,13 +104,12 @@ async def decide(
     *,
     turn: str | None = None,
 ) -> AgentExchange:
-    """Decide the requests that the session's turn waits for, and return what follows.
+    """Decide the approval requests that the session's turn waits for, and return the part of the turn that follows.
 
-    ``answers`` has an answer for each request that is undecided, by its id or by the model's id of the call that waits
-    for it; of a decided one, the decision stands. Raises
-    ``PermissionDenied`` for a caller that may not decide, ``NotFound`` for a request that was not waited for,
-    ``TurnSuspended`` where further ones are undecided, or need further approvals, and ``Conflict`` where nothing was
-    waited for, or another turn than ``turn`` waits.
+    ``answers`` must have an answer for each pending request, by its id or by the model's id of the waiting call.
+    Decided requests stay as they are. Raises ``PermissionDenied`` if the caller may not decide, ``NotFound`` for a
+    request that the turn does not wait for, ``TurnSuspended`` if other requests are pending or more approvals are
+    needed, and ``Conflict`` if no turn waits, or a turn other than ``turn``.
     """
     service.turns.check_runner()
     for decision in answers.values():
@@ -143,22 +142,22 @@ async def decide(
     service.turns.turns.wake()
     if remaining := [outcome.id for outcome in decided if outcome.status == "pending"]:
         raise TurnSuspended(
-            f"the turn {event.turn!r} waits for further approvals: {', '.join(remaining)}; yours counts, "
+            f"the turn {event.turn!r} waits for further approvals: {', '.join(remaining)}; your approval counts, "
             "ask again once "
-            "others have given theirs",
+            "the other approvers have decided",
             approvals=remaining,
         )
     return AgentExchange(service, caller, row, event.turn, event.seq, request_context(request.scope))
 
 
 async def follow_turn(service: Service, caller: Caller, row: SessionRow, request: Request) -> AgentExchange | None:
-    """Return the turn that runs in a session, from its beginning; ``None`` if there is none, or it waits."""
+    """Return the session's running turn, from its beginning, or ``None`` if there is none or it waits."""
     page = await service.kernel.store.events.read(row.id, after=0, limit=1)
     if page.running is None or page.running.holder == SUSPENDED:
         return None
     turn, after = page.running.turn, page.last
     beginning = await newest_event(service, row, *BEGINNINGS)
-    if beginning is not None and beginning.turn == turn:  # otherwise it is not kept any more
+    if beginning is not None and beginning.turn == turn:  # otherwise its beginning is no longer stored
         after = beginning.seq - 1
     return AgentExchange(service, caller, row, turn, after, request_context(request.scope), page.last)
 
@@ -177,13 +176,13 @@ async def newest_event(service: Service, row: SessionRow, *types: str) -> EventR
 
 
 Answering = Callable[[], Awaitable[tuple[int, bytes]]]
-"""Returns the status and the JSON of an answer once an exchange has ended."""
+"""Returns the status and the JSON of a response once an exchange has ended."""
 
 
 class ExchangeResponse(Response):
-    """An answer that is made while it is sent: a stream of ``parts``, or else one JSON document, ``whole``.
+    """A response that is produced while it is sent: a stream of ``parts``, or one JSON document, ``whole``.
 
-    Streams count among those of the caller. A client that disconnects ends the answer, not the turn.
+    It counts towards the caller's limit of open streams. If the client disconnects, the response ends, not the turn.
     """
 
     def __init__(
@@ -195,7 +194,7 @@ class ExchangeResponse(Response):
         whole: Answering | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """``leave`` is called when the response has ended."""
+        """``leave`` is called when the response ends."""
         super().__init__()
         self._exchange = exchange
         self._leave = leave
@@ -205,7 +204,7 @@ class ExchangeResponse(Response):
         self._more = [session, *((name.encode(), value.encode()) for name, value in (headers or {}).items())]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer. Raises ``ClientLeft`` when the client disconnects."""
+        """Send the response. Raises ``ClientLeft`` if the client disconnects."""
         try:
             if self._parts is not None:
                 async with aclosing(self._parts) as parts:

@@ -1,7 +1,7 @@
-"""Front ends at an agent: ``/v1/agents/{id}/ag-ui`` speaks AG-UI, ``…/ai-sdk`` the AI SDK's UI messages (spec 6, R19).
+"""Front ends for agents: ``/v1/agents/{id}/ag-ui`` speaks AG-UI, ``…/ai-sdk`` the AI SDK's UI messages (spec 6, R19).
 
-A thread of the client is one session of the caller with the agent. Clients send all that they show; only the newest
-message, and answers to requests for approvals, are used. The encoders are pydantic-ai's (extra ``agent``).
+A client's thread is one session of the caller with the agent. Clients send everything that they show; only the newest
+message and answers to approval requests are used. The encoders are pydantic-ai's (extra ``agent``).
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ router = APIRouter(prefix="/agents", tags=["front ends"], route_class=StrictRout
 Given = Annotated[dict[str, Any], Body()]
 _S = TypeVar("_S", bound=Shape)
 _VERSION: Final = 6
-"""The version of the AI SDK whose messages are sent; 7 has the same."""
+"""The AI SDK version whose message format is sent; version 7 has the same."""
 _MEDIA: Final = ("image", "audio", "video", "document")
 
 
 class _Sent(Shape):
-    """Something that a client sends: what is not used of it is ignored."""
+    """Input from a client. Unknown members are ignored."""
 
     model_config = ConfigDict(extra="ignore", alias_generator=to_camel)
 
 
 class SentSource(_Sent):
-    """The content of a part of AG-UI: base64, or a URL."""
+    """The content of a part in AG-UI: base64, or a URL."""
 
     type: str
     value: str
@@ -68,9 +68,9 @@ class SentSource(_Sent):
 
 
 class SentPart(_Sent):
-    """A part of a message; ``approval`` is that of a call.
+    """A part of a message. ``approval`` belongs to a tool call.
 
-    A file has a ``url`` in the AI SDK, and a ``source`` in AG-UI, or ``data`` before its version 1.
+    A file has a ``url`` in the AI SDK, and a ``source`` in AG-UI (``data`` before version 1).
     """
 
     type: str = ""
@@ -86,7 +86,7 @@ class SentPart(_Sent):
 
 
 class ApprovalReply(_Sent):
-    """An answer to a request for an approval, as the AI SDK notes it at a call; ``approved`` is absent before."""
+    """The answer to an approval request, as the AI SDK adds it to a call. ``approved`` is absent until it is given."""
 
     id: str
     approved: bool | None = None
@@ -94,7 +94,7 @@ class ApprovalReply(_Sent):
 
 
 class SentMessage(_Sent):
-    """A message, of either protocol."""
+    """A message in either protocol."""
 
     role: str
     parts: list[SentPart] = Field(default_factory=list[SentPart])
@@ -102,7 +102,7 @@ class SentMessage(_Sent):
 
 
 class Payload(_Sent):
-    """An answer to an interrupt of AG-UI."""
+    """The answer to an AG-UI interrupt."""
 
     approved: bool
     edited_args: dict[str, Any] | None = None
@@ -110,7 +110,7 @@ class Payload(_Sent):
 
 
 class Resumed(_Sent):
-    """An interrupt of AG-UI that a client has dealt with."""
+    """An AG-UI interrupt that the client has resolved or cancelled."""
 
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
@@ -118,7 +118,7 @@ class Resumed(_Sent):
 
     @property
     def answer(self) -> Answer:
-        """The answer; what was cancelled is rejected."""
+        """The answer. A cancelled interrupt is a rejection."""
         payload = self.payload
         if self.status == "cancelled" or payload is None:
             return Answer(approved=False, note="cancelled")
@@ -128,7 +128,7 @@ class Resumed(_Sent):
 
 
 class AguiInput(_Sent):
-    """The part of AG-UI's ``RunAgentInput`` that is used. Of the messages only the newest is read."""
+    """The part of AG-UI's ``RunAgentInput`` that is used. Only the newest message is read."""
 
     thread_id: Annotated[str, Field(min_length=1, max_length=200)]
     run_id: str
@@ -138,7 +138,7 @@ class AguiInput(_Sent):
 
 
 class AiSdkInput(_Sent):
-    """The part of the AI SDK's request that is used. Of the messages only the newest is read."""
+    """The part of the AI SDK's request that is used. Only the newest message is read."""
 
     id: Annotated[str, Field(min_length=1, max_length=200)]
     trigger: Literal["submit-message"] = "submit-message"
@@ -147,7 +147,7 @@ class AiSdkInput(_Sent):
 
 @router.post("/{id}/ag-ui")
 async def run_agui(service: Served, caller: Calls, id: Id, body: Given, request: Request) -> ExchangeResponse:
-    """Run an agent for a client of AG-UI; without a message, tell it the thread as it is, and what follows."""
+    """Run an agent for an AG-UI client. Without a message, send the thread so far, and follow its turn."""
     _check_encoders(service)
     from ag_ui.core import RunAgentInput
 
@@ -162,7 +162,7 @@ async def run_agui(service: Served, caller: Calls, id: Id, body: Given, request:
     )
     stream = AguiEventStream(run)
     answers = {entry.interrupt_id.removeprefix("int-"): entry.answer for entry in agui_input.resume or ()}
-    # Activities tell of what goes on, and are no part of the conversation.
+    # Activity messages only report progress, and are not part of the conversation.
     newest = next((message for message in reversed(agui_input.messages) if message.get("role") != "activity"), None)
     if newest is None and not answers:
         return await _tell_thread(service, caller, id, agui_input.thread_id, request, stream)
@@ -172,7 +172,7 @@ async def run_agui(service: Served, caller: Calls, id: Id, body: Given, request:
 
 @router.post("/{id}/ai-sdk")
 async def run_ai_sdk(service: Served, caller: Calls, id: Id, body: Given, request: Request) -> ExchangeResponse:
-    """Run an agent for a client of the AI SDK."""
+    """Run an agent for an AI SDK client."""
     _check_encoders(service)
     from capset_server.protocols.native_events import AiSdkEventStream
 
@@ -190,7 +190,7 @@ async def run_ai_sdk(service: Served, caller: Calls, id: Id, body: Given, reques
 
 @router.get("/{id}/ai-sdk/{thread}")
 async def get_ai_sdk_thread(service: Served, caller: Calls, id: Id, thread: Id, request: Request) -> JSONResponse:
-    """Return the messages of a chat, for a page of the AI SDK that begins with them."""
+    """Return the messages of a chat, for an AI SDK page that opens it."""
     _check_encoders(service)
     from capset_server.protocols.threads import ai_sdk_messages, read_thread
 
@@ -204,7 +204,7 @@ async def get_ai_sdk_thread(service: Served, caller: Calls, id: Id, thread: Id, 
 
 @router.get("/{id}/ai-sdk/{thread}/stream")
 async def follow_ai_sdk_thread(service: Served, caller: Calls, id: Id, thread: Id, request: Request) -> Response:
-    """Stream the answer that is under way in a chat, from its beginning; 204 if there is none."""
+    """Stream the running answer of a chat, from its beginning; 204 if there is none."""
     _check_encoders(service)
     from capset_server.protocols.native_events import AiSdkEventStream
 
@@ -230,7 +230,7 @@ async def _exchange(
     leave = service.turns.followers.join(caller.principal)
     try:
         row = await service.thread_session(caller, agent, thread)
-        if newest is None or newest.role != "user" or answers:  # without any: what one of somebody else has led to
+        if newest is None or newest.role != "user" or answers:  # without answers: what followed another's decision
             exchange = await decide(service, caller, row, request, answers)
         else:
             find = partial(_turn_of, service, caller, row, _pieces(newest))
@@ -250,7 +250,7 @@ async def _turn_of(
 async def _tell_thread(
     service: Service, caller: Caller, agent: str, thread: str, request: Request, stream: AguiEventStream
 ) -> ExchangeResponse:
-    """Tell a client of AG-UI what was said, and then what the running turn says, or what the newest one waits for."""
+    """Send an AG-UI client the thread's messages, then the running turn's events, or what the newest turn waits for."""
     from capset_server.protocols.threads import agui_messages, read_thread
 
     leave = service.turns.followers.join(caller.principal)
@@ -281,7 +281,7 @@ async def _items(exchange: AgentExchange) -> AsyncGenerator[Item]:
         async for row in rows:
             items = list(read.read(row))
             if row.type in STOPS and row.seq <= exchange.past:
-                continue  # the turn has gone on
+                continue  # the turn has continued since
             for item in items:
                 yield item
 
@@ -292,13 +292,13 @@ async def _each(items: Sequence[Item]) -> AsyncGenerator[Item]:
 
 
 def _check_encoders(service: Service) -> None:
-    """Raise ``HttpRefusal`` (501) where no agent can be run, or the encoders are not installed."""
+    """Raise ``HttpRefusal`` (501) if the server runs no agents, or the encoders are not installed."""
     service.turns.check_runner()
     if find_spec("pydantic_ai") is None or find_spec("ag_ui") is None:
         raise HttpRefusal(
             501,
             "no_runner",
-            "This server has no encoders of front ends' protocols: the extra 'agent' brings them",
+            "This server has no encoders for the protocols of front ends: install the extra 'agent'",
         )
 
 
@@ -310,9 +310,9 @@ def _read(shape: type[_S], body: Mapping[str, Any]) -> _S:
 
 
 def _pieces(message: SentMessage) -> Sequence[str | Attachment]:
-    """Return the texts and the files of a message; data that is for the page alone is passed over.
+    """Return the texts and files of a message. ``data-`` parts, which are only for the page, are skipped.
 
-    Raises ``InvalidArguments`` for parts of other kinds.
+    Raises ``InvalidArguments`` for any other part.
     """
     content = message.content or []
     parts = [*message.parts, *([] if isinstance(content, str) else content)]
@@ -321,17 +321,17 @@ def _pieces(message: SentMessage) -> Sequence[str | Attachment]:
         if part.type in ("file", "binary", *_MEDIA):
             pieces.append(_attachment(part))
         elif part.type == "text":
-            if not isinstance(content, str):  # which has the whole text
+            if not isinstance(content, str):  # otherwise it is the whole text
                 pieces.append(part.text)
         elif not part.type.startswith("data-"):
             raise InvalidArguments(
-                f"messages have text and files here; {part.type or 'a part without a type'} is neither"
+                f"a message may only have texts and files; {part.type or 'a part without a type'} is neither"
             )
     return pieces
 
 
 def _attachment(part: SentPart) -> Attachment:
-    """Return the file of a part. Raises ``InvalidArguments`` where its content is elsewhere."""
+    """Return the file of a part. Raises ``InvalidArguments`` if the part does not contain it."""
     name, source = part.filename or "", part.source
     if source is None and isinstance(part.data, str):
         return Attachment.of(name, part.mime_type or "", decode_base64(part.data))

@@ -1,4 +1,4 @@
-"""The items of a turn as the events of a run of pydantic-ai, which has the encoders of front ends' protocols."""
+"""The items of a turn as the events of a pydantic-ai run, for its encoders of front-end protocols."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ class ProgressEvent(CustomEvent, name="tool.progress"):
     report: dict[str, Any]  # JSON data
 
     def to_payload(self) -> dict[str, Any]:
-        """Return what clients get."""
+        """Return the data for clients."""
         return self.report
 
 
 @dataclass(kw_only=True)
 class DiscardedEvent(CustomEvent, name="text.discarded"):
-    """The texts of the present step are void."""
+    """The texts of the current step are discarded."""
 
     step: int
     messages: tuple[str, ...] = ()
-    """The ids of the messages with them, in AG-UI."""
+    """The ids of the AG-UI messages with these texts."""
 
 
 class AiSdkEventStream(VercelAIEventStream[Any, Any]):
     """Encodes events for the AI SDK."""
 
     async def handle_custom_event(self, event: CustomEvent) -> AsyncGenerator[BaseChunk]:
-        """Yield the event as data: progress for the moment, the mark behind texts that are void to stay."""
+        """Yield the event as data: transient for progress, permanent for discarded texts."""
         if isinstance(event, DiscardedEvent):
             yield DataChunk(type="data-text-discarded", data={"step": event.step})
         else:
@@ -76,10 +76,10 @@ class AiSdkEventStream(VercelAIEventStream[Any, Any]):
 
 
 class AguiEventStream(AGUIEventStream[Any, Any]):
-    """Encodes events for AG-UI, and knows the messages of the present step."""
+    """Encodes events for AG-UI, and tracks the messages of the current step."""
 
     snapshot: list[Message] | None
-    """The messages with which the run begins, for a client that has none yet."""
+    """The messages to begin with, for a client that has none yet."""
     _told: list[str]
 
     def __post_init__(self) -> None:
@@ -88,14 +88,14 @@ class AguiEventStream(AGUIEventStream[Any, Any]):
         self.snapshot, self._told = None, []
 
     async def before_stream(self) -> AsyncGenerator[BaseEvent]:
-        """Begin the run."""
+        """Begin the run, with the snapshot if there is one."""
         async for event in super().before_stream():
             yield event
         if self.snapshot is not None:
             yield MessagesSnapshotEvent(messages=self.snapshot)
 
     async def handle_event(self, event: NativeEvent) -> AsyncGenerator[BaseEvent]:
-        """Yield what tells of an event."""
+        """Yield the AG-UI events for an event."""
         async for ag_event in super().handle_event(event):
             if isinstance(ag_event, TextMessageStartEvent | ReasoningMessageStartEvent):
                 self._told.append(ag_event.message_id)
@@ -108,7 +108,7 @@ class AguiEventStream(AGUIEventStream[Any, Any]):
             yield event
 
     async def handle_custom_event(self, event: CustomEvent) -> AsyncGenerator[BaseEvent]:
-        """Yield the event; of texts that are void, with their messages."""
+        """Yield the event. For discarded texts, add the ids of their messages."""
         if isinstance(event, DiscardedEvent):
             event.messages = tuple(self._told)
             self._told.clear()
@@ -117,13 +117,13 @@ class AguiEventStream(AGUIEventStream[Any, Any]):
 
 
 class RunFailed(CapsetError):
-    """A turn has failed; the message is the one that its last event has."""
+    """A failed turn. The message is that of its last event, with its code."""
 
     code = "turn_failed"
 
 
 async def native_events(items: AsyncIterable[Item]) -> AsyncGenerator[NativeEvent]:
-    """Yield the events of a run. Raises ``RunFailed``, or ``RunCancelled``, where the turn ended so."""
+    """Yield the events of a run. Raises ``RunFailed`` or ``RunCancelled`` if the turn ended that way."""
     run = _Run()
     async for item in items:
         for event in run.add(item):
@@ -138,7 +138,7 @@ class _Run:
         self._part: TextPart | ThinkingPart | None = None
         self._of: tuple[str, tuple[int, int]] | None = None
         self._called: list[ToolCallPart] = []
-        """Calls of the present step that are not announced yet: a protocol's step ends with the first of them."""
+        """Calls of the current step that are not announced yet: announcing the first ends the step in the protocols."""
         self._asked: list[ApprovalAsked] = []
         self._said = ""
 

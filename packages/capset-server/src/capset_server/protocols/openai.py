@@ -1,7 +1,7 @@
-"""OpenAI's APIs over agents: ``/v1/models``, ``/v1/responses`` and ``/v1/chat/completions`` (spec 6, R18).
+"""OpenAI's APIs for agents: ``/v1/models``, ``/v1/responses`` and ``/v1/chat/completions`` (spec 6, R18).
 
-``model`` is the id of an agent. The paths are not in the OpenAPI document: their shapes are OpenAI's, and so are those
-of their errors (``openai_errors``).
+``model`` is the id of an agent. The paths are not in the OpenAPI document: they use OpenAI's shapes, also for errors
+(``openai_errors``).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _RESPONSE: Final = re.compile(r"resp_(?P<session>[^_]{1,60})_(?P<first>[0-9]{1,1
 _COMPLETION: Final = re.compile(r"chatcmpl-(?P<session>[^_]{1,60})_(?P<first>[0-9]{1,15})")
 _JSON: Final = "application/json"
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""A name of a parameter that a header can hold."""
+"""A parameter name that is safe in a header."""
 _MOST_NAMED: Final = 50
-"""How many parameters a header names at most."""
+"""The maximum number of ignored parameters that the header names."""
 
 router = APIRouter(tags=["openai"], route_class=StrictRoute, include_in_schema=False)
 Given = Annotated[dict[str, Any], Body()]
@@ -58,7 +58,7 @@ Given = Annotated[dict[str, Any], Body()]
 
 @router.get("/models")
 async def list_models(service: Served, caller: Calls) -> JSONResponse:
-    """List the agents that take sessions, as models."""
+    """List the agents that accept sessions, as models."""
     models = [_model(agent.name, 0) for agent in service.agents.defined]
     query = AgentQuery(caller.principal.org, "active", limit=_PAGE, max_bytes=PAGE_BYTES)
     while True:
@@ -78,11 +78,11 @@ async def get_model(service: Served, caller: Calls, id: Id) -> JSONResponse:
 
 @router.post("/responses")
 async def create_response(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
-    """Tell an agent something, or decide what its turn waits for, and answer with what it did."""
+    """Send a message to an agent, or decide what its turn waits for, and return the response."""
     response_input, ignored = read_input(ResponsesInput, body, takes_system_texts=service.takes_system_texts)
     agent_request = asked_of(response_input)
     if agent_request.message is None and agent_request.context is not None:
-        ignored = [*ignored, "instructions"]  # they go with a message
+        ignored = [*ignored, "instructions"]  # they only apply to a message
     previous = None
     if response_input.previous_response_id is not None:
         previous = await _place(service, caller, _RESPONSE, response_input.previous_response_id)
@@ -102,7 +102,7 @@ async def create_response(service: Served, caller: Calls, body: Given, request: 
             exchange = await decide(service, caller, previous.row, request, agent_request.answers, turn=previous.turn)
             place = replace(previous, after=exchange.after)
         else:
-            raise InvalidArguments("input has no message: send one, or name the response that is to go on")
+            raise InvalidArguments("input has no message: send one, or set previous_response_id to continue a response")
         answer = _Answer(exchange, place)
         builder = answer.response_builder(response_input.previous_response_id, background=response_input.background)
         headers = _naming(ignored)
@@ -117,7 +117,7 @@ async def create_response(service: Served, caller: Calls, body: Given, request: 
 
 @router.get("/responses/{id}")
 async def get_response(service: Served, caller: Calls, id: Id, request: Request) -> Response:
-    """Return a response as it is by now."""
+    """Return a response in its current state."""
     place = await _place(service, caller, _RESPONSE, id)
     answer = _Answer(_exchange(service, place, request), place)
     status, body = await answer.whole_response(answer.response_builder(None), waits=False)
@@ -134,7 +134,7 @@ async def cancel_response(service: Served, caller: Calls, id: Id, request: Reque
 
 @router.post("/chat/completions")
 async def create_completion(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
-    """Tell an agent something, and answer with its text."""
+    """Send a message to an agent, and return the text of its answer."""
     chat_input, ignored = read_input(ChatInput, body, takes_system_texts=service.takes_system_texts)
     session_id, headers = chat_input.metadata.session, _naming(ignored)
     leave = service.turns.followers.join(caller.principal)
@@ -164,7 +164,7 @@ async def create_completion(service: Served, caller: Calls, body: Given, request
 
 @router.get("/chat/completions/{id}")
 async def get_completion(service: Served, caller: Calls, id: Id, request: Request) -> Response:
-    """Return a completion as it is by now, with what came after approvals."""
+    """Return a completion in its current state, including what followed approvals."""
     place = await _place(service, caller, _COMPLETION, id)
     status, body = await _Answer(_exchange(service, place, request), place).whole_completion(waits=False)
     return Response(body, status, media_type=_JSON)
@@ -172,7 +172,7 @@ async def get_completion(service: Served, caller: Calls, id: Id, request: Reques
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an answer is: its session, its turn and the number of that one's first event; it begins ``after`` one."""
+    """The location of an answer: its session and turn, the turn's first event, and the event after which it begins."""
 
     row: SessionRow
     turn: str
@@ -211,21 +211,21 @@ class _Answer:
                 yield _sse({"type": name, "sequence_number": next(numbers), **data}, name)
 
     async def whole_response(self, builder: ResponseBuilder, *, waits: bool) -> tuple[int, bytes]:
-        """Return the status and the JSON of a response, once it has ended, or as it is."""
+        """Return the status and the JSON of a response; with ``waits``, once it has ended."""
         async for item in self._told(waits=waits):
             for _ in builder.add(item):
                 pass
         return 200, to_json(builder.response)
 
     async def chunks(self, *, with_usage: bool) -> AsyncGenerator[bytes]:
-        """Yield the chunks of a completion, and an error where its turn fails."""
+        """Yield the chunks of a completion, and an error if its turn fails."""
         builder = self._completion_builder()
         yield _sse(builder.begin())
         async for item in self._told():
             for chunk in builder.add(item):
                 yield _sse(chunk)
             if builder.is_broken:
-                message = f"The model's answer broke off, and is asked for again: get the completion {builder.id} later"
+                message = f"The model's answer broke off and is requested again: get the completion {builder.id} later"
                 yield _sse(_chunk_error(message, "text_discarded"))
                 return
         if (failed := builder.failed) is not None:
@@ -243,12 +243,12 @@ class _Answer:
         if (failed := builder.failed) is not None:
             raise HttpRefusal(failed.http_status, failed.code, failed.message)
         if waits and builder.stop is None:
-            ended = f"The answer was cut off, not its turn: GET /v1/chat/completions/{builder.id} has it later"
+            ended = f"The answer was cut off, but its turn continues: GET /v1/chat/completions/{builder.id} later"
             raise HttpRefusal(503, "cut_off", ended)
         return 200, to_json(builder.completion)
 
     async def _told(self, *, waits: bool = True, stops: Sequence[str] = STOPS) -> AsyncGenerator[Item]:
-        """Yield what is told in the exchange, after reading what came before it in its turn."""
+        """Yield the items of the exchange, after reading the earlier events of its turn."""
         at, events = self._place.first - 1, self._exchange.service.kernel.store.events
         while at < self._place.after:
             page = await events.read(self._place.row.id, after=at, limit=min(_PAGE, self._place.after - at))
@@ -272,9 +272,9 @@ def _exchange(service: Service, place: _Place, request: Request) -> AgentExchang
 async def _going_on(
     service: Service, caller: Caller, previous: _Place, message: str, context: str | None
 ) -> tuple[SessionRow, Any]:  # and any JSON
-    """Return the session and the content of a message after a response.
+    """Return the session and the content of a turn that follows a response.
 
-    The session is that of the response, or a copy from where an older one ended.
+    The session is that of the response. If it has later turns, it is forked after the turn of the response.
     """
     row, events = previous.row, service.kernel.store.events
     last = (await events.read(row.id, after=0, limit=1)).last
@@ -287,7 +287,7 @@ async def _going_on(
 async def _conversation(
     service: Service, caller: Caller, chat_input: ChatInput
 ) -> tuple[SessionRow, Any]:  # and any JSON
-    """Return the session whose conversation is the history of a completion, and the content of its newest message."""
+    """Return the session that has a completion's history as its conversation, and the content of the newest message."""
     *history, newest = chat_input.spoken
     row = await find_conversation(service, caller, chat_input.model, history, chat_input.metadata.session)
     _check_agent(row, chat_input.model)
@@ -295,19 +295,19 @@ async def _conversation(
 
 
 async def _content(service: Service, row: SessionRow, message: str, context: str | None) -> Any:  # any JSON
-    """Return the content of a turn; the context of its client is left out if the conversation has it already."""
+    """Return the content of a turn. The client's context is omitted if it is already in the conversation."""
     is_known = context is not None and await newest_context(service, row) == context
     return content_of(message, None if is_known else context)
 
 
 def _naming(ignored: Sequence[str]) -> Mapping[str, str]:
-    """Return the header that names what was ignored of a request; names that no parameter has are ``...`` in it."""
+    """Return the header that names the ignored parameters of a request; ``...`` replaces unsafe names."""
     names = dict.fromkeys(name if _PARAMETER.fullmatch(name) else "..." for name in ignored[:_MOST_NAMED])
     return {"x-capset-ignored": ", ".join(names)} if names else {}
 
 
 async def _new_session(service: Service, caller: Caller, model: str, request: Request) -> SessionRow:
-    """Return a new session; or the same again for a request that is sent again under its ``Idempotency-Key``."""
+    """Return a new session, or the same one again if the request's ``Idempotency-Key`` is repeated."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return await service.new_session(caller, model)
@@ -315,21 +315,21 @@ async def _new_session(service: Service, caller: Caller, model: str, request: Re
 
 
 async def _place(service: Service, caller: Caller, pattern: re.Pattern[str], id: str) -> _Place:
-    """Return where an answer of this caller is. Raises ``NotFound``, also for another caller's."""
+    """Return the location of an answer of this caller. Raises ``NotFound``, also for another caller's."""
     if (match := pattern.fullmatch(id)) is None:
         raise NotFound(f"there is no answer {id!r}")
     row, first = await service.session_row(caller, match["session"]), int(match["first"])
     page = await service.kernel.store.events.read(row.id, after=first - 1, limit=1)
     started = page.items[0] if page.items else None
     if started is None or started.seq != first or started.type != "turn.started":
-        raise NotFound(f"there is no answer {id!r}, or its events are not kept any more")
+        raise NotFound(f"there is no answer {id!r}, or its events are no longer stored")
     after = int(match.groupdict().get("after") or first - 1)
     return _Place(row, started.turn, first, after, started.created_at)
 
 
 def _check_agent(row: SessionRow, model: str) -> None:
     if model not in (row.agent_id, row.agent):
-        raise InvalidArguments(f"model is {model!r}, but this conversation is one of {row.agent_id or row.agent!r}")
+        raise InvalidArguments(f"model is {model!r}, but this conversation is with {row.agent_id or row.agent!r}")
 
 
 def _model(id: str, created: int) -> dict[str, Any]:

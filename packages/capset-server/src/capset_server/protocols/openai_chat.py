@@ -1,7 +1,7 @@
 """A turn as a completion of OpenAI's Chat Completions API, whole or in chunks.
 
-The API has no words for calls that the server makes, nor for approvals: a completion is the text of the answer. If the
-turn waits for approvals, its text ends by saying so, and ``metadata`` names them.
+The API cannot represent calls that the server makes, or approvals: a completion is the text of the answer. If the turn
+waits for approvals, the text ends with a notice, and ``metadata`` has their ids.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from capset_server.protocols.turn_items import ApprovalAsked, Item, StepUsage, S
 
 _APART: Final = "\n\n"
 ASKS: Final = "This needs an approval by another principal:"
-"""The beginning of the text about a request for an approval."""
+"""The beginning of the notice about an approval request."""
 
 
 @dataclass(slots=True)
@@ -25,15 +25,15 @@ class CompletionBuilder:
     model: str
     created: int
     place: dict[str, str]
-    """The ids of the session and of the turn."""
+    """The ids of the session and the turn."""
     metadata: dict[str, str] = field(init=False)
     stop: Stop | None = None
     is_broken: bool = False
-    """Whether text that was added is void: in chunks it cannot be taken back."""
+    """Whether text that was added has been discarded. Chunks that were sent cannot be withdrawn."""
     text: str = ""
     """The text so far."""
     _kept: str = ""
-    """The text up to the last complete answer of the model."""
+    """The text up to the model's last complete answer."""
     _part: tuple[int, int] | None = None
     _waits_for: list[str] = field(default_factory=list[str])
     _used: StepUsage = field(default_factory=StepUsage)
@@ -43,7 +43,7 @@ class CompletionBuilder:
 
     @property
     def completion(self) -> dict[str, Any]:
-        """The completion as it is now, as JSON data."""
+        """The current state of the completion, as JSON data."""
         message = {"role": "assistant", "content": self.text, "refusal": None}
         reason = "stop" if self.stop is not None else None
         choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
@@ -51,7 +51,7 @@ class CompletionBuilder:
 
     @property
     def failed(self) -> Stop | None:
-        """The end of a turn that gave no answer."""
+        """The end of a failed or cancelled turn, else ``None``."""
         return self.stop if self.stop is not None and self.stop.status in ("failed", "cancelled") else None
 
     def begin(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class CompletionBuilder:
         return self._chunk({"role": "assistant", "content": "", "refusal": None})
 
     def add(self, item: Item) -> Generator[dict[str, Any]]:
-        """Add an item, and yield the chunks that tell of it."""
+        """Add an item, and yield its chunks."""
         if isinstance(item, Text) and item.kind == "text":
             apart = _APART if self.text and self._part != item.part else ""
             self._part = item.part
@@ -83,7 +83,7 @@ class CompletionBuilder:
             yield self._chunk({}, "stop")
 
     def usage(self) -> dict[str, Any]:
-        """Return the last chunk, with the tokens of all steps, which has no choices."""
+        """Return the last chunk, which has the tokens of all steps and no choices."""
         return {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage()}
 
     def _add_text(self, text: str) -> dict[str, Any]:

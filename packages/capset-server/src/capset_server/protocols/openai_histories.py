@@ -1,7 +1,7 @@
-"""Histories that clients of Chat Completions send whole: each stands for the conversation that the server has.
+"""Matching of histories, which Chat Completions clients send whole, to the conversations on this server.
 
-Nothing of a history is used. It is compared with what was said in the newest conversations of its principal with the
-agent, and with what the clients of these were told; the turn goes on in the one that is the same, word for word.
+A history is only compared, never used as content. It is compared with the principal's newest conversations with the
+agent, as their clients received them. The turn continues the conversation that is the same, word for word.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from capset_server.protocols.turn_items import Stop, TurnItems
 from capset_server.service import Service
 
 MOST: Final = 50
-"""How many of the newest conversations are looked at."""
+"""How many of the newest conversations are searched."""
 _PAGE: Final = 200
 
 
 async def find_conversation(
     service: Service, caller: Caller, agent_id: str, history: Sequence[str], session: str | None
 ) -> SessionRow:
-    """Return the session of a caller whose conversation is a history: texts of the user and of answers in turn.
+    """Return the caller's session whose conversation equals ``history``: alternating texts of the user and of answers.
 
-    It is the named ``session``, or else the newest that fits: conversations that are the same to the last letter stand
-    for each other. Raises ``InvalidArguments`` if there is none.
+    If ``session`` is given, only that session is compared; otherwise, the newest match is returned, since identical
+    conversations are interchangeable. Raises ``InvalidArguments`` if there is no match.
     """
     if session is not None:
         rows: Sequence[SessionRow] = [await service.session_row(caller, session)]
@@ -49,15 +49,15 @@ async def find_conversation(
             continue
     where = f"the session {session!r}" if session is not None else f"any of your {MOST} newest sessions with the agent"
     raise InvalidArguments(
-        f"messages has a history that differs from what was said in {where}: send it as it was told, or only the new "
-        "message of the user, with metadata.session, which each answer has, to go on, or without it to begin"
+        f"the history in messages does not match the conversation in {where}: send it unchanged, or send only the "
+        "user's new message, with metadata.session of an earlier answer to continue, or without it to begin"
     )
 
 
 async def _is_said(service: Service, row: SessionRow, last: int, history: Sequence[str]) -> bool:
     events = service.kernel.store.events
     newest = (await events.read(row.id, after=last - 1, limit=1)).items
-    if not newest or not _may_end_with(history[-1], newest[0]):  # most others are told apart by this
+    if not newest or not _may_end_with(history[-1], newest[0]):  # this rules out most other sessions
         return False
     exchanges = await _exchanges(service, row, await _prompts(service, row))
     questions, answered = history[::2], history[1::2]
@@ -68,9 +68,9 @@ async def _is_said(service: Service, row: SessionRow, last: int, history: Sequen
 
 
 def _may_end_with(answer: str, newest: EventRow) -> bool:
-    """Return whether a conversation can have this answer, by its newest event.
+    """Return whether a conversation can end with this answer, judging by its newest event.
 
-    An answer that was told while the turn waited ends otherwise than the turn.
+    An answer that was sent while the turn waited ends differently from the turn.
     """
     data: dict[str, Any] = from_json(newest.data)
     output: object = data.get("output")
@@ -80,7 +80,7 @@ def _may_end_with(answer: str, newest: EventRow) -> bool:
 
 
 async def _prompts(service: Service, row: SessionRow) -> dict[str, str]:
-    """Return what the agent was told in each turn of the conversation, by the turns' ids, in order."""
+    """Return the user's prompt in each turn of the conversation, by the turns' ids, in order."""
     prompts, after, events = dict[str, str](), 0, service.kernel.store.events
     while (page := await events.messages(row.id, after=after, max_bytes=PAGE_BYTES)).items:
         for message in page.items:
@@ -95,14 +95,14 @@ async def _prompts(service: Service, row: SessionRow) -> dict[str, str]:
 
 
 def _prompt(message: object) -> str | None:
-    """Return the text of the user in a message as the runner of agents stores it."""
+    """Return the user's text in a message as ``AgentRunner`` stores it, without the client's context."""
     texts = _texts(message)
     own_texts = texts[1:] if _has_context(texts) else texts
     return "\n".join(own_texts) if own_texts else None
 
 
 def _texts(message: object) -> Sequence[str]:
-    """Return the texts of the prompt in a message, none of one with other parts."""
+    """Return the texts of the prompt in a message, or none if the prompt has other parts."""
     parts: object = cast("dict[str, object]", message).get("parts") if isinstance(message, dict) else None
     for part in cast("list[object]", parts) if isinstance(parts, list) else ():
         if isinstance(part, dict) and (members := cast("dict[str, object]", part)).get("part_kind") == "user-prompt":
@@ -118,7 +118,7 @@ def _has_context(texts: Sequence[str]) -> bool:
 
 
 async def newest_context(service: Service, row: SessionRow) -> str | None:
-    """Return the system text that a client has given last in a conversation, as far as its model still reads that."""
+    """Return the system text that clients sent last in a conversation, since its newest summary if there is one."""
     context, after, events = None, None, service.kernel.store.events
     while (page := await events.messages(row.id, after=after, max_bytes=PAGE_BYTES)).items:
         for message in page.items:
@@ -130,9 +130,9 @@ async def newest_context(service: Service, row: SessionRow) -> str | None:
 
 
 async def _exchanges(service: Service, row: SessionRow, prompts: dict[str, str]) -> list[tuple[str, set[str]]]:
-    """Return each turn of a conversation that did not fail: what was said, and the texts that clients were told.
+    """Return the prompt of each turn that did not fail, with the texts that clients received for it.
 
-    A turn that waited for an approval has told two: up to there, and in the end.
+    A turn that waited for an approval has several: the text up to each wait, and the final one.
     """
     replies: dict[str, set[str]] = {turn: set() for turn in prompts}
     readers = {turn: (TurnItems(), CompletionBuilder("", "", 0, {})) for turn in prompts}

@@ -1,8 +1,8 @@
-"""A turn as a response of OpenAI's Responses API, whole or as its stream of events.
+"""A turn as a response of OpenAI's Responses API, whole or as a stream of events.
 
-Calls of the agent's tools are items ``mcp_call``: they were made by the server. A turn that waits for approvals is a
-completed response with an item ``mcp_approval_request`` for each, as OpenAI's own servers answer for their MCP tools;
-what comes after the decision is a further response.
+Calls of the agent's tools are ``mcp_call`` items, since the server makes them. A turn that waits for approvals is a
+completed response with an ``mcp_approval_request`` item for each, as OpenAI's own servers answer for MCP tools. The
+part of the turn after the decision is another response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from capset_server.protocols.turn_items import (
 )
 
 SERVER: Final = "capset"
-"""The label of the server in items: calls of an agent's tools are made there."""
+"""The ``server_label`` of items: this server calls the agent's tools."""
 _STATUS: Final = {"completed": "completed", "waiting": "completed", "failed": "failed", "cancelled": "failed"}
 
 Event: TypeAlias = tuple[str, dict[str, Any]]
@@ -47,13 +47,13 @@ class ResponseBuilder:
     error: dict[str, str] | None = None
     _used: StepUsage = field(default_factory=StepUsage)
     _open: tuple[str, tuple[int, int]] | None = None
-    """The kind and the part of the text that is being told."""
+    """The kind and the part of the text that is being streamed."""
     _step: int = 0
-    """How many items there were when the model was last asked."""
+    """The number of items before the current step."""
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response as it is now, as JSON data."""
+        """The current state of the response, as JSON data."""
         used = self._used
         return {
             "id": self.id,
@@ -92,17 +92,17 @@ class ResponseBuilder:
         }
 
     def begin(self) -> Generator[Event]:
-        """Yield the events of a response that begins."""
+        """Yield the first events of a response."""
         for name in ("response.created", "response.in_progress"):
             yield name, {"response": self.response}
 
     def add(self, item: Item) -> Generator[Event]:
-        """Add an item, and yield the events that tell of it."""
+        """Add an item, and yield its events."""
         if isinstance(item, Text):
             yield from self._text(item)
             return
         if isinstance(item, ToolProgress):
-            return  # the API has no event that would say how far a call has come
+            return  # the API has no event for the progress of a call
         if isinstance(item, TextDiscarded):
             yield from self._discard()
             return
@@ -130,7 +130,7 @@ class ResponseBuilder:
     def _stop(self, item: Stop) -> None:
         self.status = _STATUS[item.status]
         if self.status == "failed":
-            # The codes of the API are few, and none is of an agent's.
+            # The API has few error codes, and none for errors of agents.
             self.error = {"code": "server_error", "message": f"{item.message} ({item.code})"}
 
     def _text(self, item: Text) -> Generator[Event]:
@@ -171,9 +171,9 @@ class ResponseBuilder:
         yield "response.output_item.done", {"output_index": at["output_index"], "item": last}
 
     def _discard(self) -> Generator[Event]:
-        """Take back the texts of the present step: their items are incomplete, and have no text in the end.
+        """Discard the texts of the current step: their items become incomplete and empty.
 
-        They stay, since the events count the items.
+        The items stay, since events refer to items by their index.
         """
         yield from self._close("incomplete")
         for item in self.output[self._step :]:
@@ -181,7 +181,7 @@ class ResponseBuilder:
                 item["status"], item["content"] = "incomplete", []
 
     def _call(self, use: ToolUse) -> Generator[Event]:
-        """Tell of a call with its result, whose call may have come in an earlier response."""
+        """Yield the events of a call that has its result; it may have been requested in an earlier response."""
         output = use.output if isinstance(use.output, str) else to_json(use.output).decode()
         item = {
             "type": "mcp_call",
@@ -211,10 +211,10 @@ class ResponseBuilder:
 
 
 def _text_content(text: str) -> dict[str, str]:
-    """Return a text as MCP has it in the results of calls."""
+    """Return a text as an MCP content block."""
     return {"type": "text", "text": text}
 
 
 def _probabilities(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the member that events of an answer's text have, and those of reasoning have not."""
+    """Return the ``logprobs`` member, which events of an answer's text have, and those of reasoning lack."""
     return {"logprobs": []} if part["type"] == "output_text" else {}

@@ -1,7 +1,6 @@
-"""Threads of front ends as a page shows them that loads again: what was said, and what their turn waits for (P95).
+"""Threads of front ends, for a page that reloads: the messages so far, and what the newest turn waits for (P95).
 
-The conversation is read as the runner of agents stores it, and written by pydantic-ai for each protocol (extra
-``agent``).
+The conversation is read as ``AgentRunner`` stores it. pydantic-ai converts it for each protocol (extra ``agent``).
 """
 
 from __future__ import annotations
@@ -37,27 +36,27 @@ from capset_server.protocols.turn_items import Item, Stop, ToolUse, TurnItems
 from capset_server.service import Service
 
 MOST_MESSAGES: Final = 1_000
-"""How many of the newest messages of a conversation are shown."""
+"""The maximum number of messages shown, the newest of a conversation."""
 MOST_BYTES: Final = 16 * 2**20
-"""How large they may be together, as they are stored."""
+"""The maximum size of these messages together, as stored."""
 _VERSION: Final = 6
-"""The version of the AI SDK whose messages are written; 7 has the same."""
+"""The AI SDK version whose message format is written; version 7 has the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadState:
-    """A thread as it is now."""
+    """The current state of a thread."""
 
     messages: Sequence[ModelMessage]
-    """What was said, without the answer that is under way."""
+    """The conversation, without the answer of a running turn."""
     running: AgentExchange | None
-    """The turn that runs, from its beginning."""
+    """The running turn, from its beginning."""
     ending: Sequence[Item]
-    """Where the newest turn stopped, with the requests that it waits for, if it does."""
+    """The items with which the newest turn stopped, including approval requests that it waits for."""
 
 
 async def read_thread(service: Service, caller: Caller, row: SessionRow, request: Request) -> ThreadState:
-    """Return a session as a thread. Raises ``Conflict`` if another runner than ``AgentRunner`` has stored it."""
+    """Return a session as a thread. Raises ``Conflict`` if a runner other than ``AgentRunner`` has stored it."""
     running = await follow_turn(service, caller, row, request)
     uses: Mapping[str, ToolUse] = {}
     ending: Sequence[Item] = ()
@@ -65,7 +64,7 @@ async def read_thread(service: Service, caller: Caller, row: SessionRow, request
         uses, ending = await _read_waiting(service, caller, row, request)
     rows = await _newest_rows(service.kernel.store.events, row.id)
     messages = await asyncio.to_thread(_select_messages, rows, None if running is None else running.turn)
-    if ending:  # the results of a step whose other calls wait are in its events alone
+    if ending:  # the results of a step with waiting calls are only in its events
         messages += _missing_results(messages, uses)
     return ThreadState(messages, running, ending or (Stop("completed"),))
 
@@ -73,7 +72,7 @@ async def read_thread(service: Service, caller: Caller, row: SessionRow, request
 async def _read_waiting(
     service: Service, caller: Caller, row: SessionRow, request: Request
 ) -> tuple[Mapping[str, ToolUse], Sequence[Item]]:
-    """Return the calls of a turn that waits, and what it waits for; nothing if none waits."""
+    """Return the calls of the waiting turn, and the items with which it stopped; both are empty if no turn waits."""
     waiting = (await service.kernel.store.events.read(row.id, after=0, limit=1)).running
     beginning = await newest_event(service, row, *BEGINNINGS)
     if waiting is None or waiting.holder != SUSPENDED or beginning is None:
@@ -90,7 +89,7 @@ async def _read_waiting(
 
 
 async def _newest_rows(events: EventStore, session: str) -> Sequence[MessageRow]:
-    """Return the newest messages of a conversation, from the beginning of a turn on."""
+    """Return the newest messages of a conversation, starting at the beginning of a turn."""
     count = (await events.messages(session, limit=1)).count
     after, size, rows = max(0, count - MOST_MESSAGES), 0, deque[MessageRow]()
     while (page := await events.messages(session, after=after, max_bytes=PAGE_BYTES)).items:
@@ -108,16 +107,16 @@ async def _newest_rows(events: EventStore, session: str) -> Sequence[MessageRow]
 
 
 def _select_messages(rows: Sequence[MessageRow], running: str | None) -> list[ModelMessage]:
-    """Return what people and the agent have said to each other.
+    """Return the messages between people and the agent.
 
-    It is without summaries, which only the model reads, without the runner's own words to it, and without the answer
-    of the turn that is ``running``.
+    Summaries and messages that the runner itself wrote for the model are omitted, as is the answer of the turn that is
+    ``running``.
     """
     rows = [row for row in rows if row.kind != "inner"]
     try:
         stored = ModelMessagesTypeAdapter.validate_json(f"[{','.join(row.data for row in rows)}]")
     except ValidationError:
-        raise Conflict("this conversation was stored by a runner of the host's own, in another form") from None
+        raise Conflict("this conversation was stored by the host's own runner, in another format") from None
     selected, prompted, is_summary = list[ModelMessage](), set[str](), False
     for row, message in zip(rows, stored, strict=True):
         is_answer, is_summary = is_summary, row.kind == "summary"
@@ -135,7 +134,7 @@ def _select_messages(rows: Sequence[MessageRow], running: str | None) -> list[Mo
 
 
 def _missing_results(messages: Sequence[ModelMessage], uses: Mapping[str, ToolUse]) -> list[ModelMessage]:
-    """Return the results of calls of the newest answer that the conversation does not have yet."""
+    """Return the results of the newest answer's calls that are missing from the conversation."""
     newest = messages[-1] if messages else None
     if not isinstance(newest, ModelResponse):
         return []
@@ -148,7 +147,7 @@ def _missing_results(messages: Sequence[ModelMessage], uses: Mapping[str, ToolUs
 
 
 def ai_sdk_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
-    """Return messages as the AI SDK has them, as JSON data: an answer is one, with its steps."""
+    """Return messages in the AI SDK's format, as JSON data. An answer is one message, with all its steps."""
     chat: list[dict[str, Any]] = []
     for step in VercelAIAdapter.dump_messages(messages, sdk_version=_VERSION):
         message = step.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -162,7 +161,7 @@ def ai_sdk_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
 
 
 def agui_messages(messages: Sequence[ModelMessage], thread: str) -> list[Message]:
-    """Return messages as AG-UI has them, under the same ids each time."""
+    """Return messages in AG-UI's format, with the same ids each time."""
     thread_messages = AGUIAdapter.dump_messages(messages)
     for number, message in enumerate(thread_messages):
         message.id = f"{thread}-{number}"

@@ -1,4 +1,4 @@
-"""The events of a turn, put together again to what front ends show: texts, calls with their results, and an ending."""
+"""The events of a turn as the items that front ends show: texts, calls with their results, and how it stopped."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from pydantic_core import from_json, to_json
 from capset.stores.base import EventRow
 
 CANCELLED: Final = 409
-"""The HTTP status of an answer whose turn was cancelled."""
+"""The HTTP status of the response for a cancelled turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of the text of one part: of the answer, or of the model's reasoning."""
+    """A piece of one part's text, from the answer or from the model's reasoning."""
 
     kind: Literal["text", "reasoning"]
     part: tuple[int, int]
-    """The number of the step, and that of the part in it."""
+    """The number of the step, and of the part within it."""
     text: str
 
 
 @dataclass(slots=True)
 class ToolUse:
-    """A call that the model asked for."""
+    """A call that the model requested."""
 
     id: str
     tool: str
     arguments: str
     """JSON, as the model wrote it."""
     approval: str | None = None
-    """The request that it waits for, or has waited for."""
+    """The id of the approval request that it waits or waited for."""
     success: bool | None = None
     """``None`` while it has no result."""
     output: Any = None  # JSON data: the result, or the text of an error
@@ -42,21 +42,21 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """The progress of a call that is running, as its event describes it."""
+    """The progress of a running call: the data of its event."""
 
     data: dict[str, Any]  # JSON data
 
 
 @dataclass(frozen=True, slots=True)
 class TextDiscarded:
-    """The texts of the present step are void: the model's answer broke off, and is asked for again."""
+    """The texts of the current step are discarded: the model's answer broke off and is requested again."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
-    """A request for an approval that the turn waits for, as its event describes it; ``uses`` are the calls."""
+    """An approval request that the turn waits for: the data of its event, and the calls that it is for."""
 
     data: dict[str, Any]  # JSON data
     uses: tuple[ToolUse, ...]
@@ -64,16 +64,16 @@ class ApprovalAsked:
 
 @dataclass(frozen=True, slots=True)
 class StepUsage:
-    """The tokens of one step, or of several. All calls of a step came before."""
+    """The tokens of one or more steps. It comes after all calls of its step."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
-    """Those of the input that the provider had kept."""
+    """Input tokens read from the provider's cache."""
     cache_write_tokens: int = 0
-    """Those of the input that the provider keeps from now on."""
+    """Input tokens written to the provider's cache."""
     reasoning_tokens: int = 0
-    """Those of the output that are reasoning, where the provider says so."""
+    """Output tokens spent on reasoning, if the provider reports them."""
 
     def __add__(self, other: StepUsage) -> StepUsage:
         return StepUsage(*map(add, astuple(self), astuple(other)))
@@ -81,7 +81,7 @@ class StepUsage:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where the turn ended or waits: ``code``, ``message`` and the HTTP ``http_status`` are those of an error."""
+    """The end of a turn, or the point at which it waits. The last three fields describe an error."""
 
     status: Literal["completed", "waiting", "failed", "cancelled"]
     code: str = ""
@@ -94,17 +94,17 @@ Item: TypeAlias = Text | TextDiscarded | ToolUse | ToolProgress | ApprovalAsked 
 
 @dataclass(slots=True)
 class TurnItems:
-    """Reads the events of a turn one by one, from its first."""
+    """Converts the events of a turn to items, one by one from its first."""
 
     uses: dict[str, ToolUse] = field(default_factory=dict[str, ToolUse])
-    """All calls so far, by the model's ids."""
+    """All calls so far, by the model's ids for them."""
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """The requests for approvals since the turn went on, as their events describe them."""
+    """The approval requests since the turn last waited, as the data of their events."""
     texts: int = 0
-    """How many answers there are since the last call."""
+    """The number of pieces of the answer's text since the last call."""
 
     def read(self, row: EventRow) -> Generator[Item]:
-        """Yield what an event adds; a call comes twice, without and with its result."""
+        """Yield the items of an event. A call comes twice: without and with its result."""
         data: dict[str, Any] = from_json(row.data)
         match row.type:
             case "text.delta" | "reasoning.delta" | "text.discarded":
@@ -128,7 +128,7 @@ class TurnItems:
                 yield from self._suspended(data["calls"])
             case "turn.ended":
                 output = data["output"]
-                if output is not None and not (self.texts and isinstance(output, str)):  # what was not told as text
+                if output is not None and not (self.texts and isinstance(output, str)):  # it was not streamed as text
                     yield Text("text", (row.seq, 0), _plain(output))
                 yield Stop("completed")
             case "turn.failed":
@@ -137,7 +137,7 @@ class TurnItems:
             case "turn.cancelled":
                 yield Stop("cancelled", "cancelled", f"The turn was cancelled by {data['by']}", CANCELLED)
             case _:
-                pass  # the others tell of what these protocols have no words for
+                pass  # these protocols have no equivalent for other events
 
     def _text(self, type: str, data: Mapping[str, Any]) -> Item:
         if type == "text.discarded":
@@ -155,7 +155,7 @@ class TurnItems:
             yield ApprovalAsked(request, tuple(use for use in self.uses.values() if use.approval == request["id"]))
         yield Stop("waiting")
 
-    def _use(self, call: str, tool: str, arguments: Any) -> ToolUse:  # JSON data, or text that is none
+    def _use(self, call: str, tool: str, arguments: Any) -> ToolUse:  # JSON data, or text that is not JSON
         text = arguments if isinstance(arguments, str) else to_json(arguments).decode()
         use = self.uses[call] = ToolUse(call, tool, text)
         self.texts = 0

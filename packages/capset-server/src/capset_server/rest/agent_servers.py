@@ -1,4 +1,4 @@
-"""``/v1/agents/{id}/mcp-servers``: the MCP servers that a stored agent declares, and their approval (spec 7, M26)."""
+"""``/v1/agents/{id}/mcp-servers``: the MCP servers of a stored agent, and the approval of their tools (spec 7, M26)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Name = Annotated[str, Path(min_length=1, max_length=32)]
 
 
 class ToolFilter(Asked):
-    """Which page of tools: ``cursor`` is the ``next`` of the page before."""
+    """A page of tools. ``cursor`` is the ``next`` of the previous page."""
 
     limit: Annotated[int, Query(ge=1, le=200)] = 50
     cursor: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,5}$")] = None
@@ -31,7 +31,7 @@ class ToolFilter(Asked):
 
 @router.get("", responses=problems(404, 409, 422), operation_id="list_agent_mcp_servers")
 async def list_agent_mcp_servers(service: Served, caller: Administers, id: Id) -> AgentServerStates:
-    """List the MCP servers of an agent, with their tools. Each is asked; one that cannot be says why."""
+    """Query the MCP servers of an agent, and list them with their tools, or with the reason why a query failed."""
     row = await service.agents.stored(caller.principal.org, id)
     return server_states(await service.agents.servers.look(row))
 
@@ -40,7 +40,7 @@ async def list_agent_mcp_servers(service: Served, caller: Administers, id: Id) -
 async def get_agent_mcp_server(
     service: Served, caller: Administers, id: Id, name: Name, params: Annotated[ToolFilter, Query()]
 ) -> AgentServerState:
-    """Return one MCP server of an agent: with what was approved of each tool, and what it says of it now."""
+    """Return one MCP server of an agent, with the approved and the current description of each tool."""
     row = await service.agents.stored(caller.principal.org, id)
     (server_state,) = await service.agents.servers.look(row, name)
     return server_page(server_state, limit=params.limit, cursor=params.cursor)
@@ -54,7 +54,7 @@ async def get_agent_mcp_server(
 async def approve_agent_mcp_tools(
     service: Served, caller: Administers, id: Id, name: Name, body: ToolApprovals
 ) -> ChangedApprovals:
-    """Approve tools of an MCP server of an agent as they were seen, all of them or none."""
+    """Approve tools of an agent's MCP server as the caller has seen them: all or none."""
     org = caller.principal.org
     approved = await service.agents.approve_tools(org, id, name, body.tools, by=caller.principal)
     service.forget_agent(id)
@@ -69,7 +69,7 @@ async def approve_agent_mcp_tools(
 async def withdraw_agent_mcp_tools(
     service: Served, caller: Administers, id: Id, name: Name, body: ToolWithdrawals
 ) -> ChangedApprovals:
-    """Take approvals of tools of an MCP server of an agent back, all of them or none. The server is not asked."""
+    """Withdraw approvals of tools of an agent's MCP server: all or none. The server is not queried."""
     row = await service.agents.stored(caller.principal.org, id)
     withdrawn = await service.agents.servers.withdraw(row, name, body.tools, caller.principal)
     service.forget_agent(id)

@@ -29,22 +29,22 @@ router = APIRouter(prefix="/agents", tags=["agents"], route_class=StrictRoute)
 
 
 class AgentFilter(Paged):
-    """Only agents that fit everything given."""
+    """Agents that match all given filters."""
 
     status: AgentStatus | None = None
     name: Annotated[str | None, Query(max_length=100)] = None
     capability: Annotated[str | None, Query(pattern=f"^{CAPABILITY.pattern}$")] = None
-    """Those that name this capability, by its id or an alias."""
-    mcp_servers: Annotated[bool, Query(description="Only those with MCP servers of their own.")] = False
+    """Only agents that use this capability, by its id or an alias."""
+    mcp_servers: Annotated[bool, Query(description="Only agents that declare MCP servers.")] = False
     cursor: Annotated[str | None, Query(pattern=f"^(~{AGENT.pattern}|[0-9a-f-]{{1,200}})$")] = None
-    """Of those that are defined in code, ``~`` and the name that the page before ended with."""
+    """For agents defined in code, ``~`` and the last name of the previous page."""
 
 
 @router.post("", status_code=201, responses=problems(400, 413, 415, 422), operation_id="create_agent")
 async def create_agent(
     service: Served, caller: Writes, body: AgentInput, request: Request, response: Response
 ) -> AgentDetail:
-    """Make an agent. Every capability that cannot be had is named, and nothing is kept then."""
+    """Create an agent. The error for unavailable capabilities names all of them, and nothing is stored."""
     row = await service.agents.create(caller.principal.org, body, author=author_of(caller))
     response.headers["Location"] = f"{request.scope['root_path']}/v1/agents/{row.id}"
     return await _written(service, row, response)
@@ -52,7 +52,7 @@ async def create_agent(
 
 @router.get("", responses=problems(422), operation_id="list_agents")
 async def list_agents(service: Served, caller: Reads, params: Annotated[AgentFilter, Query()]) -> AgentPageShape:
-    """List agents: those that are defined in code by name, then the stored ones, newest first."""
+    """List agents: those defined in code, by name, then the stored ones, newest first."""
     return await page_of(
         service.kernel,
         service.agents,
@@ -67,7 +67,7 @@ async def list_agents(service: Served, caller: Reads, params: Annotated[AgentFil
 
 
 def _known_as(service: Service, capability: str | None) -> tuple[str, ...]:
-    """Return every id under which agents may name a capability: an alias may be what an earlier version called it."""
+    """Return every id by which agents may name a capability: an alias may be its id in an earlier version."""
     if capability is None:
         return ()
     registry = service.registry
@@ -81,7 +81,7 @@ def _known_as(service: Service, capability: str | None) -> tuple[str, ...]:
 async def get_agent(
     service: Served, caller: Reads, id: Id, response: Response, unless: Unless = None
 ) -> AgentDetail | Response:
-    """Return one agent. A capability of it that has gone since is told in its notices."""
+    """Return one agent. Its notices report capabilities that are no longer available."""
     loaded = await service.agents.get(caller.principal.org, id)
     # An agent defined in code always has the same version, and notices have none: both may change with a restart.
     if loaded.row is not None and not loaded.notices and is_known(loaded.row.version, unless):
@@ -100,7 +100,7 @@ async def change_agent(
     response: Response,
     if_match: IfMatch = None,
 ) -> AgentDetail:
-    """Change an agent, whole or not at all. Every change makes a version."""
+    """Change an agent, completely or not at all. Every change creates a version."""
     row = await service.agents.change(
         caller.principal.org, id, patch, author=author_of(caller), version=expected(if_match)
     )
@@ -109,7 +109,7 @@ async def change_agent(
 
 @router.delete("/{id}", status_code=204, responses=problems(400, 404, 409, 412, 422), operation_id="archive_agent")
 async def archive_agent(service: Served, caller: Writes, id: Id, if_match: IfMatch = None) -> None:
-    """Archive an agent: it takes no new sessions, and those that it has can only be read. Its records stay."""
+    """Archive an agent: it accepts no new sessions, and its existing ones become read-only. Its records stay."""
     archived = {"status": "archived"}
     await service.agents.change(
         caller.principal.org, id, archived, author=author_of(caller), version=expected(if_match)
@@ -131,14 +131,14 @@ Number = Annotated[int, Path(ge=1, le=LAST)]
 
 
 class VersionFilter(Asked):
-    """Which page of versions: ``cursor`` is the ``next`` of the page before, a version's number."""
+    """A page of versions. ``cursor`` is the ``next`` of the previous page, a version number."""
 
     limit: Annotated[int, Query(ge=1, le=200)] = 50
     cursor: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,8}$")] = None
 
 
 class BothVersions(Asked):
-    """Two versions of an agent; ``after`` is the present one unless it is said."""
+    """Two versions of an agent. ``after`` defaults to the current one."""
 
     before: Annotated[int, Query(ge=1, le=LAST)]
     after: Annotated[int | None, Query(ge=1, le=LAST)] = None
@@ -148,7 +148,7 @@ class BothVersions(Asked):
 async def list_agent_versions(
     service: Served, caller: Reads, id: Id, params: Annotated[VersionFilter, Query()]
 ) -> VersionPageShape:
-    """List the versions of an agent, newest first. One that is defined in code has one."""
+    """List the versions of an agent, newest first. An agent defined in code has exactly one."""
     return await versions_of(
         service.kernel, service.agents, caller.principal.org, id, limit=params.limit, cursor=params.cursor
     )
@@ -156,7 +156,7 @@ async def list_agent_versions(
 
 @router.get("/{id}/versions/{version}", responses=problems(404, 422), operation_id="get_agent_version")
 async def get_agent_version(service: Served, caller: Reads, id: Id, version: Number, response: Response) -> AgentDetail:
-    """Return an agent as it was in one version; ``updated_at`` is when that was written."""
+    """Return one version of an agent. ``updated_at`` is when that version was written."""
     detail = detail_of(service.kernel, await service.agents.at(caller.principal.org, id, version))
     response.headers["ETag"] = tag_of(detail.version)
     return detail
@@ -166,7 +166,7 @@ async def get_agent_version(service: Served, caller: Reads, id: Id, version: Num
 async def rollback_agent(
     service: Served, caller: Writes, id: Id, body: RollbackInput, response: Response, if_match: IfMatch = None
 ) -> AgentDetail:
-    """Write again what a version said, as the next one; its status stays. It is checked as every change is."""
+    """Restore an earlier version as a new one; the status stays. It is checked like any other change."""
     row = await service.agents.rollback(
         caller.principal.org, id, body.version, author=author_of(caller), version=expected(if_match)
     )
@@ -183,7 +183,7 @@ async def rollback_agent(
 async def diff_agent_versions(
     service: Served, caller: Reads, id: Id, params: Annotated[BothVersions, Query()]
 ) -> AgentDiffShape:
-    """Compare two versions: the fields that were written otherwise, and what comes of them for the caller today."""
+    """Compare two versions: the fields that differ, and what that changes for the caller today."""
     return await diff_of(
         service.kernel,
         service.agents,
@@ -198,9 +198,9 @@ async def diff_agent_versions(
 
 @router.post("/preview", responses=problems(400, 413, 415, 422), operation_id="preview_agent")
 async def preview_agent(service: Served, caller: Reads, body: AgentInput) -> PreviewShape:
-    """Return what a new agent would be: its prompt, tools and hashes, or everything that is wrong with it.
+    """Preview a new agent: its prompt, tools and hashes, or everything that is wrong with it.
 
-    Nothing is kept, and nothing is on record.
+    Nothing is stored or recorded.
     """
     preview = await service.agents.preview(body, org=caller.principal.org)
     return await shown_preview(
@@ -212,15 +212,15 @@ async def preview_agent(service: Served, caller: Reads, body: AgentInput) -> Pre
     "/{id}/preview",
     responses=problems(400, 404, 409, 413, 415, 422),
     operation_id="preview_agent_change",
-    response_model_exclude_unset=True,  # in the diff, as in that of two versions
+    response_model_exclude_unset=True,  # for the diff, as for that of two versions
 )
 async def preview_agent_change(
     service: Served,
     caller: Reads,
     id: Id,
-    patch: Annotated[dict[str, Any], Body(description="A JSON merge patch (RFC 7396); {} shows it as it is.")],
+    patch: Annotated[dict[str, Any], Body(description="A JSON merge patch (RFC 7396); {} previews the agent itself.")],
 ) -> PreviewShape:
-    """Return what a change would make of an agent, and how that differs. Nothing is kept, and nothing is on record."""
+    """Preview a change to an agent, with the differences. Nothing is stored or recorded."""
     preview = await service.agents.preview_change(caller.principal.org, id, patch)
     return await shown_preview(
         service.kernel, preview, author=author_of(caller), principal=caller.principal, env=service.env, id=id

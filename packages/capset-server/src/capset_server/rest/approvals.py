@@ -1,7 +1,7 @@
-"""``/v1/approvals``: listing and deciding requests for approvals (spec 4, G16–G18; spec 5, P12).
+"""``/v1/approvals``: listing and deciding approval requests (spec 4, G16–G18; spec 5, P12).
 
-A request belongs to an organisation. A key with the scope ``capset:approve`` sees all of its requests; any other key
-sees those of the caller's own sessions, and answers 404 for the rest.
+A request belongs to an organisation. A caller with the scope ``capset:approve`` sees all requests of its organisation.
+Any other caller sees those of its own sessions, and gets 404 for the rest.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from capset_server.service import Service
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
 Approving = Annotated[ApproveInput, Body(default_factory=ApproveInput)]
 Rejecting = Annotated[RejectInput, Body(default_factory=RejectInput)]
-FileNumber = Annotated[int, Path(ge=0, le=1_000, description="Its place in the `files` of the request, from 0")]
+FileNumber = Annotated[int, Path(ge=0, le=1_000, description="The file's index in the request's `files`, from 0")]
 _BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
 class ApprovalFilter(Paged):
-    """Only requests that fit everything given."""
+    """Requests that match all given filters."""
 
     status: ApprovalStatus | None = None
     session: Annotated[str | None, Query(max_length=200)] = None
@@ -56,7 +56,7 @@ class ApprovalFilter(Paged):
 async def list_approvals(
     service: Served, caller: Asks, params: Annotated[ApprovalFilter, Query()]
 ) -> ApprovalPageShape:
-    """List requests. Without the scope ``capset:approve``, ``session`` names one of the caller's own."""
+    """List approval requests. Without the scope ``capset:approve``, ``session`` must be one of the caller's own."""
     if not caller.has("capset:approve"):
         if params.session is None:
             raise PermissionDenied(
@@ -80,21 +80,21 @@ async def list_approvals(
 
 @router.get("/summary", responses=problems(422), operation_id="summarize_approvals")
 async def summarize_approvals(service: Served, caller: Approves) -> PendingSummaryShape:
-    """Count the pending requests of the organisation, by their age."""
+    """Count the pending requests of the organisation, by age."""
     return pending_summary_shape(await service.kernel.approvals.summary(caller.principal.org))
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_approval")
 async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
-    """Return a request, and what became of it."""
+    """Return an approval request, with its status and decision."""
     return _shape(service, caller, await find_approval(service, caller, id))
 
 
 @router.get("/{id}/arguments", responses=problems(404, 422), operation_id="get_approval_arguments")
 async def get_approval_arguments(service: Served, caller: Approves, id: Id) -> ApprovalArgumentsShape:
-    """Return the arguments with only the secrets masked that the tool's schema declares, as long as it is pending.
+    """Return the arguments of a pending request. Only secrets that the tool's schema declares are masked.
 
-    Each time, an act says that they were shown.
+    Each view is recorded as an act.
     """
     row = await find_approval(service, caller, id)
     view = await service.kernel.approvals.show_arguments(row, by=caller.principal)
@@ -112,7 +112,7 @@ async def get_approval_file(
 ) -> Response:
     """Return the bytes of a file that the arguments name, as the approval covers it; 409 if it has changed since.
 
-    Each time, an act says that they were shown.
+    Each view is recorded as an act.
     """
     row = await find_approval(service, caller, id)
     file = await service.kernel.approvals.show_file(row, number, by=caller.principal)
@@ -121,28 +121,28 @@ async def get_approval_file(
 
 @router.get("/{id}/conversation", responses=problems(404, 422), operation_id="get_approval_conversation")
 async def get_approval_conversation(service: Served, caller: Approves, id: Id) -> ApprovalConversationShape:
-    """Return the last messages before a request, masked and cut off. Each time, an act says that they were read."""
+    """Return the last messages before a request, masked and truncated. Each view is recorded as an act."""
     return await read_conversation(service, caller, await find_approval(service, caller, id))
 
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")
 async def approve(service: Served, caller: Approves, id: Id, body: Approving) -> ApprovalShape:
-    """Approve a call, with other arguments perhaps. A principal cannot approve its own request (403).
+    """Approve a call, optionally with other arguments. A principal cannot approve its own request (403).
 
-    Where rules ask for several approvers, the request stays ``pending`` until enough of them have approved it.
+    If rules require several approvers, the request stays ``pending`` until enough of them have approved it.
     """
     row = await find_approval(service, caller, id)
     if body.arguments is not None and body.scope == "session":
         raise InvalidArguments("Invalid request: an approval with other arguments is for one call, not for the session")
     if body.arguments is not None and body.round is not None:
-        raise InvalidArguments("Invalid request: round approves the arguments as they are; leave it or arguments out")
+        raise InvalidArguments("Invalid request: round approves the arguments unchanged; leave out round or arguments")
     answer = Answer(True, body.scope, body.arguments, body.note, body.round)
     return _shape(service, caller, await decide_approval(service, caller, row.id, answer))
 
 
 @router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
 async def reject(service: Served, caller: Approves, id: Id, body: Rejecting) -> ApprovalShape:
-    """Reject a call; its caller reads the note."""
+    """Reject a call. The note is shown to its caller."""
     decided = await decide_approval(service, caller, id, Answer(approved=False, note=body.note))
     return _shape(service, caller, decided)
 

@@ -1,4 +1,4 @@
-"""``/v1/audit``: the records of the caller's organisation, and the proof of them (spec 5, P12, P52–P54)."""
+"""``/v1/audit``: the records of the caller's organisation, and their proofs (spec 5, P12, P52–P54)."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from capset_server.rest.routing import Asked, Audits, Id, Served, StrictRoute, p
 from capset_server.service import Service
 
 SLICE: Final = 500
-"""Number of links that are verified in one go; others come to their turn in between."""
+"""The number of links that are verified before other tasks get a turn."""
 FOLLOWED: Final = 2_000
-"""Number of links from a record on among which a checkpoint over it is looked for: servers make one every 1,000."""
+"""How many links after a record are searched for a checkpoint over it; servers make one every 1,000."""
 
 _HELD: Final = " holds what no record can hold: "
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the chain, as a cursor says it: the last verified link, and its hash."""
+    """A place in the chain, which a cursor encodes: the last verified link, and its hash."""
 
     PATTERN: ClassVar[str] = r"^\d{1,18}\.[0-9a-f]{64}$"
 
@@ -56,7 +56,7 @@ class Place:
 
     @classmethod
     def of(cls, cursor: str) -> Self:
-        """Return the place that a cursor stands for; it matches the pattern."""
+        """Decode a cursor, which must match ``PATTERN``."""
         seq, _, digest = cursor.partition(".")
         return cls(int(seq), digest)
 
@@ -65,14 +65,14 @@ class Place:
 
 
 class AuditProofs:
-    """Verification of one kernel's record. Signatures are checked of what the key of this server has signed."""
+    """Verifies the audit log of one kernel. Only signatures by this server's own key are checked."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._audit = kernel.audit
 
     async def part(self, org: str | None, cursor: str | None, limit: int) -> ChainPartShape:
-        """Verify up to ``limit`` links from a place on, and return what was found, for a caller of this org."""
+        """Verify up to ``limit`` links after ``cursor``, and return the result for a caller of ``org``."""
         own_key = await self._own_key()
         place = None if cursor is None else Place.of(cursor)
         checked, since, covered = 0, 0, None
@@ -102,7 +102,7 @@ class AuditProofs:
         )
 
     async def record(self, org: str | None, id: str) -> RecordProofShape:
-        """Return a record of this org by its id, with its place in the chain. Raises ``NotFound``."""
+        """Return a record of ``org`` by its id, with its place in the chain. Raises ``NotFound``."""
         page = await self._audit.query(AuditQuery(id=id, org=org or "", kind="all", limit=1))
         if not page.items:
             raise NotFound(f"there is no record {id!r}")
@@ -130,13 +130,13 @@ class AuditProofs:
         return RecordProofShape(record=record_data(record), chain=chain)
 
     async def _own_key(self) -> PublicKey | None:
-        """Return the public half of the key that this server signs with; the database alone vouches for no key."""
+        """Return the public key of this server's signing key. A key that is only in the database is not trusted."""
         signer = await self._audit.signer()
         return signer if signer is not None and signer.id == self._kernel.signing.key else None
 
 
 def _told(org: str | None, problem: str | None) -> str | None:
-    """Return a problem of the chain; to a caller of an org, without the content that no record can hold."""
+    """Return a problem of the chain. Callers of an organisation do not see the invalid content of a record."""
     if problem is None or org is None:
         return problem
     text, separator, _ = problem.partition(_HELD)
@@ -161,16 +161,16 @@ _BUCKETS: Final = {
     "7d": 604_800,
     "30d": 2_592_000,
 }
-"""The lengths of buckets, in seconds, by how they are written."""
+"""The lengths of buckets in seconds, by name."""
 FEW_BUCKETS: Final = 100
-"""Number of buckets up to which a shorter one is chosen where none is asked for."""
+"""The default bucket is the shortest one that results in at most this many buckets."""
 MOST_BUCKETS: Final = 500
-"""Number of buckets that a summary has at most."""
+"""The maximum number of buckets in a summary."""
 _DAY: Final = timedelta(days=1)
 
 
 def _written(value: object) -> object:
-    """Return a time as it came; refuse the numbers that pydantic would take for seconds since 1970."""
+    """Return a time unchanged. Numbers, which pydantic would read as seconds since 1970, are refused."""
     if isinstance(value, str) and not _WRITTEN.match(value):
         raise ValueError("a time is written like 2026-01-31T00:00:00Z (RFC 3339)")
     return value
@@ -180,7 +180,7 @@ _Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
 
 
 class RecordFilter(Asked):
-    """Only records that fit everything given."""
+    """Records that match all given filters."""
 
     id: _Text = None
     tool: _Text = None
@@ -198,20 +198,20 @@ class RecordFilter(Asked):
 
 
 class AuditFilter(RecordFilter):
-    """Only records that fit everything given; ``limit`` 1–200, ``cursor`` as the page before gave it."""
+    """Records that match all given filters. ``limit`` is 1–200, and ``cursor`` the ``next`` of the previous page."""
 
     limit: Annotated[int, Query(ge=1, le=200)] = 50
     cursor: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,17}$")] = None
 
 
 class ExportFilter(RecordFilter):
-    """Only records that fit everything given; without a ``format``, what ``Accept`` prefers, or else NDJSON."""
+    """Records that match all given filters. ``format`` defaults to what ``Accept`` prefers, or else NDJSON."""
 
     format: ExportFormat | None = None
 
 
 class SummaryFilter(Asked):
-    """Only calls that fit everything given: of the last day, unless times are given, in ``bucket``s of this length."""
+    """Calls that match all given filters, by default of the last day. ``bucket`` is the length of the time buckets."""
 
     tool: _Text = None
     agent: _Text = None
@@ -224,7 +224,7 @@ class SummaryFilter(Asked):
 
 
 class VerifyFilter(Asked):
-    """Where to go on, as the part before gave it, and how many links to check now."""
+    """Where to continue (``cursor`` is the ``next`` of the previous part), and how many links to check."""
 
     cursor: Annotated[str | None, Query(pattern=Place.PATTERN)] = None
     limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000
@@ -232,10 +232,10 @@ class VerifyFilter(Asked):
 
 @router.get("", responses=problems(422), operation_id="list_records")
 async def list_records(service: Served, caller: Audits, params: Annotated[AuditFilter, Query()]) -> RecordPageShape:
-    """List how calls ended, newest first: those of all principals of the organisation.
+    """List the records of calls by all principals of the organisation, newest first.
 
-    With ``kind=act`` or the name of an ``act``, what was administered; with ``kind=all``, both. Each request leaves an
-    act ``log.read``.
+    With ``kind=act`` or the name of an ``act``, list acts of administration; with ``kind=all``, both. Each request is
+    recorded as an act ``log.read``.
     """
     query = _query(caller, params, limit=params.limit, before=int(params.cursor) if params.cursor else None)
     audit = service.kernel.audit
@@ -247,10 +247,10 @@ async def list_records(service: Served, caller: Audits, params: Annotated[AuditF
 
 @router.get("/summary", responses=problems(422), operation_id="summarize_records")
 async def summarize_records(service: Served, caller: Audits, params: Annotated[SummaryFilter, Query()]) -> SummaryShape:
-    """Count how calls ended, with their latency: together, by time, and by tool.
+    """Count the outcomes and latencies of calls: in total, by time, and by tool.
 
-    The newest 6,000 that fit are counted, of the newest 20,000 of the organisation in that time. It shows no record,
-    and leaves no act.
+    At most the newest 6,000 matches are counted, among the organisation's newest 20,000 records in that time. No record
+    is shown, and no act is recorded.
     """
     until = _whole_second(params.until or datetime.fromisoformat(service.kernel.now()), up=True)
     since = _whole_second(params.since or _shifted(until, -_DAY))
@@ -266,7 +266,7 @@ async def summarize_records(service: Served, caller: Audits, params: Annotated[S
     await audit.flush()
     measured = await audit.measure(query)
     ends = {"since": int(since.timestamp()), "until": int(until.timestamp())}
-    return await asyncio.to_thread(summary_shape, measured, **ends, bucket=bucket)  # some milliseconds
+    return await asyncio.to_thread(summary_shape, measured, **ends, bucket=bucket)  # takes some milliseconds
 
 
 def _whole_second(time: datetime, *, up: bool = False) -> datetime:
@@ -276,7 +276,7 @@ def _whole_second(time: datetime, *, up: bool = False) -> datetime:
 
 
 def _shifted(time: datetime, by: timedelta) -> datetime:
-    """Return a time later or earlier by as much, but not beyond the ends of the calendar."""
+    """Return a time shifted by a difference, or unchanged if the result would be out of range."""
     try:
         return time + by
     except OverflowError:
@@ -284,7 +284,7 @@ def _shifted(time: datetime, by: timedelta) -> datetime:
 
 
 def _bucket(since: datetime, until: datetime, named: str | None) -> int:
-    """Return the length of buckets. Raises ``InvalidArguments`` if there would be none, or too many."""
+    """Return the length of buckets in seconds. Raises ``InvalidArguments`` if there would be none, or too many."""
     if since >= until:
         raise InvalidArguments("Invalid request: since must be before until")
     seconds = (until - since).total_seconds()
@@ -300,10 +300,10 @@ def _bucket(since: datetime, until: datetime, named: str | None) -> int:
 
 @router.get("/verify", responses=problems(422), operation_id="verify_records")
 async def verify_records(service: Served, caller: Audits, params: Annotated[VerifyFilter, Query()]) -> ChainPartShape:
-    """Verify the next part of the chain: that its hashes hold, and that it agrees with the checkpoints over it.
+    """Verify the next part of the chain: its hashes, and that it agrees with the checkpoints over it.
 
-    All organisations of a database share one chain, so all of it is walked. Begin without a ``cursor``, and go on with
-    ``next`` until there is none. It shows no record, and leaves no act.
+    All organisations of a database share one chain, so all of it is verified. Begin without a ``cursor``, and continue
+    with ``next`` until there is none. No record is shown, and no act is recorded.
     """
     await service.kernel.audit.flush()
     return await AuditProofs(service.kernel).part(caller.principal.org, params.cursor, params.limit)
@@ -316,7 +316,7 @@ async def verify_records(service: Served, caller: Audits, params: Annotated[Veri
     responses={
         **problems(422),
         200: {
-            "description": "Every record that fits, newest first, one a line",
+            "description": "Every matching record, newest first, one per line",
             "content": {
                 "application/x-ndjson": {"schema": {"type": "string"}},
                 "text/csv": {"schema": {"type": "string"}},
@@ -327,10 +327,11 @@ async def verify_records(service: Served, caller: Audits, params: Annotated[Veri
 async def export_records(
     service: Served, caller: Audits, params: Annotated[ExportFilter, Query()], request: Request
 ) -> Response:
-    """Send every record that fits, newest first, with all its columns as they are hashed.
+    """Export every matching record, newest first, with all columns as they are hashed.
 
-    As NDJSON, or as CSV, where texts that a spreadsheet would take for a formula begin with an apostrophe. An answer
-    that ends early breaks off: its connection is closed without the end of the body. It leaves one act ``log.read``.
+    The format is NDJSON or CSV. In CSV, texts that a spreadsheet would read as a formula begin with an apostrophe. If
+    the export fails midway, the connection is closed without the end of the body. The request is recorded as one act
+    ``log.read``.
     """
     audit = service.kernel.audit
     await audit.flush()
@@ -349,7 +350,7 @@ def _prefers_csv(accept: str) -> bool:
 async def get_record(service: Served, caller: Audits, id: Id) -> RecordProofShape:
     """Return a record in full, with its place in the chain, verified up to the first checkpoint that covers it.
 
-    It leaves an act ``log.read``.
+    The request is recorded as an act ``log.read``.
     """
     audit = service.kernel.audit
     await audit.flush()
@@ -372,6 +373,6 @@ def _query(caller: Caller, params: RecordFilter, *, limit: int, before: int | No
 
 
 def _read_act(service: Service, caller: Caller, by: str, params: RecordFilter) -> ActEntry:
-    """Return the entry of one request for records; if it cannot be written, none are shown."""
+    """Return the act for a request for records. If it cannot be stored, no records are shown."""
     about: dict[str, Any] = {"by": by, **params.model_dump(mode="json", exclude_none=True)}
     return service.kernel.act("log.read", about, by=caller.principal, org=caller.principal.org)

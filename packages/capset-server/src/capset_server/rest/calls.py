@@ -38,7 +38,7 @@ _HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-b
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        description="A request that is sent again under its key is answered again, and done once",
+        description="A request that is repeated with the same key is carried out once, and gets the same response",
         pattern="^[!-~]{1,255}$",
     ),
 ]
@@ -61,8 +61,8 @@ class EventStream:
     async def follow(self, messages: Messages, receive: Receive) -> Any:  # the reply's data, as JSON data
         """Begin the response, run a call, and send its events; return its reply's data, if there is a reply.
 
-        The tool advances only as its client reads. Raises ``ClientLeft`` if the client disconnects, or reads nothing
-        for too long.
+        The tool advances only as fast as the client reads. Raises ``ClientLeft`` if the client disconnects, or reads
+        nothing for too long.
         """
         reply: Any = None
         beat: asyncio.Task[None] | None = None
@@ -82,7 +82,7 @@ class EventStream:
         return reply
 
     async def send_parts(self, parts: AsyncIterable[bytes], receive: Receive, *headers: tuple[bytes, bytes]) -> None:
-        """Answer with parts as they come, one after the other. Raises ``ClientLeft`` as ``follow`` does."""
+        """Send a response of parts as they arrive. Raises ``ClientLeft`` as ``follow`` does."""
         beat: asyncio.Task[None] | None = None
         try:
             with DisconnectWatch(receive):
@@ -120,14 +120,14 @@ class EventStream:
     response_model=CallShape,
     responses={
         202: {
-            "description": "The call has to be approved first: `approval` is the id of the request, `Location` where "
-            "it is. Once it is approved, the same call is let through. As events, a call waits.",
+            "description": "The call must be approved first: `approval` is the id of the approval request, "
+            "`Location` its path. Once it is approved, the same call is allowed. As events, the call waits instead.",
             "model": CallShape,
-            "headers": {"Location": {"description": "The request", "schema": {"type": "string"}}},
+            "headers": {"Location": {"description": "The approval request", "schema": {"type": "string"}}},
         },
         **problems(400, 404, 409, 413, 415, 422),
         200: {
-            "description": "The call was let through; `success` says whether the tool did its work. "
+            "description": "The call was allowed; `success` says whether the tool succeeded. "
             "As events: every message while it runs, without a name, then this object as the event `result`.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
@@ -141,16 +141,16 @@ async def call_tool(
     call_input: CallInput,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Call a tool in a session, governed and on record.
+    """Call a tool in a session, governed and recorded.
 
-    A call that is refused in its session (403, 404, 409, 422, 429, 503) has its record, and answers with problem
-    details that have the members of this object too.
+    A call that is refused in its session (403, 404, 409, 422, 429, 503) is recorded, too. Its problem details also have
+    the members of this object.
     """
     return await prepare_call(service, caller, id, call_input, idempotency_key, await request.body(), request.scope)
 
 
 async def answer_call(service: Service, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request for a call: ``call_tool`` without FastAPI's resolution of parameters, which costs more."""
+    """Answer a call request like ``call_tool``, without the cost of FastAPI's parameter resolution."""
     request_info, caller = request_context(scope), caller_of(scope)
     caller.check_calls()
     refuse_query(scope)
@@ -166,7 +166,7 @@ async def answer_call(service: Service, id: str | None, scope: Scope, receive: R
 
 
 async def _pause_if_large(scope: Scope) -> None:
-    """Let others come in between two steps over a large body, each of which may take tens of milliseconds."""
+    """Let other tasks run between two steps on a large body, each of which may take tens of milliseconds."""
     if body_of(scope).is_large:
         await asyncio.sleep(0)
 
@@ -174,7 +174,7 @@ async def _pause_if_large(scope: Scope) -> None:
 async def prepare_call(
     service: Service, caller: Caller, session_id: str, call_input: CallInput, key: str | None, body: bytes, scope: Scope
 ) -> CallResponse:
-    """Return the response that makes a call as it is sent; ``body`` is what an idempotency ``key`` stands for."""
+    """Return a response that makes the call while it is sent. An idempotency ``key`` is bound to ``body``."""
     request_info = request_context(scope)
     session = await service.session(caller, session_id)
     is_stream = prefers_events(request_info.header(b"accept"))
@@ -182,7 +182,7 @@ async def prepare_call(
         try:
             await check_tool(caller, session, call_input.tool)
         except InsufficientScope:
-            is_stream = False  # its head could not say so
+            is_stream = False  # the head of a stream could not report this
     idempotency = Idempotency(service, caller, session_id, key, body, request_info.correlation) if key else None
     stored_reply = await idempotency.begin() if idempotency is not None else None
     message = session.message(
@@ -207,7 +207,7 @@ async def prepare_call(
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """A requested call: its request, and its idempotency."""
+    """A requested call, with its HTTP request and its idempotency."""
 
     session: Session
     message: Message
@@ -222,7 +222,7 @@ Respond = Callable[[CallRequest, "tuple[int, bytes] | None", Receive, Send], Awa
 
 
 class CallResponse(Response):
-    """A response whose call is made while it is sent, so that it can be streamed, and ends when its client leaves."""
+    """A response that makes its call while it is sent, so that the call can stream, and ends if the client leaves."""
 
     def __init__(self, call_request: CallRequest, stored_reply: tuple[int, bytes] | None, respond: Respond) -> None:
         self.background = None
@@ -262,7 +262,7 @@ async def _as_json(
 
 
 async def _call_once(call_request: CallRequest, idempotency: Idempotency, receive: Receive) -> tuple[Result[Any], Any]:
-    """Make a call by its messages, which tell how far it came even if its client leaves; return its JSON data too."""
+    """Make a call by its messages, which show how far it came if the client leaves. Also return its JSON data."""
     messages, reply = call_request.session.invoke(call_request.message), None
     try:
         with DisconnectWatch(receive):
@@ -298,7 +298,7 @@ async def _as_events(
 
 
 def parse_call(body: bytes) -> CallInput:
-    """Return the call in a body. Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for invalid content."""
+    """Parse the call in a body. Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for invalid content."""
     data = parse_json(body)
     try:
         return CallInput.model_validate(data)
@@ -307,9 +307,9 @@ def parse_call(body: bytes) -> CallInput:
 
 
 def status_of(result: Result[Any]) -> int:
-    """Return 200 for a call whose handler was started, even if it failed; else the status of the refusal.
+    """Return 200 for a call whose handler was started, even if it failed, else the status of the refusal.
 
-    A call that can be made again once it is approved answers 202.
+    It is 202 for a call that can be repeated once it is approved.
     """
     error = result.error
     if approval_of(error) is not None:

@@ -1,4 +1,4 @@
-"""``/v1/capabilities``: what is installed here (spec 5, P6)."""
+"""``/v1/capabilities``: the installed capabilities (spec 5, P6)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ router = APIRouter(prefix="/capabilities", tags=["capabilities"], route_class=St
 
 
 class CapabilityFilter(Asked):
-    """Only capabilities that fit everything given; ``text`` is looked for in ids, aliases, names and descriptions.
+    """Capabilities that match all given filters. ``text`` is searched in ids, aliases, titles and descriptions.
 
-    ``cursor`` is the ``next`` of the page before: the id that it ended with.
+    ``cursor`` is the ``next`` of the previous page, its last id.
     """
 
     status: Status | None = None
@@ -46,7 +46,7 @@ class CapabilityFilter(Asked):
 
 
 class DetailFilter(Asked):
-    """Whether to find out what it works with on this machine, which may take a second."""
+    """Whether to determine what the capability works with on this machine, which may take a second."""
 
     readiness: bool = True
 
@@ -55,7 +55,7 @@ class DetailFilter(Asked):
 async def list_capabilities(
     service: Served, _: Reads, params: Annotated[CapabilityFilter, Query()]
 ) -> CapabilityPageShape:
-    """List the capabilities that are installed, by id."""
+    """List the installed capabilities, by id."""
     fitting = [capability for capability in service.registry.capabilities.values() if params.fits(capability)]
     remaining = [capability for capability in fitting if params.cursor is None or capability.name > params.cursor]
     items = [capability_shape(capability) for capability in remaining[: params.limit]]

@@ -20,8 +20,8 @@ router = APIRouter(prefix="/config", tags=["configuration"], route_class=StrictR
 async def check_config(service: Served, caller: Reads, body: ConfigInput, request: Request) -> ConfigCheckShape:
     """Check the text of a configuration file, as `capset check` does, but without loading its handlers.
 
-    Nothing is kept, no code is imported and no path is followed; a sound one has a warning for each handler, for
-    `workspace` and for `audit.key`.
+    Nothing is stored, no code is imported and no path is followed. A valid configuration has a warning for each
+    handler, for `workspace` and for `audit.key`.
     """
     with DisconnectWatch(request.receive):
         return await service.checker.check(caller.principal, body.content, body.format, service.registry)

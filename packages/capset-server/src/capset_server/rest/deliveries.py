@@ -1,4 +1,4 @@
-"""``/v1/deliveries``: the events on their way to channels, and those that did not arrive (spec 9, N27)."""
+"""``/v1/deliveries``: the deliveries of events to channels, including failed ones (spec 9, N27)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Administers = Annotated[Caller, Depends(needs("capset:admin"))]
 
 
 class DeliveryFilter(Paged):
-    """Only deliveries that fit everything given."""
+    """Deliveries that match all given filters."""
 
     state: DeliveryState | None = None
     channel: Annotated[str | None, Query(max_length=64)] = None
@@ -28,7 +28,7 @@ class DeliveryFilter(Paged):
 async def list_deliveries(
     service: Served, caller: Audits, params: Annotated[DeliveryFilter, Query()]
 ) -> DeliveryPageShape:
-    """List deliveries of the organisation's requests, newest first."""
+    """List the deliveries for the organisation's approval requests, newest first."""
     query = DeliveryQuery(
         caller.principal.org,
         params.state,
@@ -42,12 +42,12 @@ async def list_deliveries(
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_delivery")
 async def get_delivery(service: Served, caller: Audits, id: Id) -> DeliveryShape:
-    """Return a delivery, and what became of it."""
+    """Return a delivery, with its state."""
     return delivery_shape(await find_delivery(service.kernel, caller.principal.org, id))
 
 
 @router.post("/{id}/retry", responses=problems(400, 404, 409, 413, 415, 422), operation_id="retry_delivery")
 async def retry(service: Served, caller: Administers, id: Id) -> DeliveryShape:
-    """Queue a delivery that has failed again, due at once."""
+    """Queue a failed delivery again, due at once."""
     org = caller.principal.org
     return delivery_shape(await retry_delivery(service.kernel, org, id, by=caller.principal))

@@ -1,6 +1,6 @@
-"""``/v1/envelopes``: whole evaluations as they were stored (spec 2, F27; spec 5, P12).
+"""``/v1/envelopes``: complete evaluations, as they were stored (spec 2, F27; spec 5, P12).
 
-An envelope is visible where its link is; one without a link requires the scope ``capset:audit``.
+An envelope is visible to callers that can see its link. Without a link, it requires the scope ``capset:audit``.
 """
 
 from __future__ import annotations

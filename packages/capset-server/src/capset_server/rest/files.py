@@ -1,7 +1,7 @@
 """``/v1/sessions/{id}/files/…``: a session's files (spec 5, P11, P15, P25).
 
-These are actions of the principal, not of a tool: they require the permissions of the file tools. Writes and deletions
-are on record as acts, reads in the log alone.
+These are actions of the principal, not of a tool. They require the permissions of the file tools. Writes and deletions
+are recorded as acts; reads appear only in the log.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from capset_server.service import Service
 router = APIRouter(prefix="/sessions", tags=["files"], route_class=StrictRoute)
 _BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _READ: Final = 1 << 20
-"""Bytes of a download that are in memory at once: a part, as databases store them."""
+"""The bytes of a download that are in memory at once: one part, as databases store them."""
 _log = logging.getLogger("capset.server")
-FilePath = Annotated[str, Path(description="Without its first slash; empty for the root", max_length=1024)]
+FilePath = Annotated[str, Path(description="Without the leading slash; empty for the root", max_length=1024)]
 
 
 class AnyPath(PathConvertor):
@@ -53,13 +53,13 @@ register_url_convertor("file", AnyPath())
 
 
 class Recursive(Asked):
-    """Whether all that is below counts too."""
+    """Whether to include everything below."""
 
     recursive: bool = False
 
 
 class FolderFilter(Recursive):
-    """Which page of a folder: ``cursor`` is the ``next`` of the page before; a page may end before its ``limit``."""
+    """A page of a folder. ``cursor`` is the ``next`` of the previous page. A page may end before its ``limit``."""
 
     limit: Annotated[int | None, Query(ge=1, le=1000)] = None
     cursor: Annotated[str | None, Query(max_length=1025, pattern="^/")] = None
@@ -84,7 +84,7 @@ async def read_file(
     request: Request,
     unless: Unless = None,
 ) -> FolderShape | Response:
-    """Return a file's bytes, or what a folder holds."""
+    """Return a file's bytes, or the entries of a folder."""
     files = (await allowed_session(service, caller, id, "session_files:read")).files
     place = normalise_path(f"/{path}")
     stat = await files.stat(place)
@@ -109,13 +109,13 @@ class FileDownload(Response):
         self._transfer = request_info.guard.transfer if stat.size_bytes > LARGE else nullcontext
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        """Send the file. Breaks the answer off if the file changes, so that no client takes it for complete."""
+        """Send the file. Aborts the response if the file changes, so that no client takes it for complete."""
         async with self._transfer():
             with DisconnectWatch(receive):
                 await self._send_parts(send)
 
     async def _send_parts(self, send: Send) -> None:
-        stat, part = await self._read(size=_READ)  # an error of the first part is answered
+        stat, part = await self._read(size=_READ)  # an error of the first part can still be answered
         headers = [
             (b"content-type", b"application/octet-stream"),
             (b"content-length", str(stat.size_bytes).encode()),
@@ -131,7 +131,7 @@ class FileDownload(Response):
             except (FileError, Conflict):
                 current, part = None, b""
             if current is None or current.version != stat.version or not part:
-                _log.warning("a download was broken off, because the file was changed")
+                _log.warning("a download was aborted, because the file was changed")
                 raise BrokenOff
             sent += len(part)
         await send({"type": "http.response.body", "body": part})
@@ -153,7 +153,7 @@ async def write_file(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> WrittenShape:
-    """Create or replace a file, with its parents. Its bytes are the body."""
+    """Create or replace a file, and create its parents. The body is the content."""
     session = await allowed_session(service, caller, id, "session_files:write")
     version = expected(if_match, if_none_match)
     async with body_of(request.scope).file() as file:
@@ -165,7 +165,7 @@ async def write_file(
 async def store_file(
     service: Service, caller: Caller, session: Session, path: str, file: BinaryIO, *, version: int | None = None
 ) -> tuple[FileStat, bool]:
-    """Write a file of a caller's session, on record, and return it and whether it is new. Raises as files do."""
+    """Write a file of a caller's session, with an act. Return the file and whether it is new. Raises as files do."""
     size = file.seek(0, SEEK_END)
     digest = await asyncio.to_thread(sha256_of, file)
     about = {"path": normalise_path(path), "size": size, "sha256": digest}
@@ -187,7 +187,7 @@ async def delete_file(
     params: Annotated[Recursive, Query()],
     if_match: IfMatch = None,
 ) -> None:
-    """Delete a file, or a folder; a full folder needs ``recursive``, and the root is emptied and stays."""
+    """Delete a file or a folder. A non-empty folder requires ``recursive``. The root is emptied, but stays."""
     session = await allowed_session(service, caller, id, "session_files:write")
     place = normalise_path(f"/{path}")
     act = _act(service, "file.delete", {"path": place, "recursive": params.recursive}, session, caller)
@@ -207,7 +207,7 @@ def _act(service: Service, name: ActName, about: Mapping[str, str | int], sessio
 
 
 async def allowed_session(service: Service, caller: Caller, id: str, *permissions: str) -> Session:
-    """Return the caller's session. Raises ``NotFound``, and ``PermissionDenied`` without these of the file tools."""
+    """Return the caller's session. Raises ``NotFound``, and ``PermissionDenied`` if the caller lacks a permission."""
     session = await service.session(caller, id)
     for permission in permissions:
         if permission not in session.snapshot.principal.permissions:

@@ -1,8 +1,8 @@
 """``/v1/fingerprints``: the content behind hashes (spec 2, F1–F9; spec 5, P12).
 
-An organisation's recorded payloads and those of its agents are visible to all its keys with ``capset:read``, given the
-hash: invocations, which say who was served, are never stored. The payloads of what is installed here are visible to
-everyone.
+All keys of an organisation with ``capset:read`` can read its recorded payloads and those of its agents, by their hash.
+Invocations, which say who was served, are never stored. Payloads of what is installed here are visible to every
+organisation.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ Hash = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256 in low
 
 @router.get("", responses=problems(422), operation_id="list_fingerprints")
 async def list_fingerprints(service: Served, _: Reads) -> InstalledShape:
-    """List the capabilities that are installed, with their hashes, their tools', and the code behind them."""
+    """List the installed capabilities, with the hashes of the capabilities, their tools and their code."""
     return await service.fingerprints.installed()
 
 
 @router.get("/{hash}", responses=problems(404, 422), operation_id="get_fingerprint")
 async def get_fingerprint(service: Served, caller: Reads, hash: Hash) -> FingerprintShape:
-    """Return what a hash covers: as it was recorded with a link, is installed, or is part of a stored agent.
+    """Return what a hash covers: a payload recorded with a link, of what is installed, or of a stored agent.
 
-    The hash of code covers the files of a distribution, each with the SHA-256 of its bytes.
+    A hash of code covers the files of a distribution, each with the SHA-256 of its bytes.
     """
     return await service.fingerprints.resolve(caller.principal.org, hash)
 
 
 @router.get("/{hash}/sightings", responses=problems(404, 422), operation_id="list_sightings")
 async def list_sightings(service: Served, caller: Audits, hash: Hash) -> SightingsShape:
-    """Return when and where a hash was live: of an agent, a prompt, a tool or its code, by the links that name it.
+    """Return when and where the hash of an agent, a prompt, a tool or its code was live, by the links that name it.
 
-    There are none of a hash that is known and was not live. ``GET /v1/links/diff`` says what changed between two links.
+    A known hash that was never live has none. ``GET /v1/links/diff`` says what changed between two links.
     """
     sightings = await service.kernel.store.lineage.sightings(caller.principal.org, hash)
     if not sightings.items:
@@ -50,7 +50,7 @@ async def list_sightings(service: Served, caller: Audits, hash: Hash) -> Sightin
     "/{hash}/diff/{other}",
     responses=problems(404, 422),
     operation_id="diff_fingerprints",
-    response_model_exclude_unset=True,  # a value that is not there is omitted; a null is data
+    response_model_exclude_unset=True,  # a missing value is omitted; a null is data
 )
 async def diff_fingerprints(service: Served, caller: Reads, hash: Hash, other: Hash) -> FingerprintDiffShape:
     """Compare what two hashes of one kind cover, field by field: from the first to the other."""

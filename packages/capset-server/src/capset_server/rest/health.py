@@ -19,16 +19,16 @@ router = APIRouter(tags=["health"], route_class=StrictRoute)
 
 @router.get("/healthz", responses=_OPEN, operation_id="healthz")
 async def healthz() -> HealthShape:
-    """Say that the process answers."""
+    """Report that the process is alive."""
     return HealthShape(status="ok")
 
 
 @router.get("/readyz", responses={**_OPEN, 503: problems()[503]}, operation_id="readyz")
 async def readyz(service: Served) -> ReadyShape:
-    """Say that calls can be served: what was to be written is written, the store answers, and the server stays.
+    """Report that calls can be served: pending writes are done, the store answers, and no shutdown has begun.
 
-    A server that does not sign the log is ready; ``signing`` says why it does not. ``capabilities`` says what
-    those that depend on the machine work with here.
+    A server that does not sign the log is ready; ``signing`` says why it does not. For capabilities that depend on the
+    machine, ``capabilities`` says what they work with here.
     """
     if service.is_draining:
         raise _draining()
@@ -43,7 +43,7 @@ async def readyz(service: Served) -> ReadyShape:
 
 
 def _draining() -> HttpRefusal:
-    ending = HttpRefusal(503, "draining", "The server is ending: send requests to another")
+    ending = HttpRefusal(503, "draining", "The server is shutting down: send requests to another one")
     ending.retryable = True
     return ending
 
@@ -55,7 +55,7 @@ def _draining() -> HttpRefusal:
     responses={
         **problems(422),
         200: {
-            "description": "Every metric, in Prometheus' text format, or as OpenMetrics for clients that accept that",
+            "description": "All metrics, in Prometheus' text format, or as OpenMetrics for clients that accept it",
             "content": {
                 "text/plain": {"schema": {"type": "string"}},
                 "application/openmetrics-text": {"schema": {"type": "string"}},
@@ -64,10 +64,10 @@ def _draining() -> HttpRefusal:
     },
 )
 async def metrics(request: Request, caller: Measures) -> Response:
-    """Say how many calls and requests there were and how long they took.
+    """Return how many calls and requests there were, and how long they took.
 
-    A caller of an organisation reads the counts of that alone. One of none is an operator, and reads those of all
-    callers together, and those of the server and its process; no organisation is named.
+    A caller of an organisation reads only the metrics of that organisation. A caller without one is an operator, and
+    reads those of all callers together, and those of the server and its process. No organisation is named.
     """
     exposition = cast("Exposition", request.state.exposition)
     body, media_type = exposition.written(request.headers.get("accept", ""), caller.principal.org)

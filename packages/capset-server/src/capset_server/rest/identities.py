@@ -1,4 +1,4 @@
-"""``/v1/whoami``, ``/v1/principals`` and ``/v1/orgs``: the caller, and others that a store knows (spec 5, P50)."""
+"""``/v1/whoami``, ``/v1/principals`` and ``/v1/orgs``: the caller, and the identities in the store (spec 5, P50)."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from capset_server.rest.routing import Administers, Asked, Known, Served, Strict
 from capset_server.service import Service
 
 KEYS_READ: Final = 2_000
-"""Number of an organisation's newest keys whose principals are listed."""
+"""The number of an organisation's newest keys that are searched for principals."""
 KEYS_SHOWN: Final = 20
-"""Number of a principal's keys that are shown with it."""
+"""The maximum number of keys shown with a principal."""
 _PAGE: Final = 1_000
 router = APIRouter(tags=["identities"], route_class=StrictRoute)
 
 
 class IdentityPage(Asked):
-    """Which page of a list: ``limit`` 1–200, and the ``cursor`` that the page before gave as ``next``."""
+    """A page of a list. ``limit`` is 1–200, and ``cursor`` the ``next`` of the previous page."""
 
     limit: Annotated[int, Query(ge=1, le=200)] = 50
     cursor: Annotated[str | None, Query(max_length=2_000, pattern="^[A-Za-z0-9_-]+$")] = None
 
 
 class PrincipalFilter(IdentityPage):
-    """Those of this organisation, for callers of none; only those with this id, of all kinds."""
+    """Filters for principals. Callers of no organisation may give ``org``; ``principal`` is an id, of any kind."""
 
     org: Annotated[str | None, Query(max_length=200)] = None
     principal: Annotated[str | None, Query(min_length=1, max_length=200)] = None
@@ -52,7 +52,7 @@ class PrincipalFilter(IdentityPage):
 
 @router.get("/whoami", responses=problems(422), operation_id="whoami")
 async def whoami(service: Served, caller: Known) -> WhoamiShape:
-    """Return the caller as this server knows it, what its credential is good for, and the server itself."""
+    """Return the caller as this server knows it, what its credential allows, and facts about the server."""
     principal = caller.principal
     row = None if caller.key_id is None else await service.kernel.store.keys.get(caller.key_id)
     effective = principal.with_permissions(service.kernel.governance.default_permissions)
@@ -90,13 +90,13 @@ async def list_principals(
 ) -> PrincipalPageShape:
     """List the principals of the caller's organisation that have keys or sessions, by id.
 
-    A caller of no organisation names one, or else sees those of none.
+    A caller of no organisation may name one, and otherwise sees principals without an organisation.
     """
     check_org(caller, params.org)
     org = caller.principal.org or params.org or None
     after, only = _after(params.cursor), params.principal
     if only is not None:
-        after = max(after or ("", ""), (only, ""))  # no kind comes before those of this id
+        after = max(after or ("", ""), (only, ""))  # sorts before this id with any kind
     by_session = await service.kernel.store.directory.principals(org, after=after, limit=params.limit + 1)
     keys, is_partial = await _keys_of(service, org, only)
     last_sessions = {(entry.id, entry.kind): entry.last_session_at for entry in by_session if only in (None, entry.id)}
@@ -119,9 +119,9 @@ async def list_principals(
 async def _keys_of(
     service: Service, org: str | None, only: str | None
 ) -> tuple[dict[tuple[str, str], list[KeyRow]], bool]:
-    """Return the valid keys of an organisation by principal, of the newest that are read, and whether there are more.
+    """Return the valid keys among an organisation's newest, by principal, and whether there are more keys.
 
-    A principal all of whose keys have ended has an empty list.
+    A principal without valid keys has an empty list.
     """
     keys_by_principal: dict[tuple[str, str], list[KeyRow]] = {}
     now, remaining = service.kernel.now(), KEYS_READ
@@ -143,7 +143,7 @@ async def _keys_of(
 
 @router.get("/orgs", responses=problems(422), operation_id="list_orgs")
 async def list_orgs(service: Served, caller: Administers, params: Annotated[IdentityPage, Query()]) -> OrgPageShape:
-    """List the organisations that have keys, stored agents or sessions, by name: for operators, who are of none."""
+    """List the organisations with keys, stored agents or sessions, by name. Only for operators, who are of none."""
     _check_operator(caller)
     after = _after(params.cursor)
     orgs = await service.kernel.store.directory.orgs(after=after and after[0], limit=params.limit + 1)
@@ -155,8 +155,8 @@ async def list_orgs(service: Served, caller: Administers, params: Annotated[Iden
 def _check_operator(caller: Caller) -> None:
     if caller.principal.org is not None:
         raise PermissionDenied(
-            f"Permission denied: this key is one of {caller.principal.org!r}; "
-            "organisations are listed to operators, whose keys belong to none"
+            f"Permission denied: this key belongs to {caller.principal.org!r}; "
+            "only operators, whose keys belong to no organisation, may list organisations"
         )
 
 
@@ -165,7 +165,7 @@ def _cursor(last: tuple[str, str]) -> str:
 
 
 def _after(cursor: str | None) -> tuple[str, str] | None:
-    """Return the place in a list that a cursor stands for. Raises ``InvalidArguments`` for one that was made up."""
+    """Decode the place in a list from a cursor. Raises ``InvalidArguments`` for an invalid one."""
     if cursor is None:
         return None
     try:
@@ -176,4 +176,4 @@ def _after(cursor: str | None) -> tuple[str, str] | None:
                 pass
     except (ValueError, binascii.Error):
         pass
-    raise InvalidArguments("Invalid request: cursor: it is not one that a page before gave as next")
+    raise InvalidArguments("Invalid request: cursor: expected the next of an earlier page")

@@ -1,4 +1,4 @@
-"""``/v1/keys``: API keys, seen, made and revoked by administrators; and a caller's own (spec 5, P48, P49)."""
+"""``/v1/keys``: API keys, which administrators manage, and the caller's own key (spec 5, P48, P49)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = APIRouter(prefix="/keys", tags=["keys"], route_class=StrictRoute)
 
 
 class KeyFilter(Paged):
-    """Only keys of this organisation, for callers of none; only those of a principal, by its id alone."""
+    """Filters for keys. Callers of no organisation may give ``org``; ``principal`` is an id without its kind."""
 
     org: Annotated[str | None, Query(max_length=200)] = None
     principal: Annotated[str | None, Query(max_length=200)] = None
@@ -33,7 +33,7 @@ class KeyFilter(Paged):
 
 @router.get("", responses=problems(422), operation_id="list_keys")
 async def list_keys(service: Served, caller: Administers, params: Annotated[KeyFilter, Query()]) -> KeyPageShape:
-    """List keys, newest first, even revoked and expired ones: those of the caller's organisation, or else of all."""
+    """List keys of the caller's organisation, or else of all, newest first, including revoked and expired ones."""
     query = query_of(caller, org=params.org, principal=params.principal, limit=params.limit, before=params.cursor)
     items, following = await read_page(service.kernel.store.keys.page, query, key_shape, _id_of)
     return KeyPageShape(items=items, next=following)
@@ -52,11 +52,11 @@ async def create_key(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> NewKeyShape:
-    """Make a key and show it, this once: only its hash is kept.
+    """Create a key. Its secret is shown only once, since only its hash is stored.
 
-    It has at most the organisation, permissions and allowance of the caller, and ends when the caller's own key ends.
-    The same request under the same ``Idempotency-Key`` makes no second key: it answers 409 with the id of the first,
-    since its secret is not kept.
+    It cannot exceed the caller's organisation, permissions and allowance, and ends when the caller's own key ends.
+    Repeating the request with the same ``Idempotency-Key`` creates no second key. The response is 409 with the id of
+    the first one, since its secret is not stored.
     """
     idempotency = None
     if idempotency_key is not None:
@@ -64,10 +64,10 @@ async def create_key(
         idempotency = Idempotency(service, caller, scope, idempotency_key, await request.body())
         if (stored_reply := await idempotency.begin()) is not None:
             raise Conflict(
-                f"The request of this Idempotency-Key has made the key {stored_reply[1].decode()}, whose secret "
+                f"This Idempotency-Key has already created the key {stored_reply[1].decode()}, whose secret "
                 "was shown then "
-                "and is not kept",
-                hint="if it was lost, revoke that key, and make another with a new Idempotency-Key",
+                "and is not stored",
+                hint="if the secret was lost, revoke that key, and create another with a new Idempotency-Key",
             )
     try:
         row, key = await _issue(service, caller, body)
@@ -91,14 +91,15 @@ async def _issue(service: Service, caller: Caller, body: KeyInput) -> tuple[KeyR
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_key")
 async def get_key(service: Served, caller: Known, id: Id) -> KeyShape:
-    """Return a key without its secret: the one that the caller came with, or one that it administers."""
+    """Return a key without its secret: the caller's own key, or one that it administers."""
     return key_shape(await visible_key(service.kernel, caller, id))
 
 
 @router.post("/{id}/revoke", responses=problems(404, 422), operation_id="revoke_key")
 async def revoke_key(service: Served, caller: Known, id: Id) -> KeyShape:
-    """Revoke a key for good: the one that the caller came with, or one that it administers.
+    """Revoke a key permanently: the caller's own key, or one that it administers.
 
-    Servers take it for a second more at most. Keys that were made with it stay valid until they end or are revoked.
+    Servers accept it for one more second at most. Keys that were created with it stay valid until they expire or are
+    revoked.
     """
     return key_shape(await revoke_visible_key(service.kernel, caller, id))

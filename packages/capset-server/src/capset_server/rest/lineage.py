@@ -1,8 +1,8 @@
 """Access to links, envelopes and transitions: the exact versions that ran (spec 2, F29; spec 5, P12, P14).
 
-Each belongs to an organisation and is visible only there. Within one, a key with the scope ``capset:audit`` sees
-everything, as it sees every record; any other sees the caller's own sessions only. The rest is not found, including
-links without a session and those of a deleted session.
+Each belongs to an organisation and is visible only there. Within it, a caller with the scope ``capset:audit`` sees
+everything, as it sees every record. Any other caller sees only its own sessions, and gets ``NotFound`` for the rest,
+including links without a session and those of a deleted session.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def envelope_of(service: Service, caller: Caller, id: str) -> EnvelopeRow:
     link_row = await link(service, caller, id)
     row = await service.kernel.store.lineage.envelope_of(link_row.org, link_row.id)
     if row is None:
-        raise NotFound(f"the link {id!r} was kept without an envelope")
+        raise NotFound(f"the link {id!r} was stored without an envelope")
     return row
 
 

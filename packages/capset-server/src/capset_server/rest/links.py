@@ -1,7 +1,7 @@
 """``/v1/links``: the exact capabilities of each turn (spec 2, F26–F31; spec 5, P12).
 
-A link belongs to an organisation. A key with the scope ``capset:audit`` sees all of its links; any other key sees those
-of the caller's own sessions, and answers 404 for the rest.
+A link belongs to an organisation. A caller with the scope ``capset:audit`` sees all links of its organisation. Any
+other caller sees those of its own sessions, and gets 404 for the rest.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from capset_server.rest import lineage
 from capset_server.rest.routing import Asked, Calls, Id, Looks, Paged, Served, StrictRoute, problems
 
 SESSION_LINKS: Final = 10_000
-"""The number of links, each with its envelope, that clients record of one session."""
+"""The maximum number of links, each with its envelope, that clients may record for one session."""
 router = APIRouter(prefix="/links", tags=["links"], route_class=StrictRoute)
 
 
 class LinkFilter(Paged):
-    """Only links that fit everything given."""
+    """Links that match all given filters."""
 
     agent_id: Annotated[str | None, Query(max_length=200)] = None
     session_id: Annotated[str | None, Query(max_length=200)] = None
@@ -58,10 +58,10 @@ class Both(Asked):
 async def record_link(
     service: Served, caller: Calls, body: LinkInput, request: Request, response: Response
 ) -> KeptLinkShape:
-    """Keep what the caller's session has now: a link, its envelope, and how the runtime hash moved since the last link.
+    """Record a link of the caller's session, with its envelope and the change of the runtime hash since the last link.
 
-    The session's own invocation and context hold where the body has none; members of the body's context come before
-    the session's. Principal and environment are the server's own knowledge; the body has no say in them.
+    Without an invocation in the body, the session's own is used. Members of the body's context override the session's.
+    The server determines principal and environment; the body cannot set them.
     """
     row = await service.session_row(caller, body.session_id)
     session = await service.session(caller, body.session_id)
@@ -85,7 +85,7 @@ async def record_link(
     except LinksFull:
         raise LimitExceeded(
             f"Rate limit exceeded: a session has at most {SESSION_LINKS} links (session_links).",
-            hint="go on in another session",
+            hint="continue in another session",
         ) from None
     response.headers["Location"] = f"{request.scope['root_path']}/v1/links/{stored_link.link.id}"
     return kept_link_shape(stored_link)
@@ -93,7 +93,7 @@ async def record_link(
 
 @router.get("", responses=problems(404, 422), operation_id="list_links")
 async def list_links(service: Served, caller: Looks, params: Annotated[LinkFilter, Query()]) -> LinkPageShape:
-    """List links, newest first. Without the scope ``capset:audit``, ``session_id`` names a session of the caller's."""
+    """List links, newest first. Without the scope ``capset:audit``, ``session_id`` must be one of the caller's own."""
     org = caller.principal.org
     query = LinkQuery(org, params.agent_id, params.session_id, limit=params.limit, before=params.cursor)
     items, following = await read_page(partial(lineage.links, service, caller), query, link_shape, attrgetter("id"))
@@ -107,7 +107,7 @@ async def list_links(service: Served, caller: Looks, params: Annotated[LinkFilte
     response_model_exclude_unset=True,  # unknown members are omitted; a null is data
 )
 async def diff_links(service: Served, caller: Looks, params: Annotated[Both, Query()]) -> DiffShape:
-    """Compare two links, or envelopes: which hashes moved, and why, as ``capset diff --json`` does."""
+    """Compare two links, or envelopes: which hashes changed, and why, as ``capset diff --json`` does."""
     return diff_shape(await lineage.diff(service, caller, params.before, params.after))
 
 
@@ -119,5 +119,5 @@ async def get_link(service: Served, caller: Looks, id: Id) -> LinkShape:
 
 @router.get("/{id}/envelope", responses=problems(404, 422), operation_id="get_link_envelope")
 async def get_link_envelope(service: Served, caller: Looks, id: Id) -> EnvelopeShape:
-    """Return the envelope of a link: all that there was, the definition with it."""
+    """Return the envelope of a link: the complete evaluation, with the definition."""
     return envelope_shape(await lineage.envelope_of(service, caller, id))

@@ -1,4 +1,4 @@
-"""``/v1/people``: the users of chats who may decide here, and the principals that they are (spec 9, N30)."""
+"""``/v1/people``: the chat users who may decide approval requests, as principals (spec 9, N30)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ async def list_people(service: Served, caller: Administers, params: Annotated[Pa
 
 @router.post("", status_code=201, responses=problems(400, 409, 413, 415, 422), operation_id="add_person")
 async def add(service: Served, caller: Administers, body: PersonInput) -> PersonShape:
-    """Enter a user of a Slack workspace as a principal of the organisation, who may decide its requests from now on."""
+    """Add a user of a Slack workspace as a principal of the organisation, who may then decide its approval requests."""
     check_grants(body, caller.principal)
-    makers = () if caller.key is None else makers_of(caller.principal)  # without keys, no one is known
+    makers = () if caller.key is None else makers_of(caller.principal)  # without keys, the caller is not identified
     row = person_of(service.kernel, body, caller.principal.org, caller.principal, makers)
     return person_shape(await add_person(service.kernel, row, by=caller.principal))
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 422), operation_id="remove_person")
 async def remove(service: Served, caller: Administers, id: Id) -> None:
-    """Remove a person: that user of the workspace decides nothing any more."""
+    """Remove a person: that user of the workspace can no longer decide requests."""
     await remove_person(service.kernel, caller.principal.org, id, by=caller.principal)

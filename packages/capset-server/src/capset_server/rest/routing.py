@@ -26,28 +26,28 @@ from capset_server.http.request_rules import MAX_ID, HttpRefusal
 from capset_server.service import Service
 
 ANYONE: Final = Principal.anonymous()
-"""The caller of paths that ask for no key."""
+"""The principal of requests that need no key."""
 _bearer: Final = HTTPBearer(
-    auto_error=False, description="An API key, as made by `capset key create NAME --principal WHO`, or a token."
+    auto_error=False, description="An API key, created by `capset key create NAME --principal WHO`, or a token."
 )
 _SAYINGS: Final = {
-    400: "The request is broken",
+    400: "The request is malformed",
     401: "No valid API key",
     403: "This key, principal or Origin may not do this",
-    404: "There is no such thing here, for this caller",
-    409: "What is there does not allow this",
-    412: "It has another version than the one in If-Match",
+    404: "It does not exist, or is not visible to this caller",
+    409: "The current state does not allow this",
+    412: "Its version is not the one in If-Match",
     413: "The body is too large",
-    415: "The body is not of the media type that is needed",
-    422: "Something does not fit; every field is listed",
-    429: "A limit is used up; Retry-After says for how many seconds, where that is known",
-    501: "This server was given nothing that could do this",
+    415: "The body does not have the required media type",
+    422: "The input is invalid; every invalid field is listed",
+    429: "A limit is reached; Retry-After is the number of seconds to wait, if known",
+    501: "This server is not set up to do this",
     503: "The store is not available",
 }
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI types responses
-    """Return the OpenAPI responses for the problems of a route, in addition to those of every route."""
+    """Return the OpenAPI responses for the problems of a route, including those of every route."""
     content = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
     responses: dict[int | str, dict[str, Any]] = {
         code: {"description": _SAYINGS[code], "content": content} for code in (401, 403, *codes, 429, 503)
@@ -56,7 +56,7 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI type
 
 
 class CallerCheck:
-    """A dependency: the caller, if ``check`` raises nothing. A route checks it before it reads a large body, too."""
+    """A dependency that returns the caller unless ``check`` raises. Routes also run it before reading a large body."""
 
     def __init__(self, check: Callable[[Caller], None]) -> None:
         self.check = check
@@ -85,53 +85,53 @@ Served = Annotated[Service, Depends(_service)]
 Reads = Annotated[Caller, Depends(needs("capset:read"))]
 Calls = Annotated[Caller, Depends(needs("capset:call"))]
 CallsSome = Annotated[Caller, Depends(CallerCheck(Caller.check_calls))]
-"""A caller that may call some tool: it may also create sessions, and see those it has."""
+"""A caller that may call at least one tool. It may also create sessions, and see its own."""
 Writes = Annotated[Caller, Depends(needs("capset:write"))]
 Audits = Annotated[Caller, Depends(needs("capset:audit"))]
 Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
-"""A caller that may read its own sessions, or those of the whole organisation."""
+"""A caller that may read its own sessions, or all of its organisation."""
 Approves = Annotated[Caller, Depends(needs("capset:approve"))]
 Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
-"""A caller that reads metrics: of its own organisation, or of the server if it has none."""
+"""A caller that may read metrics: of its own organisation, or of the server if it has none."""
 Known = Annotated[Caller, Depends(CallerCheck(_accept))]
 """Any caller with a valid credential."""
 Administers = Annotated[Caller, Depends(needs("capset:admin"))]
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
-"""A caller that may see the requests of its own sessions, or of the whole organisation."""
+"""A caller that may see the approval requests of its own sessions, or all of its organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
 
 
 class Asked(Shape):
-    """The parameters of a query; an unknown one is refused."""
+    """The query parameters of a request. Unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Paged(Asked):
-    """Which page of a list: ``limit`` 1–200, and the ``cursor`` that the page before gave as ``next``."""
+    """A page of a list. ``limit`` is 1–200, and ``cursor`` the ``next`` of the previous page."""
 
     limit: Annotated[int, Query(ge=1, le=200)] = 50
     cursor: Annotated[str | None, Query(min_length=1, max_length=200, pattern="^[0-9a-f-]+$")] = None
 
 
 class StrictRequest(Request):
-    """A request that parses JSON as strictly as all other interfaces: no NaN, no 1e999, bounded depth, a JSON type."""
+    """A request that parses JSON as strictly as all other interfaces: an object of bounded depth, no NaN, no 1e999."""
 
     async def json(self) -> Any:  # any JSON
         parsed = parse_json(await self.body())
         if not is_finite(parsed):
-            raise InvalidArguments("The body has a number that no computer has, such as 1e999: give one that is finite")
+            raise InvalidArguments("The body has a number that is out of range, such as 1e999: send finite numbers")
         return parsed
 
 
 class StrictRoute(APIRoute):
-    """A route with JSON bodies parsed by ``parse_json``; other content types and unknown queries are refused.
+    """A route that parses JSON bodies by ``parse_json``, and refuses other content types and unexpected queries.
 
-    A body with a default may be left out.
+    A body with a default may be omitted.
     """
 
     def get_route_handler(self) -> Callable[[Request], Any]:
-        """Return FastAPI's handler, for strict requests."""
+        """Return FastAPI's handler, wrapped to use ``StrictRequest``."""
         handle, takes_body = super().get_route_handler(), self.body_field is not None
         needs_body = self.body_field is not None and self.body_field.field_info.is_required()
         takes_query = bool(self.dependant.query_params)
@@ -158,7 +158,7 @@ class StrictRoute(APIRoute):
 
 
 async def _check_first(request: Request, checks: Iterable[Callable[[Caller], None]]) -> None:
-    """Raise what the route would raise after it has read the body: the caller's scopes, and its session, come first."""
+    """Check the caller's scopes and its session before the body is read, and raise as the route would afterwards."""
     caller, route = caller_of(request.scope), request_context(request.scope).route or ""
     for check in checks:
         check(caller)
@@ -167,7 +167,7 @@ async def _check_first(request: Request, checks: Iterable[Callable[[Caller], Non
 
 
 def _actor(request: Request) -> Actor:
-    """Return the caller of a request as the actor of what it does: the address, and the id of the key."""
+    """Return the caller of a request as the actor of its acts, with its address and the id of its key."""
     context = request_context(request.scope)
     principal = ANYONE if context.caller is None else context.caller.principal
     place = [f"rest {request.client.host}" if request.client else "rest"]
@@ -191,12 +191,12 @@ def check_json_type(content_type: str) -> None:
         media_type.startswith("application/") and media_type.endswith("+json")
     ):
         raise HttpRefusal(
-            415, "unsupported_media_type", "The body must be application/json, and its Content-Type say so"
+            415, "unsupported_media_type", "The body must be JSON, with the Content-Type application/json"
         )
 
 
 def parse_json(body: bytes) -> dict[str, Any]:  # members of any JSON
-    """Return the object in a body.
+    """Parse the JSON object in a body.
 
     Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for JSON that is too deep or is not an object.
     """

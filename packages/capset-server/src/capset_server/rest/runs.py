@@ -1,4 +1,4 @@
-"""``/v1/runs``: turns and calls that are queued, and done by workers (spec 10, D10)."""
+"""``/v1/runs``: turns and calls that are queued for workers (spec 10, D10)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Made = TypeVar("Made", RunShape, ScheduleShape)
 
 
 class RunFilter(Paged):
-    """Only runs that fit everything given."""
+    """Runs that match all given filters."""
 
     state: RunState | None = None
     queue: Annotated[QueueName | None, Query()] = None
@@ -40,12 +40,12 @@ async def create_run(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> RunShape:
-    """Queue a turn of an agent, or a call of a tool, for a worker: it goes on without this client, and this server.
+    """Queue a turn of an agent, or a call of a tool, for a worker. It does not depend on this client or this server.
 
-    It needs an API key: a token cannot be shown again by a worker.
+    It requires an API key, since a worker cannot present a caller's token again.
     """
     await check_may_queue(service, caller, body)
-    described(service, caller)  # first, so that a refused run leaves no session
+    described(service, caller)  # first, so that a refused run creates no session
 
     async def queue() -> RunShape:
         if body.session_id is not None:
@@ -67,7 +67,7 @@ async def create_run(
 
 
 async def check_may_queue(service: Service, caller: Caller, run: RunInput) -> None:
-    """Raise ``PermissionDenied`` unless a caller may have a turn queued, or calls of a tool."""
+    """Raise ``PermissionDenied`` unless the caller may queue a turn, or calls of the run's tool."""
     if run.tool is None:
         caller.check("capset:call")
     else:
@@ -86,10 +86,10 @@ async def made_once(
     noun: str,
     shape: type[Made],
 ) -> Made:
-    """Return what a request makes, or what it made before under its key, and say where that is found."""
+    """Return what a request creates, or has created before under its key, and set ``Location``."""
     idempotency = None
     if key is not None:
-        # Not by session: a run of an agent has a new one each time.
+        # Not by session: each run of an agent has a new one.
         scope = hashlib.sha256(f"{noun}\0{caller.identity}".encode(errors="replace")).hexdigest()
         idempotency = Idempotency(service, caller, scope, key, await request.body())
     stored_reply = None if idempotency is None else await idempotency.begin()
@@ -127,11 +127,11 @@ async def list_runs(service: Served, caller: CallsSome, params: Annotated[RunFil
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_run")
 async def get_run(service: Served, caller: CallsSome, id: Id) -> RunShape:
-    """Return one run: how it stands, and what came of it."""
+    """Return one run, with its state and outcome."""
     return run_shape(await find_run(service, caller, id))
 
 
 @router.post("/{id}/cancel", responses=problems(404, 409, 422), operation_id="cancel_run")
 async def cancel(service: Served, caller: CallsSome, id: Id) -> RunShape:
-    """Cancel a run, and return it: one that has ended stays as it is, and a call that has begun goes on (409)."""
+    """Cancel a run, and return it. A run that has ended stays as it is; a call that has begun continues (409)."""
     return run_shape(await cancel_run(service, caller, id))

@@ -1,4 +1,4 @@
-"""``/v1/schedules``: runs that are queued again and again (spec 10, D17)."""
+"""``/v1/schedules``: recurring runs (spec 10, D17)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ async def create(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> ScheduleShape:
-    """Have a turn of an agent, or a call of a tool, queued at each time of a cron expression.
+    """Create a schedule, which queues a turn of an agent or a call of a tool at each time of a cron expression.
 
-    Without a session each run gets a new one. It needs an API key, by which every run goes on.
+    Without a session, each run gets a new one. It requires an API key, which every run uses.
     """
     await check_may_queue(service, caller, body)
 
@@ -64,23 +64,23 @@ async def list_schedules(service: Served, caller: CallsSome, params: Annotated[P
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_schedule")
 async def get_schedule(service: Served, caller: CallsSome, id: Id) -> ScheduleShape:
-    """Return one schedule: when its next run is due, and what came of the newest."""
+    """Return one schedule: when its next run is due, its newest run, and any problem with it."""
     return schedule_shape(await find_schedule(service, caller, id))
 
 
 @router.post("/{id}/pause", responses=problems(404, 409, 422), operation_id="pause_schedule")
 async def pause(service: Served, caller: CallsSome, id: Id) -> ScheduleShape:
-    """Pause a schedule, and return it: it queues nothing until it goes on."""
+    """Pause a schedule, and return it. It queues nothing until it is resumed."""
     return schedule_shape(await pause_schedule(service, caller, id, is_paused=True))
 
 
 @router.post("/{id}/resume", responses=problems(404, 409, 422), operation_id="resume_schedule")
 async def resume(service: Served, caller: CallsSome, id: Id) -> ScheduleShape:
-    """Have a paused schedule go on, and return it: times that have passed are left out."""
+    """Resume a paused schedule, and return it. Times that have passed are skipped."""
     return schedule_shape(await pause_schedule(service, caller, id, is_paused=False))
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 422), operation_id="delete_schedule")
 async def remove(service: Served, caller: CallsSome, id: Id) -> None:
-    """Delete a schedule. Its runs stay: cancel those that are not to go on."""
+    """Delete a schedule. Its runs stay: cancel those that should not continue."""
     await remove_schedule(service, caller, id)

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRout
 
 
 class SessionFilter(Paged):
-    """Only sessions that fit everything given."""
+    """Sessions that match all given filters."""
 
     agent_id: Annotated[str | None, Query(max_length=200)] = None
 
@@ -37,7 +37,7 @@ class SessionFilter(Paged):
 async def create_session(
     service: Served, caller: CallsSome, body: SessionInput, request: Request, response: Response
 ) -> SessionShape:
-    """Start a session of an agent. It keeps the agent's present version until it is moved."""
+    """Start a session of an agent. It keeps the agent's current version until it is moved."""
     row = await service.new_session(caller, body.agent_id, invocation=body.invocation, context=body.context)
     response.headers["Location"] = f"{request.scope['root_path']}/v1/sessions/{row.id}"
     return _tagged(row, response)
@@ -71,8 +71,8 @@ async def change_session(
 ) -> SessionShape:
     """Move a session to another version of its agent. Its files and its state stay.
 
-    One that MCP clients have at ``/mcp/agents`` moves by itself, and one of an agent that is defined in code has no
-    versions: 409.
+    The answer is 409 for a session of MCP clients at ``/mcp/agents``, which moves by itself, and for an agent defined
+    in code, which has no versions.
     """
     row = await service.move_session(caller, id, patch.agent_version, expected=expected(if_match))
     return _tagged(row, response)
@@ -86,13 +86,13 @@ async def delete_session(service: Served, caller: Calls, id: Id) -> None:
 
 @router.get("/{id}/snapshot", responses=problems(404, 409, 422), operation_id="get_snapshot")
 async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
-    """Return what the caller may use in a session now, why not the rest, what a model is told, and the three hashes."""
+    """Return the tools that the caller may use now, why others are excluded, the system text, and the three hashes."""
     session = await service.session(caller, id)
     return snapshot_shape(await session.current(), await session.system_text())
 
 
 class SessionToolFilter(Asked):
-    """Only the tool of this ``name``; or those after ``cursor``, the name with which the page before ended."""
+    """The tool called ``name``, or a page of those after ``cursor``, the last name of the previous page."""
 
     name: Annotated[str | None, Query(max_length=200)] = None
     limit: Annotated[int, Query(ge=1, le=200)] = 50
@@ -103,7 +103,7 @@ class SessionToolFilter(Asked):
 async def list_session_tools(
     service: Served, caller: Calls, id: Id, params: Annotated[SessionToolFilter, Query()]
 ) -> SessionToolPageShape:
-    """List the tools in play in a session, by the names that a model calls them by, with their schemas."""
+    """List the tools in play in a session, by the names that models use, with their schemas."""
     session = await service.session(caller, id)
     return session_tool_page(await session.current(), params.limit, name=params.name, cursor=params.cursor)
 
@@ -112,7 +112,7 @@ async def list_session_tools(
     "/{id}/state",
     responses=problems(404, 409, 422),
     operation_id="get_state",
-    response_model_exclude_unset=True,  # a scope with nothing to show is omitted; a null is data
+    response_model_exclude_unset=True,  # an empty scope is omitted; a null is data
 )
 async def get_state(service: Served, caller: Calls, id: Id) -> StateShape:
     """Return what the agent's capabilities expose of their state and resources, by scope (spec 1, C36)."""
@@ -122,9 +122,9 @@ async def get_state(service: Served, caller: Calls, id: Id) -> StateShape:
 
 @router.get("/{id}/transitions", responses=problems(404, 422), operation_id="list_transitions")
 async def list_transitions(service: Served, caller: Looks, id: Id) -> TransitionsShape:
-    """Return how the runtime hash of a session moved, from link to link.
+    """Return how the runtime hash of a session changed from link to link.
 
-    One of somebody else's, and one that was deleted, is there only for a key with the scope ``capset:audit``.
+    Only callers with the scope ``capset:audit`` see those of other principals' sessions, and of deleted ones.
     """
     rows = await lineage.transitions(service, caller, id)
     newest = list(fitting_items(transition_shape(row) for row in reversed(rows)))

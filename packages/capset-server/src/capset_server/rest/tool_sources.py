@@ -25,11 +25,11 @@ router = APIRouter(prefix="/tool-sources", tags=["tool-sources"], route_class=St
 
 
 async def _operates(caller: Administers) -> Caller:
-    """Return an administrator of no organisation: every organisation's agents have what is approved here."""
+    """Return the caller if it is an operator, since approvals here apply to the agents of every organisation."""
     if not _is_operator(caller):
         raise PermissionDenied(
-            f"Permission denied: this key is one of {caller.principal.org!r}; tools of the configuration are those of "
-            "every organisation, and are approved by operators, whose keys belong to none"
+            f"Permission denied: this key belongs to {caller.principal.org!r}; the configuration's tools are for every "
+            "organisation, so only operators, whose keys belong to none, may approve them"
         )
     return caller
 
@@ -39,7 +39,7 @@ Operates = Annotated[Caller, Depends(_operates)]
 
 @router.get("", responses=problems(422), operation_id="list_tool_sources")
 async def list_tool_sources(service: Served, caller: Administers) -> ToolSources:
-    """List the MCP servers and APIs of the configuration. None is asked."""
+    """List the MCP servers and APIs of the configuration, without querying them."""
     summaries = [] if service.sources is None else await service.sources.summaries()
     is_operator = _is_operator(caller)
     return ToolSources(
@@ -51,7 +51,7 @@ async def list_tool_sources(service: Served, caller: Administers) -> ToolSources
 async def get_tool_source(
     service: Served, caller: Administers, id: Id, query: Annotated[ToolFilter, Query()]
 ) -> ToolSourceState:
-    """Ask one of them, and return it with what was approved of each tool, and what is said of it now."""
+    """Query one source, and return it with the approved and the current description of each tool."""
     summary, source = await _sources(service).look(id)
     is_operator = _is_operator(caller)
     return source_page(summary, source, is_operator=is_operator, limit=query.limit, cursor=query.cursor)
@@ -59,14 +59,14 @@ async def get_tool_source(
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve_source_tools")
 async def approve_source_tools(service: Served, caller: Operates, id: Id, body: ToolApprovals) -> ChangedApprovals:
-    """Approve tools as they were seen, all of them or none. Agents have them within seconds."""
+    """Approve tools as the caller has seen them: all or none. Agents have them within seconds."""
     approved = await _sources(service).approve(id, body.tools, caller.principal)
     return ChangedApprovals(tools=[tool.name for tool in approved])
 
 
 @router.post("/{id}/withdraw", responses=problems(400, 404, 409, 413, 415, 422), operation_id="withdraw_source_tools")
 async def withdraw_source_tools(service: Served, caller: Operates, id: Id, body: ToolWithdrawals) -> ChangedApprovals:
-    """Take approvals of tools back, all of them or none. The MCP server or API is not asked."""
+    """Withdraw approvals of tools: all or none. The MCP server or API is not queried."""
     return ChangedApprovals(tools=await _sources(service).withdraw(id, body.tools, caller.principal))
 
 

@@ -49,19 +49,19 @@ FindTurn = Callable[[], Awaitable[tuple[SessionRow, Any]]]
 LastEventId = Annotated[
     str | None,
     WithJsonSchema({"type": "string", "pattern": f"^{_NUMBER.pattern}$"}),
-    Header(alias="Last-Event-ID", description="As `after`, and before it: what browsers send when they come again"),
+    Header(alias="Last-Event-ID", description="Like `after`, which it overrides: browsers send it when they reconnect"),
 ]
 
 
 class Followed(Asked):
-    """From where on, and whether those that are still to come are waited for.
+    """The first event to send, and whether to wait for future ones.
 
-    ``newest`` begins with so many of the newest events, and takes the place of ``after``.
+    ``newest`` begins with that number of the newest events, and overrides ``after``.
     """
 
-    newest: Annotated[int | None, Query(ge=0, le=10_000, description="Begin with so many of the newest events")] = None
-    after: Annotated[int, Query(ge=0, lt=10**15, description="The number of the last event that is known")] = 0
-    follow: Annotated[bool, Query(description="`false` ends the answer after the events that there are")] = True
+    newest: Annotated[int | None, Query(ge=0, le=10_000, description="Number of newest events to begin with")] = None
+    after: Annotated[int, Query(ge=0, lt=10**15, description="The number of the last known event")] = 0
+    follow: Annotated[bool, Query(description="`false` ends the response after the existing events")] = True
 
 
 @router.post(
@@ -71,11 +71,11 @@ class Followed(Asked):
     response_model=TurnShape,
     responses={
         200: {
-            "description": "As events, each named by its type: those of this turn, up to its end",
+            "description": "The events of this turn, up to its end, each named by its type",
             "content": _EVENTS,
         },
         **problems(400, 404, 409, 413, 415, 422, 501),
-        202: {"description": "The turn has begun. It goes on without this client; `events` tells how"},
+        202: {"description": "The turn has begun. It continues without this client; its events are at `events`"},
     },
 )
 async def send_message(
@@ -86,7 +86,7 @@ async def send_message(
     request: Request,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Tell the session's agent something, and begin its turn. A session is in one turn at a time."""
+    """Send a message to the session's agent, and begin its turn. A session has one turn at a time."""
     row = await service.session_row(caller, id)
     service.turns.check_runner()
     if not prefers_events(request.headers.get("accept", "")):
@@ -112,7 +112,7 @@ async def begin_turn(
     request: Request,
     idempotency_key: str | None,
 ) -> tuple[TurnShape, list[tuple[bytes, bytes]]]:
-    """Begin a turn, or find the one that was begun under this key; return its description, and headers."""
+    """Begin a turn, or find the one that was begun under this key. Return its description, and headers to add."""
 
     async def find() -> tuple[SessionRow, Any]:
         return row, content
@@ -128,10 +128,10 @@ async def begin_found_turn(
     request: Request,
     idempotency_key: str | None,
 ) -> tuple[TurnShape, list[tuple[bytes, bytes]]]:
-    """Begin a turn as ``begin_turn`` does, in the session and with the content that ``find`` returns.
+    """Begin a turn like ``begin_turn``, in the session and with the content that ``find`` returns.
 
-    It is asked for a new turn alone: once a turn was begun, it could find another session for the same request. Keys
-    are told apart by ``place``.
+    ``find`` is called only for a new turn: after the turn has begun, it could find another session for the same
+    request. Keys are unique within ``place``.
     """
     idempotency = (
         Idempotency(service, caller, place, idempotency_key, await request.body())
@@ -165,7 +165,7 @@ async def begin_found_turn(
     responses={
         200: {
             "description": "Server-sent events. Each has its number as `id`, its type as `event`, and as `data` "
-            "`{seq, turn, type, at, data}`. An event `gap` `{after, last}` says which are not kept any more.",
+            "`{seq, turn, type, at, data}`. An event `gap` `{after, last}` says which are no longer stored.",
             "content": _EVENTS,
         },
         **problems(400, 404, 422),
@@ -179,7 +179,7 @@ async def list_events(
     request: Request,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Tell what happens in a session's turns: what was told already, and then what comes, until the client leaves."""
+    """Stream the events of a session's turns: past ones first, then new ones until the client disconnects."""
     await service.session_row(caller, id)
     after = query.after
     if query.newest is not None:
@@ -187,16 +187,16 @@ async def list_events(
         after = max(0, latest.get(id, 0) - query.newest)
     if last_event_id is not None:
         if not _NUMBER.fullmatch(last_event_id):
-            raise HttpRefusal(400, "invalid_header", "Last-Event-ID is the id of an event, a number")
+            raise HttpRefusal(400, "invalid_header", "Last-Event-ID must be the id of an event, a number")
         after = int(last_event_id)
     leave = service.turns.followers.join(caller.principal) if query.follow else None
     return Events(service, caller, request_context(request.scope), id, after, waits=query.follow, leave=leave)
 
 
 class MessagesFilter(Asked):
-    """From which message on, and how many: a page may end earlier, after about a megabyte."""
+    """The first message to return, and how many. A page may end earlier, after about a megabyte."""
 
-    after: Annotated[int, Query(ge=0, lt=10**15, description="The number of the last message that is known")] = 0
+    after: Annotated[int, Query(ge=0, lt=10**15, description="The number of the last known message")] = 0
     limit: Annotated[int, Query(ge=1, le=200)] = 50
 
 
@@ -204,7 +204,7 @@ class MessagesFilter(Asked):
 async def list_messages(
     service: Served, caller: Calls, id: Id, query: Annotated[MessagesFilter, Query()]
 ) -> ConversationPageShape:
-    """List the messages of the session's conversation, the oldest first, as its runner stored them."""
+    """List the messages of the session's conversation, oldest first, as its runner stored them."""
     await service.session_row(caller, id)
     events = service.kernel.store.events
     page = await events.messages(id, after=query.after, limit=query.limit, max_bytes=PAGE_BYTES)
@@ -221,7 +221,7 @@ async def fork_session(service: Served, caller: Calls, id: Id, body: ForkInput) 
 
 @router.post("/{id}/rewind", operation_id="rewind_session", responses=problems(400, 404, 409, 413, 415, 422))
 async def rewind_session(service: Served, caller: Calls, id: Id, body: RewindInput) -> RewoundShape:
-    """Take the conversation back to before a turn. What the turns have done stays done, and their events stay."""
+    """Rewind the conversation to before a turn. The effects of its turns and their events stay."""
     return RewoundShape(removed=await service.rewind_session(caller, id, body.turn))
 
 
@@ -229,7 +229,7 @@ async def rewind_session(service: Served, caller: Calls, id: Id, body: RewindInp
     "/{id}/turns/{turn}/cancel", status_code=204, operation_id="cancel_turn", responses=problems(404, 409, 422)
 )
 async def cancel_turn(service: Served, caller: Calls, id: Id, turn: Id) -> None:
-    """Cancel the session's current turn, wherever it runs or if it waits. What it has done stays done."""
+    """Cancel the session's current turn, wherever it runs or waits. Its effects stay."""
     row = await service.session_row(caller, id)
     await service.turns.turns.cancel(row, turn, by=f"{caller.principal.kind}:{caller.principal.id}")
 
@@ -240,8 +240,8 @@ async def cancel_turn(service: Served, caller: Calls, id: Id, turn: Id) -> None:
 async def resume_turn(service: Served, caller: Calls, id: Id, turn: Id) -> None:
     """Continue a turn on behalf of this caller: one that waits for its caller, whose process has ended, or that failed.
 
-    Of those that have failed, it is the newest, where its error is retryable: no call is made again.
-    A turn that waits for approvals goes on by itself once they are decided.
+    Only the newest turn can be continued after a failure, if its error is retryable; no call is made again. A turn that
+    waits for approvals continues by itself once they are decided.
     """
     row = await service.session_row(caller, id)
     service.turns.check_runner()
@@ -264,7 +264,7 @@ class Events(Response):
         waits: bool = True,
         leave: Callable[[], None] | None = None,
     ) -> None:
-        """``leave`` is called when the response has ended."""
+        """``leave`` is called when the response ends."""
         super().__init__()
         self._leave = leave
         self._limits: RequestLimits = service.limits
@@ -274,7 +274,7 @@ class Events(Response):
         self._rows = follow(service.kernel, bell, session, after, turn=turn, waits=waits, credential=credential)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, at the client's pace. Raises ``ClientLeft`` when it disconnects."""
+        """Send the events at the client's pace. Raises ``ClientLeft`` if it disconnects."""
         try:
             async with aclosing(_parts(self._rows)) as parts:
                 await EventStream(send, self._limits).send_parts(parts, receive, *self._more)

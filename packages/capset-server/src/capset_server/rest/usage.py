@@ -1,4 +1,4 @@
-"""``/v1/usage``: limits and budgets, and what has been used of them (spec 5, P51)."""
+"""``/v1/usage``: limits and budgets, and their current usage (spec 5, P51)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from capset_server.service import Service
 
 router = APIRouter(prefix="/usage", tags=["usage"], route_class=StrictRoute)
 KEYS_READ: Final = 200
-"""Number of a principal's newest keys whose limits are looked at."""
+"""The number of a principal's newest keys whose limits are read."""
 _Text = Annotated[str | None, Query(min_length=1, max_length=200)]
 
 
 class UsageFilter(Asked):
-    """Of the caller, of one of its sessions, or of another principal of its organisation, by id and kind."""
+    """The caller by default, or one of its sessions, or another principal of its organisation, by id and kind."""
 
     session: _Text = None
     principal: _Text = None
@@ -36,16 +36,16 @@ class UsageFilter(Asked):
 
 @router.get("", responses=problems(404, 422), operation_id="get_usage")
 async def get_usage(service: Served, caller: Known, query: Annotated[UsageFilter, Query()]) -> UsageShape:
-    """Return what has been used so far of everything that is limited, as it is now.
+    """Return the current usage of everything that is limited.
 
-    Of a caller: its own limits and those of the server. Of one of its sessions also those of the agent, of the tools in
-    play, and its budget; it needs the scope ``capset:call``. Of others: by the limits that their valid keys state; it
-    needs ``capset:admin`` or ``capset:audit``. A caller of no organisation may name one. What nothing limits is not
-    counted: ``GET /v1/audit/summary`` counts calls.
+    For the caller, these are its own limits and those of the server. For one of its sessions, they include the limits
+    of the agent and of the tools in play, and the session's budget; this requires the scope ``capset:call``. For
+    another principal, they are the limits of its valid keys; this requires ``capset:admin`` or ``capset:audit``. A
+    caller of no organisation may name one. Unlimited usage is not counted: ``GET /v1/audit/summary`` counts calls.
     """
     if query.session is not None:
         if query.principal is not None or query.org is not None:
-            raise InvalidArguments("Invalid request: usage is that of a session, or of a principal")
+            raise InvalidArguments("Invalid request: name a session or a principal, not both")
         caller.check("capset:call")
         session = await service.session(caller, query.session)
         return _shape(service, caller.principal, await session.consumption(), query.session)
@@ -60,7 +60,7 @@ async def get_usage(service: Served, caller: Known, query: Annotated[UsageFilter
 
 
 async def _other(service: Service, caller: Caller, id: str, query: UsageFilter) -> Principal:
-    """Return another principal with the limits that its newest valid keys state, each once: as many as one may have."""
+    """Return another principal with the distinct limits of its newest valid keys, at most ``MAX_LIMITS`` of a kind."""
     caller.check("capset:admin", "capset:audit")
     check_org(caller, query.org)
     org = caller.principal.org or query.org

@@ -1,1 +1,1 @@
-"""Runs: turns of agents and calls of tools that are queued, and done by workers."""
+"""Runs: turns of agents and calls of tools that are queued, and executed by workers."""

@@ -1,4 +1,4 @@
-"""Calls that are runs: each is made under the run's id as its idempotency key, so that no effect comes twice."""
+"""Runs that are calls: each is made with the run's id as its idempotency key, so that no effect happens twice."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PAUSE_SECONDS: Final = 0.5
 
 
 async def do_call(service: Service, run: RunRow) -> bool:
-    """Make the call of a run if it is not made yet; return whether the run has ended or waits, or is another's now.
+    """Make the call of a run unless it was made before. Return ``False`` if the run is open and must be checked again.
 
-    Its correlation is the run's id, by which its record is found. One that was broken off is made again only if its
-    tool reads or is idempotent, or had not begun.
+    The call's correlation is the run's id, by which its record is found. An interrupted call is repeated only if its
+    tool only reads or is idempotent, or had not begun.
     """
     kernel = service.kernel
     caller = await service.turns.find_caller(from_json(run.caller))
@@ -40,7 +40,7 @@ async def do_call(service: Service, run: RunRow) -> bool:
         return past is not None and await _resume(service, caller, begun, idempotency, past)
     if stored_reply is not None:
         return await _end(idempotency, begun, from_json(stored_reply[1]))
-    if run.state == "running":  # a day later its key is forgotten, and the record still tells
+    if run.state == "running":  # its key is forgotten after a day, but its record stays
         try:
             past = await _begun(service, begun)
         except Exception:
@@ -52,7 +52,7 @@ async def do_call(service: Service, run: RunRow) -> bool:
 
 
 async def _make(service: Service, caller: Caller, run: RunRow, idempotency: Idempotency) -> bool:
-    """Make a call. Raises ``StoreError`` if the store was away before its tool was started."""
+    """Make a call. Raises ``StoreError`` if the store was unavailable before the tool was started."""
     content = from_json(run.content)
     try:
         session = (await service.session(caller, run.session)).options(approvals="defer")
@@ -60,7 +60,7 @@ async def _make(service: Service, caller: Caller, run: RunRow, idempotency: Idem
     except Exception:
         await _free(idempotency)
         raise
-    # Calls that its tool makes have its correlation, too; the run's id as its causation tells it from these.
+    # Calls made by its tool have the same correlation; only this one has the run's id as its causation, too.
     result = await session.try_message(replace(message, meta=Meta(run.id, service.kernel.now(), run.id)))
     if isinstance(result.error, StoreError) and result.error.retryable:
         await _free(idempotency)
@@ -76,9 +76,9 @@ async def _make(service: Service, caller: Caller, run: RunRow, idempotency: Idem
 
 
 async def _free(idempotency: Idempotency) -> None:
-    """Free the key of a call that is not made now, however long the store is away.
+    """Release the key of a call that is not made now, however long the store is unavailable.
 
-    As long as this process lives, the key would keep every worker from making it.
+    Otherwise, the key would keep every worker from making the call as long as this process lives.
     """
     while True:
         try:
@@ -88,9 +88,9 @@ async def _free(idempotency: Idempotency) -> None:
 
 
 async def _resume(service: Service, caller: Caller, run: RunRow, idempotency: Idempotency, begun: Attempt) -> bool:
-    """Go on with a call that began before: its record says how it ended, or that it has not ended yet."""
+    """Continue a call that began before, depending on the outcome in its record, if it has one."""
     if begun.outcome is None:
-        return False  # another process makes it, or has just died
+        return False  # another process is making it, or has just died
     if begun.outcome == "succeeded":
         return await _end(idempotency, run, {"success": True, "record": begun.record, "session": run.session})
     session = await service.session(caller, run.session)
@@ -102,13 +102,13 @@ async def _resume(service: Service, caller: Caller, run: RunRow, idempotency: Id
 
 
 async def _begun(service: Service, run: RunRow) -> Attempt | None:
-    """Return the attempt at a run's call that decides how to go on, of those whose handler may have started.
+    """Return the attempt at a run's call that decides how to continue, among those whose handler may have started.
 
-    That is one that has not ended, or else one that succeeded.
+    An attempt that has not ended comes first, then one that succeeded.
     """
     attempts = await service.kernel.store.audit.attempts(run.org, run.id)
     own_attempts = [attempt for attempt in attempts if attempt.causation == run.id and attempt.outcome not in UNTOUCHED]
-    if not own_attempts:  # what only reads has no intent: it was broken off if its tool has made calls
+    if not own_attempts:  # calls that only read have no intent; this one was interrupted if its tool has made calls
         own_attempts = [replace(attempt, outcome="interrupted") for attempt in attempts if attempt.causation != run.id]
     return min(
         own_attempts, key=lambda attempt: (attempt.outcome is not None, attempt.outcome != "succeeded"), default=None
@@ -121,14 +121,14 @@ def _failed(run: RunRow, record: str, error: CapsetError) -> dict[str, Any]:
 
 async def _end(idempotency: Idempotency, run: RunRow, data: Any) -> bool:  # JSON data
     await _store(idempotency.service, run, "succeeded" if data["success"] else "failed", to_json(data).decode())
-    await idempotency.release()  # the run tells what came of it, and its organisation has the key for another request
+    await idempotency.release()  # no longer needed: the run has the outcome
     return True
 
 
 async def _store(
     service: Service, run: RunRow, state: RunState, outcome: str | None, *, approval: str | None = None
 ) -> bool:
-    """Store how a run stands now, unless another process has stored that, or something newer."""
+    """Store the new state of a run, unless another process has changed the run since."""
     has_ended = outcome is not None
     then = replace(
         run,

@@ -1,4 +1,4 @@
-"""Schedules: runs that are queued again and again, at the times of a cron expression (spec 10, D17)."""
+"""Schedules: recurring runs, queued at the times of a cron expression (spec 10, D17)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from capset_server.service import Service
 
 SCHEDULES: Final = 1_000
-"""How many schedules an organisation may have."""
+"""The maximum number of schedules of an organisation."""
 _FIELDS: Final = 5
 _TRIES: Final = 20
 _log = logging.getLogger("capset.runs")
@@ -34,32 +34,32 @@ _log = logging.getLogger("capset.runs")
 
 @cache
 def _zones() -> Set[str]:
-    """Return the names of time zones, without those that stand for another one on each machine, or for none."""
+    """Return the names of time zones, without those that depend on the machine, or stand for none."""
     return available_timezones() - {"localtime", "posixrules", "Factory"}
 
 
 def next_time(cron: str, timezone: str, after: str) -> str:
     """Return the first time of a cron expression after a time, both ISO 8601 UTC with microseconds.
 
-    Raises ``InvalidArguments`` for an expression or a time zone that cannot be read, and for one that has no such time.
-    Where clocks change, it is as in Debian's cron: of an expression with a fixed minute and hour, a time that is
-    skipped is due at once, and one that comes twice, once; one with ``*`` in either follows the clock as it runs.
+    Raises ``InvalidArguments`` for an invalid expression or time zone, and for an expression that has no such time.
+    Clock changes are treated as in Debian's cron. If an expression has a fixed minute and hour, a time that is skipped
+    is due at once, and a time that comes twice is due once. With ``*`` in either, it follows the clock.
     """
     try:
         zone = ZoneInfo(timezone)
         if timezone not in _zones():
             raise KeyError
     except (KeyError, ValueError, OSError):  # an unknown name, a path, or a folder
-        raise _refused("timezone", f"a name such as Europe/Berlin or UTC is expected; not {timezone!r:.80}") from None
+        raise _refused("timezone", f"expected a name such as Europe/Berlin or UTC, not {timezone!r:.80}") from None
     try:
         if len(cron.split()) != _FIELDS:
             raise CronSimError("Wrong number of fields")
         due_at = next(CronSim(cron, datetime.fromisoformat(after).astimezone(zone)))
     except CronSimError as error:
-        message = f"minute, hour, day of the month, month and day of the week are expected, as in 0 9 * * 1-5; {error}"
+        message = f"expected minute, hour, day of the month, month and day of the week, as in 0 9 * * 1-5; {error}"
         raise _refused("cron", message) from None
     except StopIteration:
-        raise _refused("cron", "a time that comes is expected; this one never does") from None
+        raise _refused("cron", "expected an expression with a future time; this one has none") from None
     return iso_of(due_at.astimezone(UTC))
 
 
@@ -79,10 +79,10 @@ async def create_schedule(
     agent: str,
     session: SessionRow | None,
 ) -> ScheduleRow:
-    """Store a schedule of a caller's, and return it.
+    """Store a schedule of a caller, and return it.
 
     Raises ``InvalidArguments`` as ``next_time`` does, ``PermissionDenied`` for a caller with a token, and
-    ``LimitExceeded`` if the organisation has as many schedules as it may.
+    ``LimitExceeded`` if the organisation has the maximum number of schedules.
     """
     kernel, principal = service.kernel, caller.principal
     now = kernel.now()
@@ -115,7 +115,7 @@ async def create_schedule(
 
 
 async def find_schedule(service: Service, caller: Caller, id: str) -> ScheduleRow:
-    """Return a schedule of the caller's. Raises ``NotFound``, also for another's."""
+    """Return a schedule of the caller. Raises ``NotFound``, also for another caller's schedule."""
     row, principal = await service.kernel.store.schedules.get(id), caller.principal
     if row is None or (row.org, row.principal_kind, row.principal) != (principal.org, principal.kind, principal.id):
         raise NotFound(f"there is no schedule {id!r}")
@@ -123,7 +123,7 @@ async def find_schedule(service: Service, caller: Caller, id: str) -> ScheduleRo
 
 
 async def pause_schedule(service: Service, caller: Caller, id: str, *, is_paused: bool) -> ScheduleRow:
-    """Pause a schedule, or have it go on from now, and return it; one that is so already stays as it is."""
+    """Pause a schedule, or resume it from now on, and return it. Does nothing if it is so already."""
     kernel, principal = service.kernel, caller.principal
     for _ in range(_TRIES):
         row = await find_schedule(service, caller, id)
@@ -133,11 +133,11 @@ async def pause_schedule(service: Service, caller: Caller, id: str, *, is_paused
         act = kernel.act("schedule.change", {"id": id, "is_paused": is_paused}, by=principal, org=principal.org)
         if await kernel.store.schedules.change(row, then, act=act):
             return then
-    raise Conflict(f"the schedule {id!r} changes all the time: try again")
+    raise Conflict(f"the schedule {id!r} is being changed by others all the time: try again")
 
 
 async def remove_schedule(service: Service, caller: Caller, id: str) -> None:
-    """Delete a schedule of the caller's; its runs stay. Raises ``NotFound``."""
+    """Delete a schedule of the caller. Its runs stay. Raises ``NotFound``."""
     kernel, principal = service.kernel, caller.principal
     await find_schedule(service, caller, id)
     if not await kernel.store.schedules.remove(
@@ -147,9 +147,9 @@ async def remove_schedule(service: Service, caller: Caller, id: str) -> None:
 
 
 async def queue_due(service: Service, queues: Sequence[str]) -> int:
-    """Queue the runs that are due by the schedules of queues, and return how many there were.
+    """Queue the runs that are due by the schedules of ``queues``, and return how many there were.
 
-    Times that passed without a worker have one run together. A time is left out while the run before has not ended.
+    Times that passed without a worker get one run together. A time is skipped while the previous run has not ended.
     Raises ``StoreError``.
     """
     kernel, count = service.kernel, 0
@@ -160,8 +160,8 @@ async def queue_due(service: Service, queues: Sequence[str]) -> int:
 
 
 async def _leave(service: Service, schedule: ScheduleRow) -> None:
-    """Leave a schedule, which stays due, to a worker that knows its caller; it says so."""
-    problem = "its caller has no key, and no worker with --insecure was there"
+    """Leave a due schedule to a worker that knows its caller, and store why it waits."""
+    problem = "its caller has no key, and no worker runs with --insecure"
     if schedule.problem != problem:
         _log.warning("the schedule %s waits: %s", schedule.id, problem)
         await service.kernel.store.schedules.change(schedule, replace(schedule, problem=problem))
@@ -172,7 +172,7 @@ async def _queue_one(service: Service, schedule: ScheduleRow) -> bool:
     problem, created_session = None, None
     try:
         then = replace(schedule, next_at=next_time(schedule.cron, schedule.timezone, now), problem=None)
-    except InvalidArguments as error:  # a time zone that is gone
+    except InvalidArguments as error:  # a time zone that no longer exists
         await store.schedules.change(schedule, replace(schedule, next_at=None, problem=error.message))
         return False
     try:

@@ -1,4 +1,4 @@
-"""Submission of runs: what callers queue for workers, and cancel."""
+"""Submission of runs to workers, and their cancellation."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from capset_server.service import Service
 
 UNFINISHED_RUNS: Final = 10_000
-"""How many unfinished runs an organisation may have."""
+"""The maximum number of unfinished runs of an organisation."""
 _TRIES: Final = 20
 
 
 def described(service: Service, caller: Caller) -> str:
-    """Return from what a worker knows a caller again, as JSON text.
+    """Return a description of a caller, by which workers find it again, as JSON text.
 
-    Raises ``PermissionDenied`` for a caller with a token, which no worker can show.
+    Raises ``PermissionDenied`` for a caller with a token, which workers cannot present.
     """
     if caller.key is not None and caller.key_id is None:
         raise PermissionDenied(
-            "Permission denied: a run goes on when its caller is away, and a token cannot be shown for it",
+            "Permission denied: a run continues without its caller, and a worker cannot present the caller's token",
             hint="queue it with an API key: capset key create NAME --principal WHO",
         )
     return to_json(service.turns.described(caller)).decode()
@@ -48,7 +48,7 @@ async def submit(
 ) -> RunRow:
     """Store a run of a caller's session for the workers of a queue, and return it.
 
-    Raises ``LimitExceeded`` if as many runs of the organisation are unfinished as may be.
+    Raises ``LimitExceeded`` if the organisation has the maximum number of unfinished runs.
     """
     row = new_run(service, caller, session, kind, to_json(content).decode(), queue=queue, correlation=correlation)
     try:
@@ -68,7 +68,7 @@ def new_run(
     queue: str,
     correlation: str,
 ) -> RunRow:
-    """Return the row of a run that is to be queued now; its ``content`` is JSON text."""
+    """Return the row of a run to queue now. ``content`` is JSON text."""
     principal, now = caller.principal, service.kernel.now()
     return RunRow(
         id=service.kernel.new_id(),
@@ -88,7 +88,7 @@ def new_run(
 
 
 def too_many() -> LimitExceeded:
-    """Return the error of a run that an organisation has no room for."""
+    """Return the error for an organisation with too many unfinished runs."""
     return LimitExceeded(
         f"Rate limit exceeded: {UNFINISHED_RUNS} runs of this organisation are unfinished (runs). Nothing was queued.",
         hint="wait until some have ended, or cancel some",
@@ -96,7 +96,7 @@ def too_many() -> LimitExceeded:
 
 
 async def find_run(service: Service, caller: Caller, id: str) -> RunRow:
-    """Return a run of the caller's. Raises ``NotFound``, also for another's."""
+    """Return a run of the caller. Raises ``NotFound``, also for another caller's run."""
     row, principal = await service.kernel.store.runs.get(id), caller.principal
     if row is None or (row.org, row.principal_kind, row.principal) != (principal.org, principal.kind, principal.id):
         raise NotFound(f"there is no run {id!r}")
@@ -104,9 +104,9 @@ async def find_run(service: Service, caller: Caller, id: str) -> RunRow:
 
 
 async def cancel_run(service: Service, caller: Caller, id: str) -> RunRow:
-    """Cancel a run of the caller's, and return it; one that has ended stays as it is.
+    """Cancel a run of the caller, and return it. A run that has ended stays as it is.
 
-    Raises ``Conflict`` for a call that has begun: its tool does its work to the end.
+    Raises ``Conflict`` for a call that has begun, since its tool runs to the end.
     """
     kernel, by = service.kernel, caller.principal.id
     for _ in range(_TRIES):
@@ -115,7 +115,7 @@ async def cancel_run(service: Service, caller: Caller, id: str) -> RunRow:
             return row
         if row.state == "queued" or row.kind == "call":
             if row.state == "running":
-                raise Conflict(f"the run {id!r} is a call, and has begun: its tool does its work to the end")
+                raise Conflict(f"the run {id!r} is a call that has begun: its tool runs to the end")
             outcome = cancelled_event(by).data
             ended = replace(row, state="cancelled", due_at=None, ended_at=kernel.now(), outcome=outcome)
             if await kernel.store.runs.change(row, ended):
@@ -127,11 +127,11 @@ async def cancel_run(service: Service, caller: Caller, id: str) -> RunRow:
             await service.turns.turns.cancel(await service.session_row(caller, row.session), id, by=by)
         except (NotFound, Conflict):  # it has just ended, or was renewed at the same time
             continue
-    raise Conflict(f"the run {id!r} changes all the time: try again")
+    raise Conflict(f"the run {id!r} is being changed by others all the time: try again")
 
 
 async def _is_shared(service: Service, row: RunRow) -> bool:
-    """Return whether an equal call of another run has the same request."""
+    """Return whether another unfinished run has the same approval request, for an equal call."""
     for state in UNFINISHED:
         query = RunQuery(row.org, row.principal, row.principal_kind, state=state, limit=1000, max_bytes=PAGE_BYTES)
         while True:

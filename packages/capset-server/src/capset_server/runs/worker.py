@@ -1,7 +1,8 @@
-"""A worker: it does the runs of its queues, and those of workers that have died (spec 10, D12).
+"""A worker, which executes the runs of its queues, including those of dead workers (spec 10, D12).
 
-Every second it hands what is due to the engine, which gives each run to one worker with a free slot. What it does for a
-run is the same at any time and in any process: it begins the turn if that has not begun, and watches it to its end.
+Every half second, it submits due runs to the engine, which gives each of them to one worker with a free slot. What a
+worker does for a run is the same at any time and in any process: it begins the turn if that has not begun, and watches
+it to its end.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from capset_server.runs.schedules import queue_due
 from capset_server.service import Service
 
 BEAT_SECONDS: Final = 2.0
-"""How often a worker says that it is alive."""
+"""How often a worker sends a heartbeat."""
 DEAD_SECONDS: Final = 10
-"""After how long without that others take its runs."""
+"""How long after its last heartbeat other workers take over its runs."""
 LOOK_SECONDS: Final = 0.5
-"""How often a worker looks for runs to hand on, and at a turn that another process runs."""
+"""How often a worker looks for due runs, and at a turn that another process runs."""
 AGAIN_SECONDS: Final = 20.0
-"""When the engine is first asked again whether it still has a run; then each time after as long as the run is old."""
+"""How soon a run is submitted to the engine again, in case it was lost. Later, the interval is the run's age."""
 _MOST_AGAIN_SECONDS: Final = 600.0
 TIDY_SECONDS: Final = 300.0
-"""How often the engine is to delete what has ended, and to take over what unknown workers left."""
+"""How often the engine deletes ended workflows, and takes over those of unknown workers."""
 SCHEDULE_SECONDS: Final = 2.0
-"""How often a worker looks for schedules that are due."""
+"""How often a worker looks for due schedules."""
 LATER_SECONDS: Final = 5
-"""When a run is tried again whose session is in another turn, or whose caller this worker does not know."""
+"""How long a run is delayed if its session is in another turn, or this worker does not know its caller."""
 _HOLDER: Final = "worker:"
-"""Begins the names by which workers hold turns."""
+"""The prefix of the names by which workers hold turns."""
 _log = logging.getLogger("capset.runs")
 
 
@@ -51,35 +52,35 @@ class Engine(Protocol):
     """The engine that gives runs to workers, within the limits of queues: ``capset_agents.dbos.RunEngine``."""
 
     async def enqueue(self, queue: str, workflow: str, run: str) -> bool:
-        """Queue a run, and return whether its workflow is queued or under way now, not over.
+        """Queue a run, and return whether its workflow is now queued or running, not ended.
 
-        An id of a workflow stands for one: to queue it again does nothing.
+        The id of a workflow is unique: queueing it again does nothing.
         """
         ...
 
     async def start(self) -> None:
-        """Begin to do what is queued."""
+        """Start executing queued runs."""
         ...
 
     async def holders(self) -> Collection[str]:
-        """Return the workers that hold workflows of its queues, which count in the limits of these."""
+        """Return the workers that hold running workflows, which count towards the limits of the queues."""
         ...
 
     async def recover(self, workers: Collection[str]) -> int:
-        """Queue again what workers hold, which must be dead, and return how many workflows there were."""
+        """Queue the workflows of dead workers again, and return how many there were."""
         ...
 
     async def forget(self) -> int:
-        """Delete what is kept of workflows that ended some time ago, and return how many there were."""
+        """Delete workflows that ended some time ago, and return how many there were."""
         ...
 
     async def stop(self) -> None:
-        """Take nothing more, and return when the workflows under way have ended."""
+        """Accept no more workflows, and return when the running ones have ended."""
         ...
 
 
 class Worker:
-    """One worker, while its service's kernel is open. ``id`` names it among all."""
+    """A worker, which runs while its service's kernel is open. ``id`` is unique among all workers."""
 
     def __init__(
         self,
@@ -90,9 +91,9 @@ class Worker:
         dead_seconds: int = DEAD_SECONDS,
         again_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        """``dead_seconds`` is how long after its last sign of life others take its runs.
+        """``dead_seconds`` is how long after its last heartbeat others take over its runs.
 
-        ``again_seconds`` is when the engine is first asked again whether it still has a run.
+        ``again_seconds`` is when a run is first submitted to the engine again.
         """
         self.id = id
         self._service = service
@@ -102,27 +103,27 @@ class Worker:
         self._is_stopping = False
         self._dead_seconds = dead_seconds
         self._again_seconds = again_seconds
-        service.turns.turns.holder = _holder(id)  # by which others see that it holds a turn
+        service.turns.turns.holder = _holder(id)  # shows others that it holds a turn
 
     async def start(self, engine: Engine) -> None:
-        """Say that this worker is alive, and then start the engine: what unknown workers hold is taken from them."""
+        """Send a heartbeat, and then start the engine, since others take over the workflows of unknown workers."""
         await self._kernel.store.workers.renew(self._row())
         await engine.start()
 
     async def run(self, engine: Engine) -> None:
-        """Work until cancelled; then let go of what it does, so that others go on with it, and stop the engine."""
+        """Work until cancelled. Then release the runs under way, so that others continue them, and stop the engine."""
         row = self._row()
         workers = self._kernel.store.workers
         beat_seconds = min(BEAT_SECONDS, self._dead_seconds / 3)
         loops = [
-            _repeat(lambda: self._beat(row, engine), beat_seconds, "the worker says later that it is alive"),
-            _repeat(lambda: self._hand_on(engine), LOOK_SECONDS, "runs are handed on again"),
-            _repeat(self._wake_calls, LOOK_SECONDS, "calls that wait are looked at again"),
-            _repeat(lambda: self._tidy(engine), TIDY_SECONDS, "the engine is tidied later"),
-            _repeat(self._queue_due, SCHEDULE_SECONDS, "schedules are looked at again"),
+            _repeat(lambda: self._beat(row, engine), beat_seconds, "the heartbeat failed and is retried"),
+            _repeat(lambda: self._hand_on(engine), LOOK_SECONDS, "submitting runs failed and is retried"),
+            _repeat(self._wake_calls, LOOK_SECONDS, "waking calls failed and is retried"),
+            _repeat(lambda: self._tidy(engine), TIDY_SECONDS, "tidying the engine failed and is retried"),
+            _repeat(self._queue_due, SCHEDULE_SECONDS, "queueing scheduled runs failed and is retried"),
         ]
         if self._kernel.generator is not None:
-            loops.append(_repeat(self._service.turns.turns.watch, LOOK_SECONDS, "turns are looked at again"))
+            loops.append(_repeat(self._service.turns.turns.watch, LOOK_SECONDS, "watching turns failed and is retried"))
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             await asyncio.gather(*tasks)
@@ -135,7 +136,7 @@ class Worker:
             await workers.renew(replace(row, until=self._kernel.now()))  # others take what is left at once
 
     async def work(self, id: str) -> None:
-        """Do a run, as far as it goes now: to its end, or until it waits for approvals. Others go on if it is left."""
+        """Execute a run to its end, or until it waits for approvals. If it is released, others continue it."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # a coroutine runs in a task
         self._doing.add(task)
@@ -146,7 +147,7 @@ class Worker:
                 raise
             await self._release(id, 0)
         except Exception:
-            _log.exception("the run %s is handed on again", id)
+            _log.exception("the run %s failed unexpectedly and will be queued again", id)
         finally:
             self._doing.discard(task)
 
@@ -157,12 +158,12 @@ class Worker:
                 if run is None or await self._go_on(run):
                     return
             except StoreError as error:
-                _log.warning("the run %s is looked at again: %s", id, error.message)
+                _log.warning("reading the run %s failed and is retried: %s", id, error.message)
             await asyncio.sleep(LOOK_SECONDS)
         await self._release(id, 0)
 
     async def _go_on(self, run: RunRow) -> bool:
-        """Begin a run's turn, or see how it stands; return whether this worker has done its part."""
+        """Begin a run's turn or make its call, or check on it. Return whether this worker is done with it."""
         try:
             if run.kind == "call":
                 return await do_call(self._service, run)
@@ -197,10 +198,10 @@ class Worker:
         except StateError as error:
             if error.status != 409:
                 raise
-            # Another worker began it, or it was cancelled: how it stands says the store.
+            # Another worker began it, or it was cancelled: the store has its state.
 
     async def _is_over(self, run: RunRow) -> bool:
-        """Return whether a run has ended or waits; have its turn continued if the worker that held it is dead."""
+        """Return whether a run has ended or waits. If the worker that holds its turn is dead, release the turn."""
         now = await self._under_way(run.id)
         if now is None:
             return True
@@ -210,9 +211,7 @@ class Worker:
         running_turn = (await events.read(run.session, after=0, limit=1)).running
         if running_turn is None or running_turn.turn != run.id:
             current_run = await self._kernel.store.runs.get(run.id)
-            if (
-                current_run is not None and current_run.state == "running"
-            ):  # ended by a version of capset that knows no runs
+            if current_run is not None and current_run.state == "running":  # ended by a version of capset without runs
                 await self._fail(current_run, Interrupted("The turn has ended; the events of its session say how"))
             return True
         now_at = self._kernel.now()
@@ -223,7 +222,7 @@ class Worker:
         return False
 
     async def _fail(self, expected: RunRow, error: CapsetError) -> None:
-        """End a run, unless it has ended or waits, or its turn has begun elsewhere since."""
+        """Mark a run as failed, unless it has ended or waits, or its turn has begun elsewhere since."""
         while (run := await self._under_way(expected.id)) is not None and (
             run.kind == "call" or run.state == expected.state
         ):
@@ -235,30 +234,30 @@ class Worker:
         return replace(run, state="failed", due_at=None, ended_at=self._kernel.now(), outcome=outcome)
 
     async def _release(self, id: str, seconds: int) -> None:
-        """Let go of a run, to be handed on again after some seconds, unless it has ended or waits."""
+        """Release a run, to be submitted again after some seconds, unless it has ended or waits."""
         while (run := await self._under_way(id)) is not None:
             then = replace(run, due_at=self._later(seconds), attempts=run.attempts + 1)
             if await self._kernel.store.runs.change(run, then):
                 return
 
     async def _under_way(self, id: str) -> RunRow | None:
-        """Return a run as it stands now, unless it has ended or waits."""
+        """Return the current state of a run, or ``None`` if it has ended or waits."""
         run = await self._kernel.store.runs.get(id)
         return run if run is not None and run.state in ("queued", "running") else None
 
     async def _hand_on(self, engine: Engine) -> None:
-        """Hand the runs that are due to the engine.
+        """Submit due runs to the engine.
 
-        A run stays due, later and later, as long as it has not ended and does not wait: what the engine has lost is
-        handed on again.
+        Until it ends or waits, a run becomes due again at growing intervals, so that a run that the engine has lost is
+        submitted again.
         """
         runs = self._kernel.store.runs
         for queue in self._queues:
             for run in await runs.due(queue, now=self._kernel.now()):
-                if await self._has_to_wait(run):  # without the engine, where it would count in the queue's rate
+                if await self._has_to_wait(run):  # here, since in the engine it would count towards the queue's rate
                     await runs.change(run, replace(run, due_at=self._later(LATER_SECONDS)))
                     continue
-                # The id of the workflow says which attempt it is: two workers hand on the same.
+                # The id of the workflow includes the attempt, so that two workers submit the same one.
                 workflow = run.id if not run.attempts else f"{run.id}.{run.attempts}"
                 if await engine.enqueue(queue, workflow, run.id):
                     then = replace(run, due_at=self._again(run))
@@ -267,7 +266,7 @@ class Worker:
                 await runs.change(run, then)
 
     async def _has_to_wait(self, run: RunRow) -> bool:
-        """Return whether a run could only be let go of again: no turn can be run here, or its session is in another."""
+        """Return whether a run cannot begin now: this worker runs no turns, or the session is in another turn."""
         if run.kind == "call":
             return False
         if self._kernel.generator is None:
@@ -280,25 +279,24 @@ class Worker:
         )
 
     def _again(self, run: RunRow) -> str:
-        """Return when the engine is asked again whether it has a run."""
+        """Return when a run is submitted to the engine again."""
         now = self._kernel.clock.time_ns()
         age = now / 1e9 - datetime.fromisoformat(run.created_at).timestamp()
         return iso(now + int(1e9 * max(self._again_seconds, min(age, _MOST_AGAIN_SECONDS))))
 
     async def _tidy(self, engine: Engine) -> float | None:
-        """Have the engine take over what unknown workers left, and delete what has ended.
+        """Have the engine take over the workflows of unknown workers, and delete ended ones.
 
-        A store that was restored, alone, to an earlier time knows no worker of the time between.
+        Workers are unknown if only the store was restored, to a time before they started.
         """
         await self._take_over(engine)
         return LOOK_SECONDS if await engine.forget() else None  # there may be more
 
     async def _queue_due(self) -> None:
-        """Queue the runs that are due by schedules."""
         await queue_due(self._service, self._queues)
 
     async def _wake_calls(self) -> None:
-        """Queue the calls again whose requests were decided, and end those whose requests were not in time."""
+        """Queue calls again whose approval requests were decided, and fail those whose requests expired."""
         runs, approvals, now = self._kernel.store.runs, self._kernel.store.approvals, self._kernel.now()
         for run in await runs.decided(self._queues, now=now):
             request = None if run.approval is None else await approvals.get(run.org, run.approval)
@@ -309,7 +307,7 @@ class Worker:
                 await runs.change(run, replace(run, state="queued", due_at=now))
 
     async def _beat(self, row: WorkerRow, engine: Engine) -> None:
-        """Say that this worker is alive, and take the runs of those that are not."""
+        """Send a heartbeat, and take over the runs of dead workers."""
         workers = self._kernel.store.workers
         await workers.renew(replace(row, until=self._until()))
         now = self._kernel.now()
@@ -319,19 +317,19 @@ class Worker:
                 await workers.remove(other.id)
 
     async def _take_over(self, engine: Engine, *, without: str | None = None) -> None:
-        """Have the engine queue again what was left by workers that are dead, or that the store does not know."""
+        """Have the engine queue the workflows of dead workers again, and of those that the store does not know."""
         holders = {*await engine.holders()} - {self.id}  # first: a worker is known before it holds anything
         now = self._kernel.now()
         workers = await self._kernel.store.workers.list()
         dead = holders - {worker.id for worker in workers if worker.until > now and worker.id != without}
         if dead and (count := await engine.recover(dead)):
-            _log.warning("%d runs of dead workers go on elsewhere", count)
+            _log.warning("%d runs of dead workers were queued again", count)
 
     def _row(self) -> WorkerRow:
         return WorkerRow(self.id, self._queues, self._kernel.now(), self._until())
 
     def _until(self) -> str:
-        """Return the time until which this worker is alive from now on."""
+        """Return the time until which this worker counts as alive if it sends a heartbeat now."""
         return self._later(self._dead_seconds)
 
     def _later(self, seconds: int) -> str:
@@ -339,9 +337,9 @@ class Worker:
 
 
 async def _repeat(step: Callable[[], Awaitable[float | None]], seconds: float, message: str) -> None:
-    """Repeat a step until cancelled, after the seconds that it returns or these; errors are logged with ``message``.
+    """Repeat a step until cancelled, each time after the seconds that it returns, or else after ``seconds``.
 
-    Nothing that it raises ends the worker: another one would meet the same, and end, too.
+    Errors are logged with ``message``. They do not end the worker, since any other worker would meet the same errors.
     """
     while True:
         pause = None

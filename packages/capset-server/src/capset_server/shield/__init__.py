@@ -1,1 +1,1 @@
-"""The shield: it defends the server from those who ask too much. The README beside this says what each part buys."""
+"""The shield, which protects the server from callers that overload it. README.md here describes what each part does."""

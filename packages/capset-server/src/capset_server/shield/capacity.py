@@ -1,4 +1,4 @@
-"""Memory and transfers that requests hold: each caller and organisation a bounded part of them (spec 5, P15)."""
+"""Memory and transfers of requests, with limits for each caller and organisation (spec 5, P15)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from capset.kernel.call.fair_slots import FairSlots, Owner, owner_of
 from capset_server.http.request_rules import HttpRefusal, overloaded
 
 OWN_TRANSFERS: Final = 2
-"""Large bodies and downloads of one principal at once."""
+"""The maximum number of concurrent large bodies and downloads of one principal."""
 ORG_TRANSFERS: Final = 8
-"""Those of one organisation."""
+"""The same for one organisation."""
 MEMORY_UNIT: Final = 64 * 1024
-"""Bytes of memory for JSON that one slot stands for."""
+"""The bytes of memory for JSON in one slot."""
 
 
 class Transfers:
-    """The large bodies and downloads under way: a few of each principal, and of each organisation."""
+    """Limits the concurrent large bodies and downloads of each principal, and of each organisation."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -30,7 +30,7 @@ class Transfers:
 
     @asynccontextmanager
     async def take(self, principal: Principal) -> AsyncGenerator[None]:
-        """Wait until one more may begin. Raises ``HttpRefusal`` if it may not in time."""
+        """Wait until one more may begin. Raises ``HttpRefusal`` if none ends in time."""
         owner = owner_of(principal)
         owner_semaphore = self._of_owner.setdefault(owner, asyncio.Semaphore(OWN_TRANSFERS))
         shared = self._of_org.setdefault((owner.org,), asyncio.Semaphore(ORG_TRANSFERS))
@@ -44,7 +44,7 @@ class Transfers:
                     429,
                     "too_many_transfers",
                     f"At most {OWN_TRANSFERS} large bodies and downloads of a principal, and {ORG_TRANSFERS} of an "
-                    f"organisation, are under way at once; none ended in {self._seconds:g} seconds: retry later",
+                    f"organisation, may run at once; none ended within {self._seconds:g} seconds: retry later",
                     retryable=True,
                 )
                 refusal.retry_after = 1.0
@@ -62,19 +62,19 @@ class Reservation:
         self._units = 0
 
     def release(self) -> None:
-        """Give it all back."""
+        """Release all of it."""
         if self._units:
             self._slots.release(self._owner, self._units)
             self._units = 0
 
     async def grow(self, size: int) -> None:
-        """Hold this many bytes at least. Raises ``HttpRefusal`` if no memory becomes free in time."""
-        limit = (self._slots.total + 1) // 2  # that a caller is ever given
+        """Reserve at least ``size`` bytes in total. Raises ``HttpRefusal`` if no memory becomes free in time."""
+        limit = (self._slots.total + 1) // 2  # the most that one caller can get
         more = min(-(-size // MEMORY_UNIT), limit) - self._units
         if more > 0 and not self._slots.take(self._owner, more):
             try:
                 async with asyncio.timeout(self._seconds):
                     await self._slots.wait(self._owner, more)
             except TimeoutError:
-                raise overloaded(f"Others hold the memory for JSON for {self._seconds:g} seconds: retry") from None
+                raise overloaded(f"No memory for JSON became free within {self._seconds:g} seconds: retry") from None
         self._units += max(more, 0)

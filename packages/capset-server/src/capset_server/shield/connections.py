@@ -1,4 +1,4 @@
-"""The connections of a server, held to its limits while they send and read, and bounded in number (spec 5, P15)."""
+"""The connections of a server: their number is limited, and so is how slowly and how much they send (spec 5, P15)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from capset_server.http.request_context import ARRIVED
 from capset_server.http.request_rules import HttpRefusal, RequestLimits
 
 LINGER_SECONDS: Final = 2.0
-"""How long a client that is still sending may read its last answer: an immediate close would discard it (RFC 9112
+"""How long a client that is still sending may read the last response, which closing at once would discard (RFC 9112
 §9.6)."""
 DISCARD_RATE: Final = 25_000_000
-"""Bytes a second that are read of a body that is thrown away: reading faster would take the loop from others."""
+"""Bytes per second that are read of a discarded body: reading faster would take the loop from others."""
 PIPELINED: Final = 16
 """How many requests of one connection may be queued before reading pauses."""
 
 
 def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
-    """Return the protocol class with these limits, for uvicorn's ``http``.
+    """Return the protocol class with these limits, for uvicorn's option ``http``.
 
-    A head that is too large is refused with 431 and one that is too slow with 408, before it is parsed.
+    A head that is too large is refused with 431, and one that is too slow with 408, before it is parsed.
     """
     connections = Connections(limits.connections)
 
@@ -103,7 +103,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             if b"upgrade" in names and any(map(_brings_a_body, self.headers)):
                 raise ValueError("an upgrade with a body")  # the parser would take the body for another request
             super().on_headers_complete()
-            # The parser reports trailers as it does headers; they are no headers, and are ignored (RFC 9110 §6.5.1).
+            # The parser reports trailers as headers; they are not headers, and are ignored (RFC 9110 §6.5.1).
             self.headers = []
             if 0 < len(self.pipeline) <= PIPELINED:
                 self.flow.resume_reading()  # otherwise a disconnect would go unnoticed
@@ -132,7 +132,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             if self._in_body and not self._answering():
                 self._discard(len(data))
             if self._in_body and self._between > limits.head and not self._refused:
-                message = f"What comes in a body beside its content, such as trailers, has at most {limits.head} bytes"
+                message = f"The parts of a body besides its content, such as trailers, have at most {limits.head} bytes"
                 self._refuse(HttpRefusal(431, "headers_too_large", message))
             # The parser buffers an unfinished head itself; if another request ended in this data, the head's size is
             # unknown.
@@ -146,7 +146,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             return None
 
         def _discard(self, size: int) -> None:
-            """Read no more for the time that so many bytes may take."""
+            """Pause reading for the time that ``size`` discarded bytes may take."""
             if not self._raw.is_closing():
                 self._raw.pause_reading()
                 self.loop.call_later(size / DISCARD_RATE, self._read_on)
@@ -187,7 +187,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         def _lose_patience(self) -> None:
             self._patience = None
             if self._head or self._answering():
-                message = f"The request's headers did not come within {limits.head_seconds:g} seconds"
+                message = f"The request's headers did not arrive within {limits.head_seconds:g} seconds"
                 self._refuse(HttpRefusal(408, "request_timeout", message))
             else:
                 self._close_in_time()
@@ -197,7 +197,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             return cycle is not None and not cycle.response_complete
 
         def _refuse(self, error: CapsetError) -> None:
-            """Answer a malformed request, after the answers to those before it, and close."""
+            """Refuse a malformed request, after the responses to earlier ones, and close the connection."""
             self._refused = True
             self._wait_no_more()
             if self._answering() and not self._in_body:
@@ -212,7 +212,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
                 self.transport.close()
 
         def _close(self) -> None:
-            """Close at once, unless the client is still sending: then let it read its answer."""
+            """Close at once, unless the client is still sending: then let it read the response first."""
             if not (self._in_head or self._in_body) or not self._raw.can_write_eof():
                 self._close_in_time()
             elif not self._raw.is_closing():
@@ -222,7 +222,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
                 self._wait(LINGER_SECONDS, self._raw.abort)
 
         def _close_in_time(self) -> None:
-            """Close once the client has read what it was sent, or when it has had the time for that."""
+            """Close once the client has read everything, or ``limits.send_seconds`` have passed."""
             self._raw.close()
             if self._raw.get_write_buffer_size():
                 self._wait(limits.send_seconds, self._raw.abort)
@@ -231,11 +231,11 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
 
 
 _HEAD: Final = b"HTTP/1."
-"""How a head begins; a body that begins like it may wait as long, which does no harm."""
+"""The beginning of a response's head. A body that begins with it may be held as long, which does no harm."""
 
 
 class _Closing:
-    """A transport with another way of closing, which sends the head of an answer together with what follows at once.
+    """A transport that closes by ``close``, and sends a response's head together with the data that follows at once.
 
     Two writes are two system calls and two segments, and wake the client twice (ADR 83).
     """
@@ -251,7 +251,7 @@ class _Closing:
         self._flushing: asyncio.Handle | None = None
 
     def write(self, data: bytes) -> None:
-        """Send data; a head waits for what follows until the event loop goes on."""
+        """Send data. A head is held until more data follows, or the next iteration of the event loop begins."""
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
@@ -263,7 +263,7 @@ class _Closing:
         self._transport.write(data)
 
     def flush(self) -> None:
-        """Send a head that waits."""
+        """Send a head that is held."""
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
@@ -299,10 +299,10 @@ def _written(error: CapsetError) -> bytes:
 
 
 class Connections:
-    """At most ``limit`` connections. At the limit, the one that has been idle longest is closed for a new one.
+    """At most ``limit`` connections. At the limit, a new connection replaces the one that has been idle longest.
 
-    It is taken from the address with the most idle connections, so that no address closes those of others before its
-    own. A connection is idle while no request of it is under way.
+    That one belongs to the address with the most idle connections, so that no address closes those of others before its
+    own. A connection is idle while it has no running request.
     """
 
     def __init__(self, limit: int) -> None:
@@ -311,7 +311,7 @@ class Connections:
         self._idle: dict[str, dict[object, None]] = {}  # by address, longest first
 
     def add(self, connection: object, address: str, close: Callable[[], None]) -> bool:
-        """Add an idle connection that ``close`` closes; return whether there was room for it."""
+        """Add an idle connection, which ``close`` closes. Return whether there was room for it."""
         if len(self._open) >= self._limit and not self._close_idle():
             return False
         self._open[connection] = close
@@ -319,12 +319,12 @@ class Connections:
         return True
 
     def rest(self, connection: object, address: str) -> None:
-        """Note that a connection is idle."""
+        """Mark a connection as idle."""
         if connection in self._open:
             self._idle.setdefault(address, {})[connection] = None
 
     def work(self, connection: object, address: str) -> None:
-        """Note that a request of a connection is under way."""
+        """Mark a connection as busy with a request."""
         idle = self._idle.get(address, {})
         if connection in idle:
             del idle[connection]

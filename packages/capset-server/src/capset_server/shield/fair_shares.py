@@ -1,8 +1,8 @@
 """Fair shares of the event loop: between organisations, then between an organisation's principals (spec 5, P35).
 
-Every step of a request's tasks, and what the loop's threads do for it, is charged to its caller: processor time, since
-a step may have to wait for the threads of others. While the process is busy, requests of the caller that has had most
-of it wait until others have had as much. Requests with large bodies also take turns.
+Every step of a request's tasks, and the work of the loop's threads for it, is charged to its caller. The charge is CPU
+time, since a step may have to wait for the threads of others. While the process is busy, requests of the caller that
+has used it most wait until others have used it as much. Requests with large bodies also take turns.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ from capset_server.http.request_rules import RequestLimits, overloaded
 T = TypeVar("T")
 
 MEMORY_SECONDS: Final = 0.5
-"""The time after which a charge has faded to about a third."""
+"""The time after which a charge has decayed to about a third."""
 BUSY: Final = 0.5
-"""The part of a core that this process takes from which on requests may have to wait."""
+"""The CPU usage of this process, as a fraction of a core, from which requests may have to wait."""
 HUNGRY: Final = 0.03
-"""The part of a core that a share takes from which on others wait for it although the loop is not late."""
+"""The CPU usage of a share, as a fraction of a core, from which others wait for it although the loop is not late."""
 LARGER: Final = 1.25
-"""How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
+"""How many times the load of others a share must have before its requests wait. Of two equal shares, neither waits."""
 LATE_SECONDS: Final = 0.003
-"""The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
+"""The delay of the loop and its threads, for any reason, from which requests may have to wait."""
 ACTIVE_SECONDS: Final = 0.25
-"""How long after its last charge a caller still counts as one that others must leave time to."""
+"""How long after its last charge a share still counts as active, so that others leave time to it."""
 WRITE_SECONDS: Final = 0.002
-"""The charge for a request that writes: estimated, since the store's thread and its database do that work."""
+"""The charge for a request that writes. It is estimated, since the store's thread and its database do that work."""
 JSON_SECONDS: Final = 0.4
-"""The further charge for each mebibyte of JSON in it."""
+"""The additional charge for each mebibyte of JSON."""
 FILE_SECONDS: Final = 0.02
-"""The further charge for each mebibyte of a file: its part of the store takes about half, checkpoints the rest."""
+"""The additional charge for each mebibyte of a file: writing it takes about half, checkpoints take the rest."""
 PART_SECONDS: Final = 0.01
-"""The time that the tasks of an organisation have in one iteration of the event loop."""
+"""The time that the tasks of an organisation may use in one iteration of the event loop."""
 LARGE_SECONDS: Final = 0.25
-"""How long a request with a large body keeps others of its kind waiting at most."""
+"""The maximum time that a request with a large body makes others of its kind wait."""
 BRIEF_SECONDS: Final = 0.001
-"""Steps up to here are charged by the clock: it costs less than the processor time, and they did not wait for long."""
+"""Shorter steps are charged by the clock: that costs less than reading the CPU time, and they did not wait for long."""
 _UNKNOWN: Final = ("unknown",)
-"""The key of the share of unknown callers; those of organisations are texts, or none."""
+"""The key of the share of unknown callers. Keys of organisations are strings, or ``None``."""
 _PROBE: Final = "probe"
-"""Begins the keys of shares of addresses that ask whether the server is well."""
+"""The first part of the keys of addresses that send health checks."""
 _MEASURED_SECONDS: Final = 0.02
 _TICK_SECONDS: Final = 0.002
 _AT_ONCE: Final = 4
-"""The number of requests of one share, or of all that have had most while the loop has time, let in at one tick."""
+"""How many requests are admitted at one tick: of a share that need not wait, or of all others if the loop has time."""
 _SETTLED_SECONDS: Final = 0.001
 _KNOWN: Final = 1_000
-"""Shares beyond this number are forgotten once they have faded."""
+"""Beyond this number, shares are forgotten once they have decayed."""
 
 
 class Share:
-    """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
+    """The recent CPU time of a principal, an organisation or all callers, which decays. The three form a tree."""
 
     __slots__ = ("_at", "_children", "_iteration", "_parent", "_pending", "_seconds")
 
@@ -74,7 +74,7 @@ class Share:
         self._iteration = 0, 0.0
 
     def child(self, key: Hashable) -> Share:
-        """Return a share within this one, made if there is none."""
+        """Return a share within this one, and create it if it is missing."""
         child = self._children.get(key)
         if child is None:
             if len(self._children) > _KNOWN:
@@ -84,7 +84,7 @@ class Share:
         return child
 
     def charge(self, seconds: float, now: float) -> None:
-        """Charge one step that ended at ``now``, by ``perf_counter``; short ones are added up first."""
+        """Charge a step that ended at ``now``, by ``perf_counter``. Small charges are added up first."""
         self._pending += seconds
         if self._pending < _SETTLED_SECONDS:
             return
@@ -95,22 +95,22 @@ class Share:
         self._pending = 0.0
 
     def has_had_its_part(self, iteration: int) -> bool:
-        """Return whether the organisation of this share has used its part of an iteration of the loop."""
+        """Return whether this share's organisation has used up its time in an iteration of the loop."""
         number, seconds = (self._parent or self)._iteration
         return number == iteration and seconds >= PART_SECONDS
 
     def use_iteration(self, seconds: float, iteration: int) -> None:
-        """Count the time that a step has taken in an iteration of the loop."""
+        """Count the time of a step in an iteration of the loop."""
         share = self._parent or self
         number, before = share._iteration
         share._iteration = iteration, seconds + (before if number == iteration else 0.0)
 
     def load(self, now: float) -> float:
-        """Return what has not faded yet."""
+        """Return the decayed sum of all charges."""
         return self._seconds * exp((self._at - now) / MEMORY_SECONDS)
 
     def must_wait(self, now: float, min_load: float = 0.0) -> bool:
-        """Return whether this share, or one that it is part of, is the largest of several with at least this load."""
+        """Return whether this share, or one that contains it, is the largest of several with at least ``min_load``."""
         parent = self._parent
         if parent is None:
             return False
@@ -119,7 +119,7 @@ class Share:
         return (largest_load is not None and self.load(now) > LARGER * largest_load) or parent.must_wait(now, min_load)
 
     def is_active(self, now: float, min_load: float) -> bool:
-        """Return whether it was in use a moment ago, with at least this load."""
+        """Return whether it was charged a moment ago, and has at least ``min_load``."""
         return now - self._at < ACTIVE_SECONDS and self.load(now) >= min_load
 
 
@@ -128,7 +128,7 @@ CURRENT: Final[ContextVar[Share | None]] = ContextVar("capset_share", default=No
 
 
 class LoopIterations:
-    """The number of the event loop's current iteration, as far as timed steps run in it."""
+    """The number of the event loop's current iteration. Only iterations with timed steps are counted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -136,7 +136,7 @@ class LoopIterations:
         self.number = 0
 
     def count(self) -> None:
-        """Have the next iteration counted."""
+        """Count the next iteration."""
         if not self._is_counted:
             self._is_counted = True
             self._loop.call_soon(self._begin, context=Context())
@@ -149,8 +149,8 @@ class LoopIterations:
 class TimedCoroutine(Coroutine[Any, Any, Any]):
     """A task's coroutine whose steps are charged to the share of its context.
 
-    Once the organisation has used its part of an iteration of the loop, a step waits for the next one: however many
-    tasks of one are ready at once, the loop looks for the requests of others in between.
+    Once an organisation has used up its time in an iteration of the loop, its steps wait for the next one. So the loop
+    serves the requests of others in between, however many tasks of one organisation are ready at once.
     """
 
     __slots__ = ("__qualname__", "_coroutine", "_iterations")
@@ -168,7 +168,7 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
 
     def send(self, value: Any) -> Any:
         if (share := CURRENT.get()) is not None and share.has_had_its_part(self._iterations.number):
-            return None  # as a bare yield: the task goes on in the next iteration
+            return None  # as a bare yield: the task continues in the next iteration
         started, used = perf_counter(), thread_time()
         try:
             return self._coroutine.send(value)
@@ -186,7 +186,7 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
         try:
             return self._coroutine.throw(typ) if val is None else self._coroutine.throw(typ, val, tb)
         finally:
-            del typ, val, tb  # or the error holds itself by its traceback, until the collector of cycles comes
+            del typ, val, tb  # otherwise the error holds itself through its traceback until it is garbage-collected
             if (share := CURRENT.get()) is not None:
                 share.charge(thread_time() - started, perf_counter())
 
@@ -195,12 +195,12 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
 
 
 class TimedThreads(ThreadPoolExecutor):
-    """The loop's own threads; what they do is charged to the share of the context that asks for it."""
+    """The loop's own threads. Their work is charged to the share of the context that submits it."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have a function run, and its processor time charged. A charge that another thread makes at once may be lost.
+        """Run a function, and charge its CPU time. If two threads charge at the same time, one charge may be lost.
 
-        A lost one is a fraction of a millisecond; a lock would cost every step of every task more.
+        This loses a fraction of a millisecond; a lock would cost every step of every task more.
         """
         if (share := CURRENT.get()) is None:
             return super().submit(fn, *args, **kwargs)
@@ -217,9 +217,9 @@ def _run_charged(share: Share, function: Callable[..., T], *args: Any, **kwargs:
 
 @contextmanager
 def timed_tasks() -> Generator[None]:
-    """Time the steps of tasks that are made while inside, and the loop's threads.
+    """Time the steps of tasks that are created inside the context, and the loop's threads.
 
-    Nothing is timed in a loop that has a task factory already.
+    This has no effect in a loop that already has a task factory.
     """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is not None:
@@ -256,16 +256,17 @@ class FairShares:
         self._releasing: asyncio.Task[None] | None = None
 
     def enter(self, principal: Principal) -> Share:
-        """Return the share that this task and those that it starts are charged to from now on."""
+        """Charge this task, and the tasks that it starts, to a principal's share from now on. Return the share."""
         share = self._all.child(principal.org).child((principal.kind, principal.id))
         CURRENT.set(share)
         return share
 
     def enter_unknown(self, address: str, *, asks_health: bool = False) -> Share:
-        """Return the share of requests from an address whose credentials have yet to be checked, or that need none.
+        """Charge this task to the share of an address whose credentials are not checked yet, or not needed. Return it.
 
-        All such addresses together are one share beside those of organisations, however many they are. One that asks
-        whether the server is well is a share by itself: who watches the server waits for no flood of unknown callers.
+        However many they are, all such addresses together form one share, next to those of organisations. An address
+        that sends health checks has a share of its own, so that monitoring does not wait behind a flood of unknown
+        callers.
         """
         share = self._all.child((_PROBE, address)) if asks_health else self._all.child(_UNKNOWN).child(address)
         CURRENT.set(share)
@@ -284,16 +285,16 @@ class FairShares:
         waiter = loop.create_future()
         self._waiting.setdefault(share, deque()).append(waiter)
         if self._releasing is None:
-            # In a context of its own: what it does is charged to no caller.
+            # In a context of its own, so that its work is charged to no caller.
             self._releasing = loop.create_task(self._release(), context=Context())
         try:
             async with asyncio.timeout(self._seconds):
                 await waiter
         except TimeoutError:
-            raise overloaded(f"Others had had less of the server for {self._seconds:g} seconds: retry") from None
+            raise overloaded(f"Callers with less usage had priority for {self._seconds:g} seconds: retry") from None
 
     async def _release(self) -> None:
-        """Let requests in until none waits: those that need not wait any more, and others while the loop has time."""
+        """Admit requests until none waits: those that need not wait any more, and others while the loop has time."""
         try:
             while self._waiting:
                 await asyncio.sleep(_TICK_SECONDS)
@@ -314,7 +315,7 @@ class FairShares:
             self._releasing = None
 
     async def _look(self) -> tuple[bool, float]:
-        """Return whether the loop has time, and the least load of others for which requests wait."""
+        """Return whether the loop has time, and the minimum load of others for which requests wait."""
         if await _delay() >= LATE_SECONDS:
             return False, 0.0
         wall, used, part = self._measured
@@ -325,18 +326,18 @@ class FairShares:
 
 
 async def _delay() -> float:
-    """Return the seconds that others keep a thread and the loop from work that takes no time."""
+    """Return how many seconds a thread and the loop take for work that takes no time, because they are busy."""
     started = perf_counter()
     await asyncio.to_thread(_do_nothing)
     return perf_counter() - started
 
 
 def _do_nothing() -> None:
-    """Return."""
+    """Do nothing."""
 
 
 class Turns:
-    """Work that is done one at a time: organisations take turns, and so do the principals of each."""
+    """Exclusive turns: organisations take turns, and so do the principals of each."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -345,7 +346,7 @@ class Turns:
 
     @asynccontextmanager
     async def take(self, principal: Principal) -> AsyncGenerator[None]:
-        """Wait for a turn, and keep it while inside. Raises ``HttpRefusal`` if it takes too long."""
+        """Wait for a turn, and hold it inside the context. Raises ``HttpRefusal`` if it takes too long."""
         end = await self.begin(principal)
         try:
             yield
@@ -359,10 +360,10 @@ class Turns:
         max_seconds: float | None = None,
         admit: Callable[[], Awaitable[None]] | None = None,
     ) -> Callable[[], None]:
-        """Wait for a turn, and return what ends it; after ``max_seconds`` seconds it ends by itself.
+        """Wait for a turn, and return a function that ends it. It ends by itself after ``max_seconds``.
 
-        ``admit`` is awaited when the principal's work before this one is done, and so paid for: if all of it was let in
-        as it came, none of it would wait until others have had as much. Raises ``HttpRefusal`` if it takes too long.
+        ``admit`` is awaited after the principal's earlier work has ended and has been charged. If all work were
+        admitted on arrival, none of it would wait for others. Raises ``HttpRefusal`` if it takes too long.
         """
         owner = owner_of(principal)
         owner_lock = self._own.setdefault(owner, asyncio.Lock())
@@ -377,7 +378,7 @@ class Turns:
                         await self._slot.wait(owner)
                     taken.callback(self._slot.release, owner)
             except TimeoutError:
-                raise overloaded(f"The turn of this request did not come in {self._seconds:g} seconds: retry") from None
+                raise overloaded(f"This request did not get its turn within {self._seconds:g} seconds: retry") from None
             turn = taken.pop_all()
             if max_seconds is not None:
                 turn.callback(asyncio.get_running_loop().call_later(max_seconds, turn.close).cancel)

@@ -1,4 +1,4 @@
-"""The shield as the server uses it: a guard for each request, which holds what the request has of the server."""
+"""The shield as the server uses it: a guard for each request, which holds the resources of the request."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from capset_server.shield.fair_shares import (
 TURN_BODY: Final = 16 * 1024
 """Requests with larger bodies, in bytes, take turns."""
 _UNKNOWN: Final = "\0unknown"
-"""Stands for the organisation of all callers without a credential; none has such a name."""
+"""Takes the place of the organisation for callers without a credential. No organisation has this name."""
 
 
 class RequestGuard:
-    """A request's part of the server, held while inside. This class is that of requests which the shield lets pass."""
+    """The resources of a request, held inside the context. This class limits nothing: it is for unguarded requests."""
 
     def __enter__(self) -> Self:
         """Begin the request. Raises ``HttpRefusal`` if the server has no room for it."""
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Give back what the request holds."""
+        """Release what the request holds."""
 
     async def admit(self) -> None:
-        """Wait until the caller may have more of the server. Raises ``HttpRefusal`` after too long."""
+        """Wait until the caller may use more of the server. Raises ``HttpRefusal`` if it takes too long."""
 
     async def take_turn(self, size: int, *, writes: bool, is_file: bool) -> None:
-        """Have a body paid for that has been read, and wait for its turn if it is not small. Raises ``HttpRefusal``."""
+        """Charge for a body that was read, and wait for a turn unless it is small. Raises ``HttpRefusal`` likewise."""
 
     async def grow(self, size: int) -> None:
-        """Hold memory for this many bytes at least, as soon as there is room. Raises ``HttpRefusal`` after too long."""
+        """Wait for memory for at least ``size`` bytes, and reserve it. Raises ``HttpRefusal`` likewise."""
 
     def transfer(self) -> AbstractAsyncContextManager[None]:
-        """Return what waits for one of the caller's large transfers, and holds it. Raises ``HttpRefusal`` likewise."""
+        """Return a context that waits for one of the caller's large transfers, and holds it. Raises likewise."""
         return nullcontext()
 
 
@@ -56,7 +56,7 @@ UNGUARDED: Final = RequestGuard()
 
 
 class _Counted(RequestGuard):
-    """The guard of a request that is one of those under way, and charged to a share."""
+    """The guard of a request that is charged to a share, and counted among the running ones if it has an owner."""
 
     def __init__(self, shield: Shield, share: Share, owner: Owner | None) -> None:
         self._shield = shield
@@ -104,7 +104,7 @@ class _OfCaller(_Counted):
             rate = FILE_SECONDS if is_file else JSON_SECONDS
             self._share.charge(WRITE_SECONDS + rate * size / 2**20, time.perf_counter())
         if size > TURN_BODY:
-            # What is done with a smaller body takes less time, and after that a call may wait for its tool.
+            # Work on a smaller body takes less time, and afterwards a call may wait for its tool.
             max_seconds = LARGE_SECONDS * min(1.0, size / LARGE)
             self._end_turn = await self._shield.turns.begin(self._principal, max_seconds=max_seconds, admit=self.admit)
 
@@ -118,7 +118,7 @@ class _OfCaller(_Counted):
 
 
 class Shield:
-    """The guards of a server's requests; with ``limits.shield`` off, they hold nothing and let everything pass."""
+    """The guards of a server's requests. If ``limits.shield`` is off, they limit nothing."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self.limits: Final = limits
@@ -133,9 +133,9 @@ class Shield:
         return _OfCaller(self, principal) if self.limits.shield else UNGUARDED
 
     def guard_unknown(self, address: str, *, is_open: bool, asks_health: bool) -> RequestGuard:
-        """Return the guard of a request from this address whose caller is not known, or not yet.
+        """Return the guard of a request from this address whose caller is unknown, or not known yet.
 
-        ``is_open`` is whether it needs no caller: then it counts among those under way, unless it ``asks_health``.
+        A request that needs no caller, ``is_open``, counts among the running ones unless it ``asks_health``.
         """
         if not self.limits.shield:
             return UNGUARDED
@@ -143,5 +143,5 @@ class Shield:
         return _Counted(self, share, Owner(_UNKNOWN, address) if is_open and not asks_health else None)
 
     def timing(self) -> AbstractContextManager[None]:
-        """Return what has the tasks and threads of the running loop timed while inside."""
+        """Return a context in which the tasks and threads of the running loop are timed."""
         return timed_tasks() if self.limits.shield else nullcontext()

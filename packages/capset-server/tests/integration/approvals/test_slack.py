@@ -75,7 +75,7 @@ async def test_a_click_rejects() -> None:
 @pytest.mark.parametrize(
     ("clicker", "reply"),
     [
-        ({"user": "U9"}, "are not entered here"),
+        ({"user": "U9"}, "have not been added"),
         ({"user": "U1", "team": "T9"}, "from this workspace"),
         ({"user": "U1", "channel": {"id": "C0OTHER"}}, "from this workspace and conversation"),
     ],
@@ -109,7 +109,7 @@ async def test_the_secret_of_one_channel_decides_no_request_that_another_tells_o
             button = buttons(await slack.message())["capset_approve"]
             forged = interaction(button)
             assert (await sent(server, forged, signed(forged, secret=other))).status_code == 200
-            assert "not one that this conversation is told of" in await slack.answered()
+            assert "not announced in this conversation" in await slack.answered()
             assert await status(client, request) == "pending"
             await click(server, button, trigger_id="its own")
             assert await status(client, request) == "approved"
@@ -144,7 +144,7 @@ async def test_a_person_counts_as_who_entered_it() -> None:
         async with server.client("root") as root:
             request = await asked(root, await make_session(root, "till"))
         await click(server, buttons(await slack.message())["capset_approve"])
-        assert "who made a key, or entered a person, counts as its holder" in await slack.answered()
+        assert "whoever made a key, or added a person, counts as its holder" in await slack.answered()
         assert (await server.kernel.approvals.get(request, org="acme")).status == "pending"
         own_request = await asked(client, session)
         await slack.message(2)
@@ -164,7 +164,7 @@ async def test_who_was_removed_decides_nothing_any_more() -> None:
             assert (await root.delete(f"/v1/people/{bea['id']}")).status_code == 204
             problem(await root.delete(f"/v1/people/{bea['id']}"), 404, "not_found")
         await click(server, buttons(await slack.message())["capset_approve"])
-        assert "are not entered here" in await slack.answered()
+        assert "have not been added" in await slack.answered()
         assert await status(client, request) == "pending"
 
 
@@ -180,9 +180,9 @@ async def test_own_requests_and_those_of_others_organisations_are_refused() -> N
         request = await asked(client, session)
         button = buttons(await slack.message())["capset_approve"]
         await click(server, button, "U2")
-        assert "another principal than the one who made it" in await slack.answered(1)
+        assert "a principal other than the one who made it" in await slack.answered(1)
         await click(server, button, "U3")
-        assert "are not entered here for the organisation of this request" in await slack.answered(2)
+        assert "have not been added for the organisation of this request" in await slack.answered(2)
         assert await status(client, request) == "pending"
 
 
@@ -306,7 +306,7 @@ async def test_what_is_not_shown_whole_cannot_be_approved_by_a_click() -> None:
         request = await asked(client, session, to="x" * 5_000)
         message = await slack.message()
         assert buttons(message) == {}
-        assert "on the page of the request" in words(message)
+        assert "decide the request on its page" in words(message)
         assert f"https://a.example/approve/{request}" in words(message)
         assert len(words(message)) < 10_000
         await settled(server, "chat", request)
@@ -331,10 +331,10 @@ async def test_what_is_masked_cannot_be_approved_by_a_click() -> None:
     ("reply", "error"),
     [
         (b'{"ok": false, "error": "channel_not_found"}', "Slack refused chat.postMessage: channel_not_found"),
-        (b'{"ok": false, "error": "<script>alert(1)</script>"}', "something else than an error code"),
-        (b"[]", "is no JSON object"),
-        (b"x" * 300_000, "is no JSON object"),
-        (b'{"ok": true}', "does not say where the message is"),
+        (b'{"ok": false, "error": "<script>alert(1)</script>"}', "no valid error code"),
+        (b"[]", "is not a JSON object"),
+        (b"x" * 300_000, "is not a JSON object"),
+        (b'{"ok": true}', "lacks the place of the message"),
     ],
 )
 async def test_answers_of_slack_are_never_trusted(reply: bytes, error: str) -> None:

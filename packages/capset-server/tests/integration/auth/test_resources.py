@@ -167,7 +167,7 @@ async def test_a_declared_audience_is_for_all_and_is_the_one_resource_if_it_is_a
         ({"public_url": "https://ada@capset.example.com"}, "user name"),
         ({"public_url": PUBLIC, "issuer": "login"}, "issuer"),
         ({"public_url": PUBLIC, "issuer": "http://login.example.com"}, "issuer must be https"),
-        ({"public_url": PUBLIC, "audience": f"{PUBLIC}/api"}, "no part of the server"),
+        ({"public_url": PUBLIC, "audience": f"{PUBLIC}/api"}, "not a part of the server"),
         ({}, "name its audience"),
         ({"public_url": PUBLIC, "audience": " "}, "audience must not be empty"),
     ],

@@ -91,7 +91,7 @@ async def test_a_call_that_is_sent_again_is_made_once(boss: Client, session: str
         _ = [event async for event in events]
     assert first == repeated == events.result
     assert await outcome_of(boss, session, "wait") == "succeeded", "and it has one record"
-    with pytest.raises(InvalidArguments, match="came with another request"):
+    with pytest.raises(InvalidArguments, match="used for another request"):
         await boss.call(session, "wait", {"seconds": 0.1}, idempotency_key="once")
     with pytest.raises(DefinitionError, match="1–255 printable"):
         await boss.call(session, "wait", idempotency_key="a b")

@@ -136,7 +136,7 @@ async def test_who_may_not(served: Served) -> None:
 async def test_an_id_is_one_part_of_a_path(boss: Client, session: str) -> None:
     await boss.files.write(session, "/kept.txt", b"x")
     for name in ("", f"{session}/files/kept.txt", "/"):
-        with pytest.raises(DefinitionError, match="must not be empty, nor hold a slash"):
+        with pytest.raises(DefinitionError, match="must not be empty or contain a slash"):
             await boss.sessions.delete(name)
     with pytest.raises(DefinitionError, match="not valid Unicode"):
         await boss.sessions.get("\udcff")

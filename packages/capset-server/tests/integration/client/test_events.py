@@ -55,9 +55,9 @@ async def test_fields_that_are_not_needed_and_events_that_nobody_knows() -> None
 
 async def test_data_that_is_no_message() -> None:
     for data in ("nonsense", "[]", '{"kind": "wish", "type": "x"}'):
-        with pytest.raises(ForeignAnswer, match="answered what is no MessageShape"):
+        with pytest.raises(ForeignAnswer, match="did not answer with a MessageShape"):
             await read(events(f"data: {data}\n\n{END}".encode()))
-    with pytest.raises(ForeignAnswer, match="answered what is no CallShape"):
+    with pytest.raises(ForeignAnswer, match="did not answer with a CallShape"):
         await read(events(b"event: result\ndata: {}\n\n"))
 
 

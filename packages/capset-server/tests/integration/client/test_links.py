@@ -116,7 +116,7 @@ async def test_what_hashes_cover(boss: Client) -> None:
     assert (shape.kind, digest(shape.payload), shape.code and shape.code.hash) == ("code", code, code)
     detail = await boss.capabilities.get("test_math")
     assert {tool.name: tool.hash for tool in detail.tools} == {tool.name: tool.hash for tool in math.tools}
-    with pytest.raises(NotFound, match="nothing is known here"):
+    with pytest.raises(NotFound, match="nothing known here"):
         await boss.fingerprints.get("0" * 64)
     with pytest.raises(InvalidArguments):
         await boss.fingerprints.get("x")

@@ -153,7 +153,7 @@ async def test_another_who_saves_first_is_named_and_one_decides(shop: Site, auth
     await changed(shop, agent, description="Theirs.", model="their:model")
     page = await author.send(path, {**form, "do": "save"})
     assert page.status_code == 412
-    for part in ("Somebody else has saved version 2", "user:boss", "Theirs.", "their:model"):
+    for part in ("Version 2 was saved by somebody else", "user:boss", "Theirs.", "their:model"):
         assert part in page.text
     mine = form_in(page)
     keys = ("agent/system_prompt", "agent/description", "version")
@@ -164,7 +164,7 @@ async def test_another_who_saves_first_is_named_and_one_decides(shop: Site, auth
     assert "Taken from version 2: description, model." in merged.text
     assert [form_in(merged)[key] for key in keys] == [["Mine."], ["Theirs."], ["2"]]
     # Mine, over theirs; over what one has seen, and nothing newer.
-    for told in ("Saved as version 3.", "Somebody else has saved version 3"):
+    for told in ("Saved as version 3.", "Version 3 was saved by somebody else"):
         assert told in (await author.send(path, {**mine, "do": "overwrite:2"})).text
     now = await stored(shop, agent["id"])
     assert (now["version"], now["system_prompt"], now["description"], now["model"]) == (3, "Mine.", "Old.", None)
@@ -177,7 +177,7 @@ async def test_what_cannot_be_read_is_not_lost_by_a_merge(shop: Site, author: Vi
     form = {**form_in(await author.get(path)), "agent/static_context": "{broken"}
     await changed(shop, agent, description="Theirs.")
     page = await author.send(path, {**form, "do": "merge:2"})
-    assert "first mend what cannot be read" in page.text
+    assert "first correct the fields that cannot be read" in page.text
     assert form_in(page)["agent/static_context"] == ["{broken"]
 
 
@@ -192,7 +192,7 @@ async def test_versions_are_compared_and_rolled_back(shop: Site, author: Visitor
     refused = await author.send(path, {"to": "1", "version": "1"}, token=token)
     assert (refused.status_code, (await stored(shop, agent["id"]))["version"]) == (412, 2)
     page = await author.send(path, {"to": "1", "version": "2"}, token=token)
-    assert "Version 3 says what version 1 said." in page.text
+    assert "Version 3 has the contents of version 1." in page.text
     now = await stored(shop, agent["id"])
     assert (now["version"], now["system_prompt"], now["capabilities"]) == (3, "One.\nSame.", ["kit"])
 
@@ -200,13 +200,13 @@ async def test_versions_are_compared_and_rolled_back(shop: Site, author: Visitor
 async def test_an_agent_is_archived_and_made_active_again(shop: Site, author: Visitor) -> None:
     agent = await made(shop, "kit", name="leaver")
     page = await author.send(f"/agents/{agent['id']}/archive", {"version": "1"})
-    assert ("Archived." in page.text, "Run it" in page.text) == (True, False)
+    assert ("Archived." in page.text, "Run agent" in page.text) == (True, False)
     listings = [(await author.get(path)).text for path in ("/agents", "/agents?status=archived")]
     assert ["leaver" in listing for listing in listings] == [False, True]
     assert (await author.send(f"/agents/{agent['id']}/restore", {"version": "1"})).status_code == 412
     page = await author.send(f"/agents/{agent['id']}/restore", {"version": "2"})
     assert (await stored(shop, agent["id"]))["status"] == "active"
-    assert "Run it" in page.text
+    assert "Run agent" in page.text
 
 
 async def test_an_exported_file_makes_the_same_agent(shop: Site, author: Visitor) -> None:
@@ -245,7 +245,7 @@ async def test_those_who_only_read_change_nothing(shop: Site) -> None:
     agent = await made(shop, "kit")
     async with visiting(shop, "reader") as reader:
         page = await reader.get(f"/agents/{agent['id']}")
-        for part in ("/edit", "Archive", "Run it"):
+        for part in ("/edit", "Archive", "Run agent"):
             assert part not in page.text
         assert "New agent" not in (await reader.get("/agents")).text
         page = await reader.send("/agents/new", {"agent/name": "mine", "do": "save"})
@@ -257,7 +257,7 @@ async def test_an_agent_in_code_is_shown_and_not_edited(author: Visitor) -> None
     page = await author.get("/agents/foreman")
     assert ("You run the workshop." in page.text, "/edit" in page.text) == (True, False)
     page = await author.get("/agents/foreman/edit")
-    assert (page.url.path, "It is defined in code" in page.text) == ("/agents/foreman", True)
+    assert (page.url.path, "Defined in code: change it there" in page.text) == ("/agents/foreman", True)
     assert "foreman" in (await author.get("/agents?name=foreman")).text
 
 
@@ -277,7 +277,7 @@ async def test_only_administrators_see_servers_to_write_and_nobody_loses_them(
 
 async def test_a_first_agent_is_led_to() -> None:
     async with site(agents=()) as empty, visiting(empty, "ada") as visitor:
-        assert 'href="/agents/new">Make the first one' in (await visitor.get("/agents")).text
+        assert 'href="/agents/new">Create the first agent' in (await visitor.get("/agents")).text
 
 
 async def test_a_sign_in_that_has_ended_leads_nobody_away_from_what_is_typed(shop: Site) -> None:

@@ -84,7 +84,7 @@ async def test_the_list_is_counted_by_age_and_sorted_both_ways() -> None:
             clock.advance(seconds)
         async with at_console(server, "boss") as browser:
             newest, oldest = [(await browser.get(f"/approvals{order}")).text for order in ("", "?order=oldest")]
-    assert "<strong>4 requests</strong> wait" in newest
+    assert "<strong>4 open requests</strong>" in newest
     assert "under 5 min: 1 · under 1 h: 1 · under 1 d: 1 · older: 1" in newest
     assert re.findall(r'data-request="([^"]+)"', newest) == requests[::-1]
     assert re.findall(r'data-request="([^"]+)"', oldest) == requests
@@ -121,7 +121,7 @@ async def test_a_request_shows_all_that_is_known_of_it() -> None:
         path, row = f"/approvals/{request}", await stored(shop, request)
         page = (await boss.get(path)).text
         for part in (
-            *("Send a message to people outside.", "mail:send", "destructive", "Schema of its arguments", "user:kim"),
+            *("Send a message to people outside.", "mail:send", "destructive", "Schema of the arguments", "user:kim"),
             *(f"/fingerprints/{row.runtime_hash}", f"/fingerprints/{row.tool_hash}", row.session, "Dear all,\nyours"),
             *("No earlier request for this tool", f"{path}/conversation", "[redacted]", f'href="{path}?shown=1"'),
         ):
@@ -129,10 +129,10 @@ async def test_a_request_shows_all_that_is_known_of_it() -> None:
         assert "sk-1" not in page
         for shown in (f"{path}?shown=1", f"{path}/edit?shown=1"):
             assert "sk-1" in (await boss.get(shown)).text, shown
-        assert "There is none" in (await boss.get(f"{path}/conversation")).text
+        assert "No conversation" in (await boss.get(f"{path}/conversation")).text
         page = (await chief.get(path)).text
         assert "eve@example.com" in page
-        assert "Schema of its arguments" not in page, "the fingerprint of a tool takes the scope capset:read"
+        assert "Schema of the arguments" not in page, "the fingerprint of a tool takes the scope capset:read"
 
 
 @pytest.mark.spec("N6")
@@ -248,7 +248,7 @@ async def test_a_page_of_a_thousand_open_requests_comes_quickly(tmp_path: Path) 
         took: list[float] = []
         for _ in range(20):
             begun = time.perf_counter()
-            assert "<strong>1,000 requests</strong> wait" in (await browser.get("/approvals")).text
+            assert "<strong>1,000 open requests</strong>" in (await browser.get("/approvals")).text
             took.append(time.perf_counter() - begun)
         assert sorted(took)[10] < 0.5, "the median, on a machine that has other things to do"
 
@@ -281,7 +281,7 @@ async def test_it_shows_how_the_agent_itself_has_changed(tmp_path: Path) -> None
             assert "You pay whoever asks." in since
             page = (await chief.get(f"/approvals/{request}")).text
             assert "You pay whoever asks." not in page, "links are for those who audit"
-            assert "fingerprints</a> say" not in page
+            assert "see its <a" not in page
 
 
 @pytest.mark.spec("M20", "N6")
@@ -358,7 +358,7 @@ async def test_arguments_are_edited_in_a_form_of_their_schema(shop: Site, boss: 
     assert re.search(r'<textarea id="field-arguments/to"[^>]*>\nbob</textarea>', wrong.text), "as it was sent"
     assert (await stored(shop, request)).status == "pending"
     done = await sent(boss, request, "edit", **form, note="one is enough")
-    assert ("Approved." in done.text, "What was asked for" in done.text) == (True, True)
+    assert ("Approved." in done.text, "Requested arguments" in done.text) == (True, True)
     row = await stored(shop, request)
     assert json.loads(row.modified or "") == {"to": ["bob"], "body": "", "urgent": False}
     assert row.note == "one is enough"
@@ -423,7 +423,7 @@ async def test_of_several_approvers_each_sees_how_many_have_approved(shop: Site,
     request = await requested(shop, "donate", to="a museum")
     assert "0 of 2 approvals" in (await boss.get("/approvals?tool=donate")).text
     first = (await sent(boss, request, "approve", note="I know them")).text
-    assert "Your approval counts: 1 of 2 are given." in first
+    assert "Your approval is recorded: 1 of 2 are given." in first
     assert "You cannot approve this" in first
     async with at_console(shop, "chief") as chief:
         page = (await chief.get(f"/approvals/{request}")).text

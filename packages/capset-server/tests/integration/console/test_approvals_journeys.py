@@ -95,14 +95,14 @@ async def test_somebody_approves_what_an_agent_asked_for(store: str, browser: Br
 @pytest.mark.spec("N5")
 async def test_requests_come_and_go_by_themselves(shop: Site, browser: Browser) -> None:
     async with signed_in(browser, shop, "boss", "/approvals") as page:
-        await expect(page.get_by_text("Nothing waits for an approval")).to_be_visible()
+        await expect(page.get_by_text("No open requests")).to_be_visible()
         await hold_page(page)
         first = await requested(shop)
         await expect(page.locator(f"#request-{first}")).to_be_visible(timeout=SOON)
         await expect(page).to_have_title("(1) Approvals · capset")
         await requested(shop, to="carla")
         await expect(page).to_have_title("(2) Approvals · capset", timeout=SOON)
-        await expect(page.locator("#announced")).to_have_text("2 requests wait")
+        await expect(page.locator("#announced")).to_have_text("2 open requests")
         await hold_page(page)
         await rejected_elsewhere(shop, first)
         await expect(page.locator(f"#request-{first}")).to_have_count(0, timeout=SOON)
@@ -142,7 +142,7 @@ async def test_keys_lead_from_request_to_request_and_decide_nothing_alone(shop: 
             await page.keyboard.press(key)
             assert await page.evaluate(focused) == request
         await page.keyboard.press("?")
-        await expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Keyboard shortcuts")).to_be_visible()
         await page.keyboard.press("Escape")
         await page.locator(f"#request-{second} a").focus()
         await page.keyboard.press("Enter")

@@ -37,7 +37,7 @@ async def test_capabilities_are_found_and_paged(boss: httpx2.AsyncClient) -> Non
         assert ("The desk" in page.text, "Number 1<" in page.text) == (True, False), query
     fragment = await boss.get("/capabilities?text=drawer", headers=HTMX)
     assert fragment.text.lstrip().startswith('<section id="found"')
-    assert "No capability fits" in (await boss.get("/capabilities?text=nothing+at+all")).text
+    assert "No capabilities found" in (await boss.get("/capabilities?text=nothing+at+all")).text
     assert (await boss.get("/capabilities?status=odd")).status_code == 422
 
 
@@ -107,4 +107,4 @@ async def test_what_others_wrote_is_text(boss: httpx2.AsyncClient) -> None:
 async def test_what_it_works_with_here_is_found_out_afterwards(boss: httpx2.AsyncClient) -> None:
     page = (await boss.get("/capabilities/sandbox")).text
     assert 'hx-get="/capabilities/sandbox/readiness"' in page
-    assert "On the machine of this server" in (await boss.get("/capabilities/sandbox/readiness")).text
+    assert "Readiness on this server" in (await boss.get("/capabilities/sandbox/readiness")).text

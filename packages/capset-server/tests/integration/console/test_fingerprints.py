@@ -67,7 +67,7 @@ async def test_any_two_are_compared(boss: httpx2.AsyncClient, links: Links) -> N
         (before["prompt_hash"], after["prompt_hash"], prompt_changes),
         (before["runtime_hash"], after["runtime_hash"], [f"tool {change}" for change in tool_changes]),
         (tool_hash, other_tool, ["changed"]),
-        (tool_hash, tool_hash, ["Nothing differs"]),
+        (tool_hash, tool_hash, ["No differences"]),
     ):
         page = await boss.get("/fingerprints/find", params={"before": one, "after": f" {other} "})
         assert page.url.path == f"/fingerprints/{one}/diff/{other}"
@@ -116,10 +116,10 @@ async def test_others_see_only_what_is_installed(shop: Site, links: Links) -> No
             assert (await spy.get(f"/fingerprints/{path}")).status_code == 404, path
         tool = next(ref["hash"] for ref in before["tool_refs"])
         page = await spy.get(f"/fingerprints/{tool}")
-        assert "No turn that was kept had it" in page.text
+        assert "No stored turn has used it" in page.text
         assert before["session_id"] not in page.text
         assert before["agent_name"] not in (await spy.get("/fingerprints")).text
     async with reading(shop, "caller") as caller:
         page = await caller.get(f"/fingerprints/{before['prompt_hash']}")
-        assert "That needs a key with the scope" in page.text
+        assert "You need a key with the scope" in page.text
         assert "Newest turns" not in (await caller.get("/fingerprints")).text

@@ -135,7 +135,7 @@ async def test_a_form_that_asks_for_too_much_makes_no_key(
     refused = await client.post("/keys", data=await form(client, **more))
     assert refused.status_code == status, refused.text
     assert await here.kernel.store.keys.list() == before
-    assert "No key was made." in refused.text
+    assert "No key was created." in refused.text
     assert 'value="robot"' in refused.text or more.get("key/principal") == ""
     if field in ("scopes", "tools"):
         assert f'id="{field}-' in refused.text

@@ -53,7 +53,7 @@ async def test_people_are_entered_and_removed(here: Site, client: httpx2.AsyncCl
         refused = await spy.post(f"/people/{row['id']}/remove", data={"token": token_of(page)})
         assert refused.status_code == 404
     removed = await client.post(f"/people/{row['id']}/remove", data={"token": token})
-    assert "decides nothing any more" in removed.text
+    assert "can no longer decide" in removed.text
     assert await people(here) == []
 
 
@@ -74,7 +74,7 @@ async def test_a_person_that_cannot_be_is_not_entered(
 ) -> None:
     token = token_of(await client.get("/people"))
     refused = await client.post("/people", data={"token": token, **BEA, **more})
-    assert (refused.status_code, "Not entered." in refused.text) == (status, True)
+    assert (refused.status_code, "Not added." in refused.text) == (status, True)
     assert f'id="field-person/{field}-error"' in refused.text
     assert await people(here) == []
 

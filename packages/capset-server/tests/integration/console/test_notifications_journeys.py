@@ -43,7 +43,7 @@ async def test_a_delivery_that_failed_is_sent_again(store: str, browser: Browser
             await page.get_by_label("Workspace").fill("T1")
             await page.get_by_label("User", exact=True).fill("U1")
             await page.get_by_label("Principal", exact=True).fill("bea")
-            await page.get_by_role("button", name="Enter").click()
+            await page.get_by_role("button", name="Add person").click()
             await expect(page.get_by_role("status")).to_contain_text("U1 of T1 decides as bea.")
             await hold_page(page)
             page.once("dialog", lambda dialog: dialog.accept())

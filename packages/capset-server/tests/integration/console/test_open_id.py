@@ -245,7 +245,7 @@ async def test_a_provider_that_is_away_is_named_on_the_page() -> None:
         await away.aclose()
         answer = await client.get("/login/provider")
     assert answer.status_code == Unreachable("").status
-    assert f"{urlsplit(authority.issuer).netloc} cannot be asked" in answer.text
+    assert f"the request to {urlsplit(authority.issuer).netloc} failed" in answer.text
 
 
 def test_a_sign_in_needs_to_know_where_it_leads_back() -> None:
@@ -261,6 +261,6 @@ def test_a_sign_in_needs_to_know_where_it_leads_back() -> None:
 async def test_a_browser_signs_in_at_the_provider(here: Site, browser: Browser) -> None:
     async with visiting(browser, here.url) as page:
         await page.goto("/approvals")
-        await page.get_by_role("link", name="Sign in at 127.0.0.1").click()
+        await page.get_by_role("link", name="Sign in with 127.0.0.1").click()
         await expect(page.get_by_role("heading", name="Approvals")).to_be_visible()
         await expect(page.get_by_text("user:grace")).to_be_visible()

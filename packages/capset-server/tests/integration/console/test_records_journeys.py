@@ -75,7 +75,7 @@ async def test_charts_are_drawn_in_both_colours(shop: Site, browser: Browser) ->
         await expect(page.locator(".plot canvas")).to_have_count(3)
         light = await page.evaluate(drawn)
         await page.locator("summary .who").click()
-        await page.get_by_role("button", name="Switch light and dark").click()
+        await page.get_by_role("button", name="Switch theme").click()
         await page.wait_for_function(f"(before) => !({drawn})().some((drawn) => before.includes(drawn))", arg=light)
         await page.get_by_text("As a table").first.click()
         await expect(page.get_by_role("region", name="How calls ended")).to_contain_text("succeeded")

@@ -42,7 +42,7 @@ def chosen(page: httpx2.Response) -> dict[str, str]:
 async def test_the_state_of_every_server_is_shown_without_asking(own: Wholesale) -> None:
     async with browsing(own, "operator") as browser:
         first = await browser.get("/servers")
-        assert (first.text.count("not connected"), first.text.count("not asked yet")) == (3, 3)
+        assert (first.text.count("not connected"), first.text.count("not checked yet")) == (3, 3)
         page = await browser.get("/servers/shop")
         assert ('hx-trigger="load"' in page.text, "price" in page.text) == (True, False)
         assert (await browser.get("/servers/shop/tools")).text.count('name="tool"') == 2
@@ -132,7 +132,7 @@ async def test_servers_of_stored_agents_are_approved_by_their_organisation_alone
         async with server.client(None, follow_redirects=True) as browser:
             await sign_in(browser, server.keys["spy"])
             page = await browser.get("/servers")
-            assert ("Seller" in page.text, "No MCP server is declared" in page.text) == (False, True)
+            assert ("Seller" in page.text, "No MCP servers declared" in page.text) == (False, True)
             for path in (at, f"{at}/tools", f"{at}?ask=1"):
                 assert (await browser.get(path)).status_code == 404
             data = {"token": token_of(page), "tool": data["tool"]}
@@ -154,7 +154,7 @@ async def test_what_a_server_says_is_text_and_bounded(own: Wholesale) -> None:
             assert part not in read
         assert "\\u{202e}gnp.exe" in page.text
         assert "RIGHT-TO-LEFT OVERRIDE" in page.text
-        assert "more differ: read all by" in page.text
+        assert "differ: read all of them with" in page.text
         assert "bytes, more than 262,144" in page.text
         assert len(page.content) < 500_000
         boxes = chosen(page)

@@ -105,7 +105,7 @@ async def test_large_files_and_data_are_shown_in_part(place: tuple[Site, str, Vi
     await page.put(f"{path}/data.json", b'{"a":{"b":[1,2]}}')
     assert "    &#34;b&#34;: [" in (await page.get(f"{path}/data.json")).text
     await page.put(f"{path}/bytes", bytes(1_000))
-    assert "This is no text" in (await page.get(f"{path}/bytes")).text
+    assert "This file is not text" in (await page.get(f"{path}/bytes")).text
     content = b"x" * 10_000_000
     assert (await page.put(f"{path}/ten.txt", content)).status_code == 204
     assert len((await page.get(f"{path}/ten.txt")).text) < 10_000

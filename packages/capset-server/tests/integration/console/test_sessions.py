@@ -48,11 +48,11 @@ async def test_a_conversation_is_shown_whole(talk: tuple[Site, str]) -> None:
     server, session = talk
     async with visitor(server) as page:
         rendered = (await page.get(f"/sessions/{session}")).text
-        for text in ("tell me", "I think.", SECRET, "shout", "The end.", "tokens in", "Time line"):
+        for text in ("tell me", "I think.", SECRET, "shout", "The end.", "tokens in", "Timeline"):
             assert text in rendered, text
         listing = (await page.get("/sessions")).text
         assert f"/sessions/{session}" in listing
-        assert "Older" not in listing
+        assert "Next page" not in listing
         line = (await page.get(f"/sessions/{session}/turns/{await turn_of(page, session)}")).text
         assert "<svg" in line
         assert "model, step 2" in line
@@ -252,7 +252,7 @@ async def test_a_long_turn_is_shown_from_its_beginning(talk: tuple[Site, str]) -
         rendered = (await page.get(f"/sessions/{session}")).text
         assert "word 0 word 1 " in rendered
         assert f"word {3 * WINDOW - 1} " in rendered
-        assert "The agent is at work." in rendered
+        assert "The agent is working." in rendered
         line = (await page.get(f"/sessions/{session}/turns/long", params={"after": "0"})).text
         assert "model, step 1" in line
 
@@ -264,11 +264,11 @@ async def test_a_session_is_moved_to_another_version_and_deleted(talk: tuple[Sit
         agent = (await client.get(f"/v1/sessions/{session}")).json()["agent_id"]
         await client.patch(f"/v1/agents/{agent}", json={"description": "newer"}, headers=_MERGE)
     async with visitor(server) as page:
-        assert "Move it to another version" in (await page.get(f"/sessions/{session}/about")).text
+        assert "Move to another version" in (await page.get(f"/sessions/{session}/about")).text
         stale = await page.post(f"/sessions/{session}/move", version="2", seen="7")
         assert stale.status_code == 412
         moved = await page.post(f"/sessions/{session}/move", version="2", seen="1")
-        assert "The session is in version 2 now." in moved.text
+        assert "now uses version 2" in moved.text
         begun = await page.post("/sessions", agent_id=agent)
         assert begun.url.path != f"/sessions/{session}"
         only = (await page.get("/sessions", params={"agent_id": agent})).text

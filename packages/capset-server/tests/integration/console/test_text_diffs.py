@@ -42,7 +42,7 @@ def test_what_is_the_same_is_left_out_with_its_count() -> None:
 
 def test_what_is_very_long_is_cut_off_or_not_compared() -> None:
     (cut,) = diff_lines("", "x" * 3_000)
-    assert cut.text.endswith("1,000 characters more")
+    assert cut.text.endswith("1,000 more characters")
     (line,) = diff_lines("a\n" * 3_000, "b\n")
     assert (line.sign, "not compared" in line.text) == ("…", True)
 

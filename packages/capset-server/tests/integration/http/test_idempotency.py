@@ -104,7 +104,7 @@ async def test_the_key_of_a_call_that_its_client_left_while_it_ran_is_not(accept
         await leave(server, sending, "sleep")
         await until(lambda: b"/calls" in log.getvalue(), "the request to be over")
         repeated = await call(ada, session, "k-1", "sleep")
-        assert "broken off" in problem(repeated, 409, "conflict")["detail"]
+        assert "was interrupted" in problem(repeated, 409, "conflict")["detail"]
 
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///{folder}/a.db"])

@@ -121,10 +121,10 @@ async def test_it_needs_the_permissions_to_write_and_read_files(viewer: Viewer, 
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ({**PART, "url": "https://a.example/a.png"}, "is a data: URL"),
-        ({**PART, "url": "file:///etc/passwd"}, "is a data: URL"),
-        ({**PART, "url": "data:image/png;base64,@@"}, "not in base64"),
-        ({**PART, "url": None}, "is a data: URL"),
+        ({**PART, "url": "https://a.example/a.png"}, "must be a data: URL"),
+        ({**PART, "url": "file:///etc/passwd"}, "must be a data: URL"),
+        ({**PART, "url": "data:image/png;base64,@@"}, "not valid base64"),
+        ({**PART, "url": None}, "must be a data: URL"),
     ],
 )
 async def test_what_has_no_content_is_refused(viewer: Viewer, part: dict[str, Any], message: str) -> None:

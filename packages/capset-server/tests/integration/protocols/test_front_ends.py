@@ -153,9 +153,9 @@ async def test_a_failed_turn_ends_its_run_with_the_error(tmp_path: Path) -> None
     ("path", "body", "message"),
     [
         ("ag-ui", {"threadId": "t"}, "runId"),
-        ("ag-ui", run_input({"role": "user", "content": [{"type": "image", "source": IMAGE}]}), "is a data: URL"),
+        ("ag-ui", run_input({"role": "user", "content": [{"type": "image", "source": IMAGE}]}), "must be a data: URL"),
         ("ai-sdk", {"id": "t", "messages": []}, "messages"),
-        ("ai-sdk", {"id": "t", "messages": [{"role": "user", "parts": [FILE]}]}, "is a data: URL"),
+        ("ai-sdk", {"id": "t", "messages": [{"role": "user", "parts": [FILE]}]}, "must be a data: URL"),
         (
             "ai-sdk",
             {"id": "t", "messages": [{"role": "user", "parts": [{"type": "source-url"}]}]},

@@ -187,11 +187,11 @@ async def test_a_completion_is_text_and_says_what_it_waits_for(bank: Bank) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"extra_body": {"n": 2}}, "there is one answer to a request"),
-        ({"tools": [{"type": "web_search"}]}, "the agent has its own tools, and those of a client cannot be run"),
-        ({"tool_choice": "none"}, "tool_choice is not taken here"),
-        ({"text": {"format": {"type": "json_object"}}}, "the form of an answer is the agent's"),
-        ({"extra_body": {"conversation": "conv_1"}}, "conversation is not taken here"),
+        ({"extra_body": {"n": 2}}, "a request gets one answer"),
+        ({"tools": [{"type": "web_search"}]}, "the agent has its own tools"),
+        ({"tool_choice": "none"}, "tool_choice is not supported here"),
+        ({"text": {"format": {"type": "json_object"}}}, "determines the form of its answers"),
+        ({"extra_body": {"conversation": "conv_1"}}, "conversation is not supported here"),
         ({"input": [{"role": "system", "content": "Obey."}]}, "input has no message"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x"}]}]}, "input"),
         ({"model": "nobody"}, "no agent"),
@@ -390,7 +390,7 @@ async def test_chunks_that_cannot_be_taken_back_end_with_an_error_and_the_turn_g
             async for chunk in stream:
                 chunks.append(chunk)  # noqa: PERF401  # those before the error are wanted
 
-        with pytest.raises(openai.APIError, match="asked for again: get the completion chatcmpl-") as broken:
+        with pytest.raises(openai.APIError, match="get the completion chatcmpl-") as broken:
             await read()
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
         assert (text, broken.value.code) == ("Bob is ", "text_discarded")

@@ -24,7 +24,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.spec("R18")
 
-DIFFERS = "differs from what was said in"
+DIFFERS = "does not match the conversation in"
 
 
 class Chat:
@@ -252,10 +252,10 @@ async def test_system_texts_are_passed_over_and_named_where_the_server_says_so(t
 @pytest.mark.parametrize(
     ("messages", "message"),
     [
-        ([{"role": "system", "content": "Be brief."}], "does not end with a message of the user"),
+        ([{"role": "system", "content": "Be brief."}], "must end with a message of the user"),
         ([{"role": "tool", "content": "a"}, {"role": "user", "content": "b"}], "'user' was expected"),
         ([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], "'assistant' was expected"),
-        ([{"role": "user", "content": "a"}, {"role": "assistant", "content": "One."}], "does not end with a message"),
+        ([{"role": "user", "content": "a"}, {"role": "assistant", "content": "One."}], "must end with a message"),
     ],
 )
 async def test_other_histories_are_refused_with_the_reason(talkative: Bank, messages: Any, message: str) -> None:

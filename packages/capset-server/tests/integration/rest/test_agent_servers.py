@@ -148,7 +148,7 @@ async def test_a_session_moves_to_another_server_only_for_an_administrator(share
         ({"ca_file": "/etc/passwd"}, "ca_file: only the operator"),
         ({"oauth": {"token_url": "https://b.example.com"}}, "oauth: only the operator"),
         ({"headers": {"X-A": "${DATABASE_URL}"}}, "does not allow"),
-        ({"headers": {"Authorization": "Bearer abc"}}, "for all to read"),
+        ({"headers": {"Authorization": "Bearer abc"}}, "plain text"),
         ({"limits": {"requests": 5, "window": "1h", "per": "all"}}, "by principal"),
         ({"rules": {"b": {"limits": {"requests": 5, "window": "1h", "per": "all"}}}}, "by principal"),
         ({"rules": {"b": {"timeout": 10_000}}}, "at most"),

@@ -152,7 +152,7 @@ async def test_the_maker_of_a_key_and_its_holder_are_one(store: str) -> None:
             request = await asked(clients[name], await make_session(clients[name], "till"))
             for other in others:
                 refusal = problem(await approved(clients[other], request), 403, "permission_denied")
-                assert "who made a key, or entered a person, counts as its holder" in refusal["detail"]
+                assert "whoever made a key, or added a person, counts as its holder" in refusal["detail"]
                 approval = (await clients[other].get(f"/v1/approvals/{request}")).json()
                 assert (approval["status"], approval["decidable"]) == ("pending", False)
             assert (await approved(clients[approver], request)).status_code == 200
@@ -178,7 +178,7 @@ async def test_who_sees_and_decides_requests(shop: Shop) -> None:
     for name in ("caller again", "twin"):
         async with shop.site.client(name) as same:
             refusal = problem(await approved(same, request), 403, "permission_denied")
-            assert "another principal than the one who made it" in refusal["detail"]
+            assert "a principal other than the one who made it" in refusal["detail"]
     async with shop.site.client("twin") as agent, shop.site.client("chief") as chief:
         assert (await agent.post(f"/v1/approvals/{other}/reject", json={})).status_code == 200
         assert await shop.listed(chief, status="pending") == [request]

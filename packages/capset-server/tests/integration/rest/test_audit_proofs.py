@@ -136,7 +136,7 @@ async def test_a_changed_record_is_found_and_others_content_is_not_told(tmp_path
 
         async with server.client("eve") as eve, server.client("operator") as operator:
             change(2.5)
-            assert await problem_of(eve) == f"record {seq} was changed: its columns do not give its hash"
+            assert await problem_of(eve) == f"record {seq} was changed: its columns do not match its hash"
             change(b"its secret")
             others, all_of_it = await problem_of(eve), await problem_of(operator)
             assert others == f"record {seq} holds what no record can hold"

@@ -199,7 +199,7 @@ async def test_who_has_had_most_waits_until_others_have_had_as_much() -> None:
     staying = asyncio.create_task(stay())
     await asyncio.sleep(0.1)  # until the process is known to be busy
     started = time.perf_counter()
-    with pytest.raises(HttpRefusal, match="less of the server") as raised:
+    with pytest.raises(HttpRefusal, match="less usage") as raised:
         await shares.admit(hog)
     staying.cancel()
     assert raised.value.status == 503

@@ -58,7 +58,7 @@ def test_an_answer_that_broke_off_is_taken_back_and_no_other() -> None:
     assert [entry.text for entry in changes.removed] == ["gone too", "gone"]
     assert changes.changed == [], "nothing that was removed is drawn again"
     talk.add("text.delta", step=1, part=0, text="new")
-    assert talk.said() == ["kept", "", "The answer broke off, and the model is asked again.", "new"]
+    assert talk.said() == ["kept", "", "The answer was interrupted: the model is asked again.", "new"]
 
 
 @pytest.mark.spec("N12")

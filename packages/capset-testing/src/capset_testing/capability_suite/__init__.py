@@ -1,7 +1,7 @@
 """The test suite for capabilities: each promise to their users is one check.
 
-It makes the checks of one capability, or of a reference with a config; each raises ``AssertionError`` if the capability
-breaks the promise. With pytest::
+``capability_suite`` returns the checks for one capability, or for a reference with a config. Each check raises
+``AssertionError`` if the capability breaks the promise. With pytest::
 
     checks = capability_suite(forecast, examples={"get_forecast": [{"city": "Oslo", "days": 3}]})
 
@@ -41,21 +41,21 @@ def capability_suite(
     env: Mapping[str, Any] | None = None,
     workspace: str | Path | None = None,
 ) -> tuple[Check, ...]:
-    """Return every check that applies to this capability.
+    """Return the checks that apply to a capability.
 
     Args:
-        capability: the capability under test, alone in an agent, in memory. Its tools are really called: those that
-            reach out of the session should have a harmless target.
-        examples: for each tool, by its own name, valid arguments as JSON data; or an async function of the session that
-            prepares their prerequisites and returns them. Together they show every parameter. Without them, the checks
-            that run tools are left out.
-        config: its config; the defaults if left out.
-        permissions: the user's permissions beside those that the tools need.
-        env: the host's knowledge of this environment.
-        workspace: the folder of the host's that its tools may read.
+        capability: the capability under test, alone in an agent, with a store in memory. Its tools are really called:
+            those with effects outside the session should have a harmless target.
+        examples: valid arguments for each tool, by its own name: JSON data, or an async function that prepares a
+            session for the arguments and returns them. Together, the examples must use every parameter. Without
+            examples, the checks that run tools are left out.
+        config: the capability's config; by default, its defaults.
+        permissions: permissions of the user, in addition to those that the tools need.
+        env: facts of the host for policies.
+        workspace: the folder of the host that the tools may read.
 
-    Raises ``CapsetError`` if hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError`` for a
-    config that does not belong to this capability.
+    Raises ``CapsetError`` if hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError`` if
+    the config does not belong to the capability.
     """
     if find_spec("hypothesis") is None:
         raise CapsetError("the capability suite needs hypothesis", hint=install_command("testing"))

@@ -23,7 +23,7 @@ _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 
 
 async def it_says_what_it_is(subject: CapabilitySubject) -> None:
-    """Check that the capability and every tool have a description with words enough to choose by."""
+    """Check that the capability and every tool have a description of at least three words."""
     capability = subject.capability
     for label, text in (
         (f"capability {capability.name!r}", capability.description),
@@ -33,22 +33,22 @@ async def it_says_what_it_is(subject: CapabilitySubject) -> None:
 
 
 async def every_parameter_is_described(subject: CapabilitySubject) -> None:
-    """Every parameter has a description, at every depth, so that a model knows what to put there."""
+    """Every parameter, at any depth, has a description, so that a model knows what to pass."""
     for tool in subject.tools:
         schema = tool.arguments.json_schema
         for object_schema in objects(schema):
             for name, inner in object_schema["properties"].items():
                 described = inner.get("description") or resolved(inner, schema).get("description")
-                expect(described, f"tool {tool.name!r}: nothing describes {name!r}; say it in the docstring's Args")
+                expect(described, f"tool {tool.name!r}: nothing describes {name!r}; do so in the docstring's Args")
 
 
 async def every_parameter_is_read(subject: CapabilitySubject) -> None:
-    """Check that the handler's own code reads every parameter: one that is declared and ignored misleads a model."""
+    """Check that the handler's own code reads every parameter: one that is ignored misleads a model."""
     for tool in subject.tools:
         handler = inspect.unwrap(tool.handler)
         code: object = getattr(handler, "__code__", None)
         if tool.contract is not None or not isinstance(code, CodeType) or code.co_flags & inspect.CO_VARKEYWORDS:
-            continue  # it takes them all together, a processor in a message
+            continue  # it takes all parameters together; a processor takes a message
         read = set(_read(code))
         for name in tool.parameters:
             expect(name in read, f"tool {tool.name!r}: its handler never reads the parameter {name!r}")
@@ -75,7 +75,7 @@ async def every_helper_is_documented(subject: CapabilitySubject) -> None:
 
 
 async def instructions_name_only_tools_that_are_there(subject: CapabilitySubject) -> None:
-    """With any presets on: instructions that name a tool in backquotes appear only together with the tool."""
+    """With any presets on, instructions that name a tool in backquotes appear only together with that tool."""
     tool_names = {tool.name for tool in subject.tools}
     presets = tuple(subject.capability.presets)
     settings = [subject, subject.with_presets(()), *(subject.with_presets([name]) for name in presets)]
@@ -89,13 +89,13 @@ async def instructions_name_only_tools_that_are_there(subject: CapabilitySubject
             where = f"preset {part.source.preset!r}" if part.source.preset else "the capability itself"
             expect(
                 not missing,
-                f"the instructions of {where} speak of {', '.join(missing)} even where no preset that is on brings it; "
+                f"the instructions of {where} mention {', '.join(missing)} even if no preset that is on provides it; "
                 "move them to the preset that does",
             )
 
 
 def _read(code: CodeType) -> Iterator[str]:
-    """Yield the names of the variables that code reads, with those that functions inside it read from it."""
+    """Yield the names of the variables that code reads, and of those that functions nested in it read from it."""
     for step in dis.get_instructions(code):
         if _READING.match(step.opname):
             yield from [step.argval] if isinstance(step.argval, str) else step.argval or ()
@@ -115,7 +115,7 @@ OF_HELPERS: Final[tuple[Promise, ...]] = (every_helper_is_documented,)
 
 
 async def each_preset_moves_what_it_declares(subject: CapabilitySubject) -> None:
-    """Switched on alone, a preset adds all that it declares and nothing else; its hash changes likewise."""
+    """Each preset, switched on alone, adds exactly what it declares, and has a hash of its own."""
     off = subject.with_presets(()).compose()
     hashes = {off.static_hash: "no preset"}
     for name, preset in subject.capability.presets.items():
@@ -128,14 +128,14 @@ async def each_preset_moves_what_it_declares(subject: CapabilitySubject) -> None
             expect(
                 added == declared,
                 f"the preset {name!r} declares the {surface} {_named(declared)}, but switching it on adds "
-                f"{_named(added)}: what is there without it does not belong into it",
+                f"{_named(added)}: remove from the preset what is there without it",
             )
         same = hashes.setdefault(on.static_hash, f"the preset {name!r} alone")
         expect(same == f"the preset {name!r} alone", f"the preset {name!r} alone has the hash of {same}")
 
 
 async def each_setting_of_the_presets_works(subject: CapabilitySubject) -> None:
-    """Each preset alone, each left out, none and all: it composes, its context renders, its tools' examples run."""
+    """With each preset alone, each left out, none and all: it composes, its context renders, its examples run."""
     for label, names in _settings(tuple(subject.capability.presets)):
         setting = subject.with_presets(names)
         try:
@@ -149,7 +149,7 @@ async def each_setting_of_the_presets_works(subject: CapabilitySubject) -> None:
                     try:
                         arguments = await bench.prepared(example)
                     except NotFound:
-                        continue  # its preparations call a tool that is switched off
+                        continue  # its preparation calls a tool that is switched off
                     result = await bench.send(tool, arguments)
                     expect(
                         result.success,

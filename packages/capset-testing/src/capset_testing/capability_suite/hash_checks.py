@@ -1,4 +1,4 @@
-"""Hashes are the same every time, in every process (spec 2)."""
+"""Checks that hashes are the same every time, in every process (spec 2)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEEDS: Final = ("1", "2")
 
 
 async def hashes_are_the_same_in_every_process(subject: CapabilitySubject) -> None:
-    """As declared and with each preset alone, regardless of the order in which a process iterates over sets."""
+    """Check the hashes, as declared and with each preset alone, in processes that order sets differently."""
     ref = subject.ref
     hashes = await hashes_of(ref)
     recomputed = await hashes_of(ref)
@@ -57,13 +57,13 @@ async def _elsewhere(order: dict[str, Any], seed: str) -> dict[str, list[str]]:
 
 
 def _address(ref: AnyRef) -> list[str]:
-    """Return the module and the name by which another process finds the capability."""
+    """Return the module and the variable name from which another process can import the capability."""
     for module, name in _places(ref):
         if module != "__main__":
             return [module, name]
     raise AssertionError(
-        f"the capability {ref.name!r} is no variable of any module, so no other process can load it: "
-        "define it at the top of a module that can be imported"
+        f"the capability {ref.name!r} is not a variable of any module, so no other process can load it: "
+        "define it at the top level of a module that can be imported"
     )
 
 
@@ -83,7 +83,7 @@ ALWAYS: Final[tuple[Promise, ...]] = (hashes_are_the_same_in_every_process,)
 
 
 async def hashes_of(ref: AnyRef) -> dict[str, list[str]]:
-    """Return the static, runtime and prompt hash of the reference as it is, and with each preset alone."""
+    """Return the static, runtime and prompt hash of the reference as declared, and with each preset alone."""
     settings = {"its own presets": ref}
     for name in ref.base.presets:
         settings[f"only the preset {name!r}"] = ref.with_presets(
@@ -108,5 +108,5 @@ def _loaded(order: dict[str, Any]) -> AnyRef:
 
 
 def main() -> None:
-    """Read the reference to load as JSON from standard input, and write its hashes."""
+    """Read a reference as JSON from standard input, and print its hashes."""
     print(json.dumps(asyncio.run(hashes_of(_loaded(json.load(sys.stdin))))))

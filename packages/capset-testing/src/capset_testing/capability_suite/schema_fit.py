@@ -1,4 +1,4 @@
-"""Certain violations of a JSON Schema, detected without the validator that is under test."""
+"""Definite violations of a JSON Schema, detected without the validator under test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 JsonSchema = Mapping[str, Any]
 Data = Any
-"""JSON data, as ``json.loads`` gives it."""
+"""JSON data, as ``json.loads`` returns it."""
 
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "string": str,
@@ -30,10 +30,10 @@ _NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discrim
 
 
 def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> str | None:
-    """Return why ``value`` certainly does not fit, or ``None`` if it may.
+    """Return why ``value`` definitely violates the schema, or ``None`` if it may be valid.
 
-    It knows types, values, bounds, lengths, members and alternatives; not patterns, formats and a validator's
-    additions.
+    Types, values, bounds, lengths, members and alternatives are checked; patterns, formats and a validator's additions
+    are not.
     """
     root = schema if root is None else root
     if (target := resolved(schema, root)) is not schema:
@@ -41,7 +41,7 @@ def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> s
     if "const" in schema and not _same(schema["const"], value):
         return f"{_excerpt(value)} is not {schema['const']!r}"
     if "enum" in schema and not any(_same(option, value) for option in schema["enum"]):
-        return f"{_excerpt(value)} is none of {schema['enum']}"
+        return f"{_excerpt(value)} is not one of {schema['enum']}"
     for word in ("anyOf", "oneOf"):
         if word in schema and all(misfit(branch, value, root) for branch in schema[word]):
             return f"{_excerpt(value)} fits no alternative"
@@ -51,7 +51,7 @@ def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> s
     kinds = schema.get("type", ())
     named = [kinds] if isinstance(kinds, str) else kinds
     if named and not any(_is(kind, value) for kind in named):
-        return f"{_excerpt(value)} is no {' or '.join(named)}"
+        return f"{_excerpt(value)} is not of type {' or '.join(named)}"
     return _bounds(schema, value) or _members(schema, value, root)
 
 
@@ -63,7 +63,7 @@ def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
 
 
 def objects(schema: Data) -> Iterator[dict[str, Any]]:
-    """Yield every schema of an object inside a schema, itself first."""
+    """Yield every object schema inside a schema, the schema itself first."""
     if isinstance(schema, list):
         for item in cast("list[Any]", schema):
             yield from objects(item)
@@ -96,7 +96,7 @@ def _bounds(schema: JsonSchema, value: Data) -> str | None:
         for word, is_beyond in _BOUNDS.items():
             if word in schema and is_beyond(value, schema[word]):
                 return f"{value} is beyond the {word} of {schema[word]}"
-    # A validator may strip the white space around a text before it counts.
+    # A validator may strip surrounding whitespace before it checks the length.
     if isinstance(value, str) and not (
         schema.get("minLength", 0) <= len(value) and len(value.strip()) <= schema.get("maxLength", len(value))
     ):

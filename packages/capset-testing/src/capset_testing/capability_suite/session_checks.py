@@ -14,13 +14,13 @@ from capset_testing.capability_suite.subject import BOB, Bench, CapabilitySubjec
 _MOST = 1_000
 
 _TICK_SECONDS: Final = 1.1
+"""The time after which a clock with a resolution of one second has advanced."""
 _READINGS: Final = 12
-"""How often what has changed is read again: a tool that tosses a coin gives the same in all of them once in 4,096."""
-"""Time after which a clock with a resolution of seconds shows another one."""
+"""How many times changed contents are read again: a coin toss gives the same result each time once in 4,096 cases."""
 
 
 async def look(bench: Bench) -> dict[str, Any]:
-    """Return state, resources, documents and files by their names: JSON data and comparable values."""
+    """Return state, resources, documents and files by label, as JSON data or comparable values."""
     data = bench.session.snapshot.composition.data
 
     async def read_all(ctx: Context) -> dict[str, Any]:
@@ -51,7 +51,7 @@ async def _value(ctx: Context, resource: Resource[Any]) -> Any:
 
 
 async def it_can_be_used(subject: CapabilitySubject) -> None:
-    """Compose with its config or the defaults: a user with every permission may use every tool."""
+    """Check that it composes, and that a user with every permission may use every tool."""
     capability = subject.capability
     expect(capability.contributes, f"capability {capability.name!r} is {capability.status}: it contributes nothing")
     for setting in (subject, *map(subject.with_tool, subject.tools)):
@@ -65,7 +65,7 @@ async def it_can_be_used(subject: CapabilitySubject) -> None:
 
 
 async def helpers_can_be_built_by_everybody(subject: CapabilitySubject) -> None:
-    """With every permission and with none: helpers are code, which no policy governs."""
+    """Helpers can be built with every permission and with none, since they are code, which no policy governs."""
     for holds, holder in ((None, "who holds every permission"), (frozenset[str](), "without permissions")):
         async with subject.open(holds=holds) as bench:
             try:
@@ -76,7 +76,7 @@ async def helpers_can_be_built_by_everybody(subject: CapabilitySubject) -> None:
 
 
 async def context_renders_the_same_twice(subject: CapabilitySubject) -> None:
-    """In an empty session, and after each example of a tool."""
+    """Check that the context renders the same twice, in an empty session and after each example of a tool."""
     async with subject.open() as bench:
         await _rendered(bench, "in a new session")
     for tool in subject.tools:
@@ -87,12 +87,12 @@ async def context_renders_the_same_twice(subject: CapabilitySubject) -> None:
 
 
 async def nothing_reaches_another_session(subject: CapabilitySubject) -> None:
-    """Not a session of another user, nor, unless a scope is shared, another one of the same user."""
+    """Check that calls change no session of another user, nor one of the same user unless a scope is shared."""
     everything = subject.with_presets(subject.capability.presets)
     async with everything.open() as bench:
         shared = {scope for scope, _ in bench.session.snapshot.composition.data.resources}
         shared |= set(bench.session.snapshot.composition.data.states)
-        others = {"somebody else": everything.principal(BOB, org="other")}
+        others = {"another user": everything.principal(BOB, org="other")}
         if not shared & {"user", "org"}:
             others["the same user"] = everything.principal()
         for owner, principal in others.items():
@@ -103,7 +103,7 @@ async def nothing_reaches_another_session(subject: CapabilitySubject) -> None:
                 differing = [name for name in after if before.get(name) != after[name]]
                 if not differing:
                     continue
-                # Texts that contain the time differ after a tick, and random ones at last; leaked data stays.
+                # After a tick, texts with the time differ, and random ones sooner or later; leaked data stays.
                 await asyncio.sleep(_TICK_SECONDS)
                 later = [await _seen(other) for _ in range(_READINGS)]
                 leaked = [name for name in differing if all(reading.get(name) == after[name] for reading in later)]
@@ -111,7 +111,7 @@ async def nothing_reaches_another_session(subject: CapabilitySubject) -> None:
 
 
 async def what_is_exposed_is_there(subject: CapabilitySubject) -> None:
-    """With every preset on, clients can read each name in ``expose=``, from the first moment on."""
+    """With every preset on, clients can read each name in ``expose=`` from the start."""
     async with subject.with_presets(subject.capability.presets).open() as bench:
         try:
             exposed = await bench.session.exposed()
@@ -121,7 +121,7 @@ async def what_is_exposed_is_there(subject: CapabilitySubject) -> None:
         for name in subject.capability.expose:
             expect(
                 name in names,
-                f"{name!r} is exposed, but clients cannot read it: it is of the scope 'request', or has no value yet",
+                f"{name!r} is exposed, but clients cannot read it: its scope is 'request', or it has no value yet",
             )
         json.dumps(exposed, allow_nan=False)
 
@@ -142,7 +142,7 @@ async def _run_all(bench: Bench) -> None:
 
 
 async def _seen(bench: Bench) -> dict[str, Any]:
-    """Return the visible contents of an untouched session; its tools that write are not called."""
+    """Return the visible contents of an unused session. Its tools that write are not called."""
     subject = bench.subject
     contents = await look(bench)
     contents["the system text"] = await bench.session.system_text()
@@ -150,7 +150,7 @@ async def _seen(bench: Bench) -> dict[str, Any]:
         for number, example in enumerate(subject.examples_of(tool)):
             if not tool.has_side_effects and not callable(example):
                 result = await bench.send(tool, example)
-                contents[f"what {tool.name!r} gives (example {number})"] = outcome_text(result)
+                contents[f"the result of {tool.name!r} (example {number})"] = outcome_text(result)
     return contents
 
 

@@ -1,4 +1,4 @@
-"""Arguments made up from a JSON Schema by hypothesis: some that fit, and others that do not."""
+"""Strategies of hypothesis for arguments of a JSON Schema, valid and invalid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from capset_testing.capability_suite.schema_fit import Data, JsonSchema, resolved
 
 Place = tuple[str | int, ...]
-"""The keys and positions on the way to a part of some data."""
+"""The path to a part of JSON data: keys and indexes."""
 
 _TEXT: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 ANY_JSON: Final[SearchStrategy[Data]] = st.recursive(
@@ -25,7 +25,7 @@ _DEPTH: Final = 4
 
 
 def fitting(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> SearchStrategy[Data]:
-    """Return what makes data that may fit; patterns and formats are up to chance."""
+    """Return a strategy for data that may fit the schema. Formats, and lengths beside a pattern, are ignored."""
     schema = resolved(schema, root)
     if "const" in schema or "enum" in schema:
         values = cast("list[Data]", schema.get("enum") or [schema["const"]])
@@ -98,7 +98,7 @@ _MAKERS: Final[Mapping[str, Callable[[JsonSchema, JsonSchema, int], SearchStrate
 
 @st.composite
 def changed(draw: Callable[[SearchStrategy[Any]], Any], strategy: SearchStrategy[dict[str, Data]]) -> dict[str, Data]:
-    """Return data with one thing changed, anywhere: another value, one that is nearly right, one gone, one too many."""
+    """Draw data with one random change: another value, a nearly valid one, a missing one, or an extra one."""
     data = {"": deepcopy(draw(strategy))}
     place = draw(st.sampled_from(list(_places(data))))
     *way, last = place
@@ -132,7 +132,7 @@ def _places(data: Data, way: Place = ()) -> Iterator[Place]:
 
 
 def _near(value: Data) -> list[Data]:
-    """Return what a lenient validator would take for ``value``."""
+    """Return values that a lenient validator would accept in place of ``value``."""
     near: list[Data] = [json.dumps(value), [value], {"value": value}, None]
     match value:
         case bool():

@@ -1,4 +1,4 @@
-"""Shared parts of the checks: the capability under test, its sessions, and the running of its examples."""
+"""Shared parts of the checks: the capability under test, its sessions, and calls of its tools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BOB: Final = "bob"
 class CapabilitySubject:
     """A capability under test, with its author's examples and settings.
 
-    ``examples`` are by the tools' own names, ``None`` if there are none at all.
+    ``examples`` are keyed by the tools' own names; ``None`` if there are none at all.
     """
 
     ref: AnyRef
@@ -53,7 +53,7 @@ class CapabilitySubject:
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """Its tools, of all presets."""
+        """The capability's tools, including those of all presets."""
         return self.capability.every_tool
 
     def with_presets(self, names: Iterable[str]) -> CapabilitySubject:
@@ -70,16 +70,16 @@ class CapabilitySubject:
         return replace(self, ref=self.ref.with_presets(**{name: True}))
 
     def compose(self) -> Composition:
-        """Return the composition of an agent that uses it and nothing else."""
+        """Return the composition of an agent that uses only the capability."""
         return compose(Agent("tester", uses=[self.ref]))
 
     def in_use(self) -> tuple[AnyTool, ...]:
-        """Return its tools that are in use with the current presets."""
+        """Return the capability's tools that are in use with the current presets."""
         tools_in_use = [entry.tool for entry in self.compose().tools.values()]
         return tuple(tool for tool in self.tools if tool in tools_in_use)
 
     async def helpers(self, ctx: Context) -> Any:  # of the capability's own type
-        """Return its helpers."""
+        """Return the capability's helpers."""
         return ctx.use(self.ref)
 
     def examples_of(self, tool: AnyTool) -> tuple[Example, ...]:
@@ -103,7 +103,7 @@ class CapabilitySubject:
 
 @dataclass(eq=False, slots=True)
 class Probe:
-    """A tool of the agent's own, with which a check sees the same data as the capability's own code."""
+    """A tool of the agent with which a check sees the same data as the capability's own code."""
 
     tool: AnyTool = field(init=False)
     _work: Callable[[Context], Awaitable[None]] | None = None
@@ -139,7 +139,7 @@ class Probe:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bench:
-    """A session for trying things out."""
+    """A session in which a check tries the capability."""
 
     subject: CapabilitySubject
     desk: Desk
@@ -162,11 +162,11 @@ class Bench:
         return next(name for name, entry in tools.items() if entry.tool is tool)
 
     async def prepared(self, example: Example) -> Arguments:
-        """Return an example's arguments, after its preparations."""
+        """Prepare the session for an example, and return the example's arguments."""
         return await example(self.session) if callable(example) else example
 
     async def send(self, tool: AnyTool, arguments: Arguments) -> Result[Any]:
-        """Call a tool as over the wire, with JSON; its result is JSON data."""
+        """Call a tool with JSON, as over the wire. The result's data is JSON data."""
         text = json.dumps(arguments, allow_nan=False).encode()
         return await self.session.try_message(self.session.message(self.name_of(tool), Json(text)))
 
@@ -176,5 +176,5 @@ Promise = Callable[[CapabilitySubject], Awaitable[None]]
 
 
 def outcome_text(result: Result[Any]) -> str:
-    """Return the outcome of a call, in words."""
+    """Describe the outcome of a call."""
     return f"{result.error.code} ({result.error.message})" if result.error else repr(result.data)

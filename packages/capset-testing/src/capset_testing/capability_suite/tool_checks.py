@@ -1,4 +1,4 @@
-"""Checks of tools: they honour their schemas, and run by the author's examples within their effects (G11, G12)."""
+"""Checks of tools: they honour their schemas, and run the author's examples within their effects (G11, G12)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def invalid_arguments_are_refused(subject: CapabilitySubject) -> None:
     """Arguments that certainly violate the schema, at any depth, are refused with 422 before the handler starts."""
     for tool in subject.tools:
-        # Hypothesis has no event loop of its own: it gets a thread, with a kernel in it.
+        # Hypothesis is synchronous: it runs in a thread, with an event loop and a kernel of its own.
         await asyncio.to_thread(_refuses, subject.with_tool(tool), tool)
 
 
@@ -50,7 +50,7 @@ def _refuses(subject: CapabilitySubject, tool: AnyTool) -> None:
 async def _refused(bench: Bench, tool: AnyTool, arguments: Arguments) -> None:
     result = await bench.send(tool, arguments)
     if isinstance(result.error, InvalidArguments) and result.error.status == 422:
-        return  # raised by nothing behind the validation
+        return  # only validation raises it
     why = misfit(tool.arguments.json_schema, arguments)
     raise AssertionError(
         f"tool {tool.name!r} takes {json.dumps(arguments)}, though {why}: "
@@ -61,7 +61,7 @@ async def _refused(bench: Bench, tool: AnyTool, arguments: Arguments) -> None:
 def _some_valid(subject: CapabilitySubject, tool: AnyTool) -> Arguments:
     samples: list[Arguments] = []
     each(_valid(subject, tool), samples.append, cases=1)
-    expect(samples, f"tool {tool.name!r}: no arguments could be made up that fit; give examples of them")
+    expect(samples, f"tool {tool.name!r}: no fitting arguments could be generated; give examples")
     return samples[0]
 
 
@@ -96,7 +96,7 @@ async def every_tool_and_parameter_has_an_example(subject: CapabilitySubject) ->
 
 
 async def every_example_runs(subject: CapabilitySubject) -> None:
-    """Every example runs, in a session of its own, and gives JSON data that fits the tool's output schema."""
+    """Every example runs, in its own session, and returns JSON data that fits the tool's output schema."""
     for tool in subject.tools:
         for example in subject.examples_of(tool):
             async with subject.with_tool(tool).open() as bench:
@@ -110,7 +110,7 @@ async def every_example_runs(subject: CapabilitySubject) -> None:
 
 
 async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
-    """Check that optional arguments can be left out: the call may fail, but a handler knows its own defaults."""
+    """Check that optional arguments can be left out: the call may fail, but is neither refused nor crashes."""
     for tool in subject.tools:
         needed = set(tool.arguments.json_schema.get("required", ()))
         for example in subject.examples_of(tool):

@@ -1,7 +1,7 @@
 """The test suite for stream processors: each promise to the kernel and to callers is one check.
 
-It makes the checks of one tool from ``Tool.from_processor``; each raises ``AssertionError`` if the processor breaks the
-promise, with the expectation, the observation, and a remedy. With pytest::
+``processor_suite`` returns the checks for one tool from ``Tool.from_processor``. Each check raises ``AssertionError``
+if the processor breaks the promise, with the expectation, the observation, and a remedy. With pytest::
 
     checks = processor_suite(count_up, examples=[{"to": 3}])
 
@@ -39,31 +39,31 @@ def processor_suite(
     patience: float = 1.0,
     cleanup: float = 1.0,
 ) -> tuple[Check[ProcessorSubject], ...]:
-    """Return every check of a processor.
+    """Return the checks of a processor.
 
     Args:
-        tool: the processor under test, in an agent of its own, in memory. It is really run: one that reaches out of the
-            session should have a harmless target.
-        examples: valid arguments, as JSON data; ``{"data": …}`` if its data is no object. Without them, hypothesis
-            makes some up from the schema, beside the tool's own examples.
-        uses: the capabilities it needs beside it, for their helpers, state or tools.
-        permissions: the user's permissions beside those that the tools need.
-        env: the host's knowledge of this environment.
-        is_repeatable: whether the same data leads to messages of the same kinds and types every time. Give ``False`` if
-            they depend on time or chance; the check of that is left out.
-        most: number of messages of a stream to read before it is cut: it may be endless.
+        tool: the processor under test, in its own agent, with a store in memory. It is really run: one with effects
+            outside the session should have a harmless target.
+        examples: valid arguments as JSON data; ``{"data": …}`` if the data is not an object. Without examples,
+            hypothesis generates arguments from the schema, in addition to the tool's own examples.
+        uses: other capabilities that the processor needs, for their helpers, state or tools.
+        permissions: permissions of the user, in addition to those that the tools need.
+        env: facts of the host for policies.
+        is_repeatable: whether the same data always leads to messages of the same kinds and types. Set it to ``False``
+            if they depend on time or chance; the check for that is then left out.
+        most: the number of messages to read before a stream is cut, since it may be endless.
         patience: seconds to wait for the next message before the stream is cut.
-        cleanup: seconds within which it must have ended once its consumer has left.
+        cleanup: seconds within which the processor must end after its consumer has left.
 
-    Raises ``CapsetError`` if hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError`` for a
-    tool that is no processor, examples that do not fit it, and an agent that cannot be composed.
+    Raises ``CapsetError`` if hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError`` if
+    the tool is not a processor, if an example does not fit it, or if the agent cannot be composed.
     """
     if find_spec("hypothesis") is None:
         raise CapsetError("the processor suite needs hypothesis", hint=install_command("testing"))
     if not isinstance(tool, Tool) or tool.contract is None:  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
         raise DefinitionError(
             f"processor_suite takes a tool that Tool.from_processor made; got {tool!r:.80}",
-            hint="capability_suite tries tools that are functions",
+            hint="use capability_suite for tools that are functions",
         )
     for name, number in (("most", most), ("patience", patience), ("cleanup", cleanup)):
         if not number > 0:

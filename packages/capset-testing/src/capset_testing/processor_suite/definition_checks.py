@@ -1,4 +1,4 @@
-"""Checks of a processor's descriptions, and of its factory (spec 3, K4, K5, K6)."""
+"""Checks of a processor's descriptions and factory (spec 3, K4, K5, K6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capset_testing.processor_suite.subject import ProcessorSubject, Promise, ex
 
 
 async def it_says_what_it_is(subject: ProcessorSubject) -> None:
-    """Check that the tool, its inbound and all its outbound messages have descriptions with words to choose by."""
+    """Check that the tool, its inbound and its outbound messages have descriptions of at least three words."""
     tool = subject.tool
     descriptions = [("the tool", tool.description), ("its inbound", tool.inbound.get("description"))]
     for message in options(tool.outbound):
@@ -30,7 +30,7 @@ async def it_says_what_it_is(subject: ProcessorSubject) -> None:
 
 
 async def its_type_is_its_route(subject: ProcessorSubject) -> None:
-    """Its inbound has one literal ``type``, and messages of that type are routed to it."""
+    """Check that the inbound has one literal ``type``, and that messages of that type reach the processor."""
     tool, types = subject.tool, _constants(subject.tool.inbound, "type")
     expect(
         types == [tool.type],
@@ -42,12 +42,12 @@ async def its_type_is_its_route(subject: ProcessorSubject) -> None:
     expect(
         target is tool,
         f"processor {tool.name!r}: expected messages of the type {tool.type!r} to lead to it; they lead to {target!r}; "
-        "leave out of uses= what brings the other one",
+        "remove from uses= the capability that adds the other one",
     )
 
 
 async def each_call_gets_a_processor_of_its_own(subject: ProcessorSubject) -> None:
-    """Two processors from the factory share no object with state."""
+    """Two processors from the factory share no stateful object."""
     label = f"processor {subject.tool.type!r}"
     processors = [_made(label, subject) for _ in range(2)]
     for candidate in processors:
@@ -66,12 +66,12 @@ async def each_call_gets_a_processor_of_its_own(subject: ProcessorSubject) -> No
     expect(
         not shared,
         f"{label}: expected a fresh processor for each call; two calls share {', '.join(map(_named, shared))}; "
-        "make the object inside of the factory",
+        "create the object inside the factory",
     )
 
 
 def options(schema: JsonSchema) -> list[JsonSchema]:
-    """Return the messages in the schema of an outbound."""
+    """Return the schemas of the messages in an outbound schema."""
     schemas = schema.get("oneOf", schema.get("anyOf", [schema]))
     return [resolved(option, schema) for option in schemas]
 
@@ -86,7 +86,8 @@ def _made(label: str, subject: ProcessorSubject) -> Any:
         processor = subject.tool.handler()
     except Exception as error:  # any error of the author's code
         raise AssertionError(
-            f"{label}: expected its factory to make a processor; it raised {error!r}; do what can fail in the processor"
+            f"{label}: expected its factory to make a processor; it raised {error!r}; "
+            "move code that can fail into the processor"
         ) from error
     if asyncio.iscoroutine(processor):
         processor.close()
@@ -97,7 +98,7 @@ def _made(label: str, subject: ProcessorSubject) -> Any:
 
 
 def _stateful(value: Any, visited: set[int]) -> Iterator[object]:
-    """Yield the objects with state that a processor is, is bound to, or calls."""
+    """Yield the stateful objects that a processor is, is bound to, or calls."""
     if id(value) in visited:
         return
     visited.add(id(value))

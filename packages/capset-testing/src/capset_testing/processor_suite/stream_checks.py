@@ -14,11 +14,11 @@ from capset_testing.processor_suite.subject import Arguments, ProcessorSubject, 
 
 _TAKEN: Final = 10
 _AT_ONCE: Final = 64
-"""Limit on emissions of its child tasks that wait side by side; more of them mean that it does not wait at all."""
+"""The maximum number of child tasks' emissions that wait at once; with more, the processor does not wait at all."""
 
 
 async def it_fails_in_words(subject: ProcessorSubject) -> None:
-    """For any valid data, it raises only ``ToolError``, and errors are emitted as messages."""
+    """For any valid data, the processor raises only ``ToolError``, or emits errors as messages."""
     for arguments in await subject.data():
         error = (await subject.run(arguments)).error
         is_thrown = isinstance(error, InternalError) and not isinstance(error, InvalidOutput)
@@ -30,7 +30,7 @@ async def it_fails_in_words(subject: ProcessorSubject) -> None:
 
 
 async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
-    """By its kind and type, and by its data against the public JSON Schema."""
+    """Every emission fits the outbound in kind and type, and its data fits the public JSON Schema."""
     schema = subject.tool.outbound
     contract = subject.contract
     emissions = [f"event {name!r}" for name in contract.events] + [f"reply {name!r}" for name in contract.replies]
@@ -53,7 +53,7 @@ async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
 
 
 async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
-    """After any other calls, the same data leads to messages of the same kinds and types."""
+    """Check that the same data leads to messages of the same kinds and types, regardless of earlier calls."""
     for arguments in await subject.data():
         first, second = await subject.run(arguments), await subject.run(arguments)
         if first.is_cut is not second.is_cut:
@@ -87,7 +87,7 @@ OF_REPEATABLE: Final[tuple[Promise, ...]] = (calls_leave_no_state_behind,)
 
 
 async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
-    """During a pause of any length, it does not pile up waiting emissions."""
+    """However long its consumer pauses, the processor does not pile up waiting emissions."""
     limit = subject.contract.buffer + 1
     for arguments in await subject.fullest():
         async with subject.open() as session:
@@ -99,7 +99,7 @@ async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
                     expect(
                         not watch.dropped,
                         f"{expectation}; it called emit "
-                        f"and never awaited that ({counted(len(watch.dropped), 'time')}), so "
+                        f"without awaiting it ({counted(len(watch.dropped), 'time')}), so "
                         "that nothing was sent; write await emit(…)",
                     )
                     crowd = watch.begun - taken - limit
@@ -114,7 +114,7 @@ async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
 
 
 async def leaving_ends_it(subject: ProcessorSubject) -> None:
-    """Whenever its consumer leaves, it ends in time and leaves no task behind; the same holds at its own end."""
+    """Whenever its consumer leaves, the processor ends in time. It leaves no task behind, then or at its own end."""
     for arguments in await subject.fullest():
         for taken in (0, 1, 2, subject.most):
             if await _leaves_after(subject, arguments, taken) < taken:

@@ -1,7 +1,7 @@
 """The test suite for stores: each promise of the protocols in ``capset.stores.base`` is one check.
 
-A check takes a function that makes a new store over new, empty storage, not yet opened; it raises ``AssertionError`` if
-the store breaks the promise. With pytest::
+A check takes a function that returns a new, unopened store over empty storage. It raises ``AssertionError`` if the
+store breaks the promise. With pytest::
 
     @pytest.mark.parametrize("check", store_suite, ids=lambda check: check.__name__)
     async def test_my_store(check, tmp_path):

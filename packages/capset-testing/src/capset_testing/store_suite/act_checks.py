@@ -1,4 +1,4 @@
-"""Checks of administrative acts: the record of a change is there if and only if the change is, and of a log's key."""
+"""Checks of administrative acts, which are on record if and only if their change is made, and of a log's key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _acts_of(store: Store) -> list[str]:
 
 
 async def an_act_is_on_record_if_its_change_is_made(make: Make) -> None:
-    """Check every change that takes an act, first where it is made, then where it is not."""
+    """Check every change that takes an act, first when it is made, then when it is not."""
     async with opened(make) as store:
         await store.sessions.create(SessionRow("s", "agent", "{}", "0" * 64, "user-1", "user", None, NOW))
         done: dict[str, Callable[[Entry], Awaitable[object]]] = {
@@ -38,16 +38,16 @@ async def an_act_is_on_record_if_its_change_is_made(make: Make) -> None:
         }
         for name, change in done.items():
             await change(act(name))
-        expect(await _acts_of(store), list(done), "the acts of what was done")
-        await expect_error(StoreError, store.keys.create(_KEY, act=act("twin")), "a second key of its id")
+        expect(await _acts_of(store), list(done), "the acts of the changes that were made")
+        await expect_error(StoreError, store.keys.create(_KEY, act=act("twin")), "a second key with its id")
         await store.keys.revoke("id-0", LATER, act=act("revoked already"))
         await store.sessions.delete("s", act=act("deleted already"))
-        expect(await _acts_of(store), list(done), "the acts, without those of what was not done")
-        expect((await store.audit.verify()).problem, None, "a problem of the chain")
+        expect(await _acts_of(store), list(done), "the acts, without those of changes that were not made")
+        expect((await store.audit.verify()).problem, None, "the problem of the chain")
 
 
 async def a_change_whose_act_cannot_be_recorded_is_not_made(make: Make) -> None:
-    """Check that neither is there if the record is refused: one of its id and phase is taken."""
+    """Check that a change is not made if its record is refused because its id and phase are taken."""
     async with opened(make) as store:
         await store.audit.commit(act("taken"))
         await expect_error(StoreError, store.keys.create(_KEY, act=act("taken")), "a change without its record")
@@ -60,7 +60,7 @@ async def a_change_whose_act_cannot_be_recorded_is_not_made(make: Make) -> None:
         removed = store.files.delete("s", "/a", recursive=False, act=act("taken"))
         await expect_error(StoreError, removed, "a deletion without its record")
         expect((await store.files.read("s", "/a"))[1], b"x", "the file that was not deleted")
-        expect(await store.events.rewind("s", to=0, act=act("rewind")), 0, "the messages that were cut, of none")
+        expect(await store.events.rewind("s", to=0, act=act("rewind")), 0, "the number of messages that were cut")
         expect(await _acts_of(store), ["taken"], "the acts")
         broken = act("broken", tool=cast("str", 5))
         await expect_error(StoreError, store.keys.create(_KEY, act=broken), "a change with a broken record")
@@ -88,7 +88,7 @@ async def acts_and_calls_are_listed_apart_or_together(make: Make) -> None:
 
 
 async def a_log_has_one_key(make: Make) -> None:
-    """Check that the first is adopted, another only in its place; each by an act."""
+    """Check that the first key is adopted, and another only as its replacement, each with an act."""
     async with opened(make) as store:
         first, second, third = (CheckpointKey.generate().public for _ in range(3))
         expect(await store.audit.signer(), None, "the key of a new log")
@@ -105,24 +105,24 @@ async def a_log_has_one_key(make: Make) -> None:
             was_adopted = await store.audit.adopt(key, replacing=before, act=act(str(number), "checkpoint_key.adopt"))
             expect(was_adopted, is_adopted, f"whether try {number} changed the key")
         signer = await store.audit.signer()
-        expect(signer and signer.id, second.id, "the key of the log")
+        expect(signer and signer.id, second.id, "the log's key")
         expect(await _acts_of(store), ["0", "4"], "the acts of adoption")
 
 
 async def a_key_that_has_handed_over_signs_no_more(make: Make) -> None:
-    """Check that it makes no checkpoint, cuts nothing and is not adopted again, and that its successor signs."""
+    """Check that a replaced key makes no checkpoint, prunes nothing and is not adopted again; its successor signs."""
     async with opened(make) as store:
         old, new = CheckpointKey.generate(), CheckpointKey.generate()
         before, after = old.public.id, new.public.id
         await store.audit.commit(entry("call", time=NOW))
         await store.audit.checkpoint(old, now=NOW)
-        expect(await store.audit.adopt(new.public, replacing=before, act=act("a")), True, "whether it was succeeded")
-        await expect_error(Conflict, store.audit.checkpoint(old, now=NOW), "a checkpoint of a key that handed over")
-        await expect_error(Conflict, store.audit.prune(LATER, old, now=NOW), "a cut by a key that handed over")
-        expect(await store.audit.adopt(old.public, replacing=after, act=act("b")), False, "whether it came back")
+        expect(await store.audit.adopt(new.public, replacing=before, act=act("a")), True, "whether it was replaced")
+        await expect_error(Conflict, store.audit.checkpoint(old, now=NOW), "a checkpoint by a replaced key")
+        await expect_error(Conflict, store.audit.prune(LATER, old, now=NOW), "pruning by a replaced key")
+        expect(await store.audit.adopt(old.public, replacing=after, act=act("b")), False, "whether the old key is back")
         checkpoint = await store.audit.checkpoint(new, now=NOW)
         expect(checkpoint and (checkpoint.number, checkpoint.key), (2, after), "the checkpoint of its successor")
-        expect((await store.audit.verify([old.public, new.public])).ok, True, "whether the log holds, by both")
+        expect((await store.audit.verify([old.public, new.public])).ok, True, "whether the log verifies with both keys")
 
 
 async def a_log_that_is_signed_adopts_no_other_key(make: Make) -> None:

@@ -1,4 +1,4 @@
-"""Checks of requests for approvals, and of admissions by them, windows and budgets (spec 4, G3, G13–G18)."""
+"""Checks of approval requests, and of admissions by approvals, windows and budgets (spec 4, G3, G13–G18)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TEN: Final = Window("ten seconds", 2, 10 * _SECOND)
 
 
 async def equal_calls_have_one_request(make: Make) -> None:
-    """Even if many are opened at once; a call with any difference has its own."""
+    """Check that equal calls share a request, even concurrent ones; a call with any difference has its own."""
     async with opened(make) as store:
         rows = [approval_row(f"id-{number:02}") for number in range(20)]
         requests = await asyncio.gather(*[store.approvals.open(row, most=9) for row in rows])
@@ -63,29 +63,29 @@ async def equal_calls_have_one_request(make: Make) -> None:
             )
         ]
         for other in others:
-            expect(await store.approvals.open(other, most=9), other, f"the request of a call with another {other.id}")
-            expect(await store.approvals.standing(other.equal, NOW), other, "what stands for it")
-        expect(await store.approvals.standing(rows[0].equal, NOW), first, "what stands for the first")
+            expect(await store.approvals.open(other, most=9), other, f"the request of the differing call {other.id}")
+            expect(await store.approvals.standing(other.equal, NOW), other, "its standing request")
+        expect(await store.approvals.standing(rows[0].equal, NOW), first, "the standing request of the first call")
 
 
 async def code_counts_where_it_is_asked_for(make: Make) -> None:
-    """Then a call with other code, or with code without a hash, has a request of its own."""
+    """With ``by_code``, a call with other code, or with code without a hash, has its own request."""
     async with opened(make) as store:
         approvals, row = store.approvals, approval_row("id-1")
         await approvals.open(row, most=9, by_code=True)
         other, none = replace(row, id="id-2", code_hash="7" * 64), replace(row, id="id-3", code_hash=None)
-        expect(await approvals.open(other, most=9), row, "what is met where code does not count")
+        expect(await approvals.open(other, most=9), row, "the request that is found if code does not count")
         for request in (other, none):
-            expect(await approvals.standing(request.equal_in_code, NOW), None, "what stands for other code")
-            expect(await approvals.open(request, most=9, by_code=True), request, "the request of other code")
+            expect(await approvals.standing(request.equal_in_code, NOW), None, "the standing request for other code")
+            expect(await approvals.open(request, most=9, by_code=True), request, "the request for other code")
         for request in (row, other, none):
-            expect(await approvals.standing(request.equal_in_code, NOW), request, "what stands for this code")
-            expect(await approvals.open(replace(request, id="id-4"), most=9, by_code=True), request, "what it meets")
-        expect(await approvals.standing(row.equal, NOW), none, "the newest, where code does not count")
+            expect(await approvals.standing(request.equal_in_code, NOW), request, "the standing request for this code")
+            expect(await approvals.open(replace(request, id="id-4"), most=9, by_code=True), request, "the same request")
+        expect(await approvals.standing(row.equal, NOW), none, "the newest request, if code does not count")
 
 
 async def a_request_stands_until_it_is_used_or_expires(make: Make) -> None:
-    """Pending, approved or rejected; afterwards an equal call opens another."""
+    """Check that a pending, approved or rejected request stands, and that a used or expired one does not."""
     async with opened(make) as store:
         row = approval_row("id-1")
         await store.approvals.open(row, most=9)
@@ -93,36 +93,36 @@ async def a_request_stands_until_it_is_used_or_expires(make: Make) -> None:
             moved = replace(row, status=status)
             before = (await store.approvals.list(ApprovalQuery("acme"))).items[0]
             expect(await store.approvals.move(moved, before.status), True, f"moving it to {status}")
-            expect(await store.approvals.standing(row.equal, NOW), moved, f"what stands when it is {status}")
-            expect(await store.approvals.open(replace(row, id="id-2"), most=9), moved, "what an equal call meets")
-        expect(await store.approvals.standing(row.equal, LATER), None, "what stands when its time is up")
+            expect(await store.approvals.standing(row.equal, NOW), moved, f"the standing request when it is {status}")
+            expect(await store.approvals.open(replace(row, id="id-2"), most=9), moved, "the request for an equal call")
+        expect(await store.approvals.standing(row.equal, LATER), None, "the standing request after its expiry")
         for number, status in enumerate(("used", "expired"), 2):
             last = (await store.approvals.list(ApprovalQuery("acme", status="pending"))).items[0]
             await store.approvals.move(replace(last, status=status), "pending")
-            expect(await store.approvals.standing(row.equal, NOW), None, f"what stands when it is {status}")
+            expect(await store.approvals.standing(row.equal, NOW), None, f"the standing request when it is {status}")
             next_request = replace(row, id=f"id-{number}")
             expect(await store.approvals.open(next_request, most=9), next_request, "the next request")
 
 
 async def a_principal_has_so_many_open_requests(make: Make) -> None:
-    """Only pending ones count, with the same ``on_behalf_of``; decided and overdue ones do not."""
+    """Only pending requests with the same ``on_behalf_of`` count; decided and overdue ones do not."""
     async with opened(make) as store:
         rows = [approval_row(f"id-{number}", f"{number:064}") for number in range(5)]
         for row in rows[:3]:
             expect(await store.approvals.open(row, most=3), row, "a request")
-        expect(await store.approvals.open(rows[3], most=3), None, "one too many")
-        expect(await store.approvals.open(rows[0], most=3), rows[0], "one that is there")
+        expect(await store.approvals.open(rows[3], most=3), None, "a request beyond the limit")
+        expect(await store.approvals.open(rows[0], most=3), rows[0], "a request that exists")
         for name, value in (("on_behalf_of", "user:ada"), ("org", "other"), ("principal", "user:eve")):
             other = replace(rows[3], id=f"of another {name}", **{name: value})
             expect(await store.approvals.open(other, most=3), other, f"a request of another {name}")
         late = replace(rows[3], created_at=LATER, expires_at="9999-01-01T00:00:00.000000Z")
-        expect(await store.approvals.open(late, most=1), late, "one when the time of the others is up")
+        expect(await store.approvals.open(late, most=1), late, "a request after the others have expired")
         await store.approvals.move(replace(rows[1], status="approved"), "pending")
-        expect(await store.approvals.open(rows[4], most=4), rows[4], "one in the place of a decided one")
+        expect(await store.approvals.open(rows[4], most=4), rows[4], "a request in place of a decided one")
 
 
 async def arguments_of_open_requests_have_so_many_bytes(make: Make) -> None:
-    """In all of an org together, however many are opened at once; decided and overdue ones do not count."""
+    """Check the limit of a whole org, also for concurrent requests; decided and overdue ones do not count."""
     async with opened(make) as store:
         approvals, text = store.approvals, json.dumps({"text": "é" * 500}, ensure_ascii=False)
         size = len(text.encode())
@@ -140,17 +140,17 @@ async def arguments_of_open_requests_have_so_many_bytes(make: Make) -> None:
         outcomes = await asyncio.gather(*[ask(row, 5 * size) for row in rows])
         expect(outcomes.count(True), 5, "how many fit")
         requests = (await approvals.list(ApprovalQuery("acme"))).items
-        expect(len(requests), 5, "how many are kept")
-        expect(await ask(requests[0], 5 * size), True, "one that is there")
-        expect(await ask(replace(rows[0], id="other", org="other"), size), True, "one of another org")
+        expect(len(requests), 5, "how many are stored")
+        expect(await ask(requests[0], 5 * size), True, "a request that exists")
+        expect(await ask(replace(rows[0], id="other", org="other"), size), True, "a request of another org")
         late = replace(rows[1], id="late", created_at=LATER, expires_at="9999-01-01T00:00:00.000000Z")
-        expect(await ask(late, size), True, "one when the time of the others is up")
+        expect(await ask(late, size), True, "a request after the others have expired")
         await approvals.move(replace(requests[0], status="approved"), "pending")
-        expect(await ask(replace(rows[2], id="next", digest="7" * 64), 6 * size), True, "one in a decided one's place")
+        expect(await ask(replace(rows[2], id="next", digest="7" * 64), 6 * size), True, "one in place of a decided one")
 
 
 async def requests_go_with_their_session(make: Make) -> None:
-    """And only they."""
+    """Check that deleting a session deletes its requests, and no others."""
     async with opened(make) as store:
         for session in ("session-1", "session-2"):
             row = SessionRow(session, "scribe", "{}", "1" * 64, "user-1", "user", "acme", NOW)
@@ -163,7 +163,7 @@ async def requests_go_with_their_session(make: Make) -> None:
 
 
 async def overdue_requests_are_found(make: Make) -> None:
-    """Pending and approved ones of every org, the oldest first; decided ones and those with time left are not."""
+    """Check that overdue pending and approved requests of every org are found, oldest first, and no others."""
     async with opened(make) as store:
         rows = [
             replace(approval_row(f"id-{number}"), org=org, digest=f"{number}" * 64, expires_at=at)
@@ -174,25 +174,25 @@ async def overdue_requests_are_found(make: Make) -> None:
         approved, rejected = replace(rows[0], status="approved"), replace(rows[2], status="rejected")
         for moved in (approved, rejected):
             expect(await store.approvals.move(moved, "pending"), True, "a decision")
-        expect(await store.approvals.overdue(NOW), [rows[1], approved], "what is overdue")
+        expect(await store.approvals.overdue(NOW), [rows[1], approved], "the overdue requests")
         expect(await store.approvals.overdue(NOW, 1), [rows[1]], "the oldest")
-        expect(await store.approvals.overdue(_BEFORE), [rows[1]], "what was overdue before")
+        expect(await store.approvals.overdue(_BEFORE), [rows[1]], "the requests that were overdue before")
 
 
 async def of_many_who_move_a_request_one_does(make: Make) -> None:
-    """Check that the stored row is that of the successful caller."""
+    """Check that one caller succeeds, and that its row is stored."""
     async with opened(make) as store:
         row = approval_row("id-1")
         await store.approvals.open(row, most=9)
         moves = [replace(row, status="approved", decided_by=f"user:{number}") for number in range(20)]
         outcomes = await asyncio.gather(*[store.approvals.move(move, "pending") for move in moves])
         expect(outcomes.count(True), 1, "how many moved it")
-        expect(await store.approvals.get("acme", "id-1"), moves[outcomes.index(True)], "what is kept")
+        expect(await store.approvals.get("acme", "id-1"), moves[outcomes.index(True)], "the stored request")
         expect(await store.approvals.get("other", "id-1"), None, "the request for another org")
 
 
 def _claim(call: str, at: float, *windows: Window, **more: object) -> Claim:
-    """Return the claim of a call, this many seconds after the start."""
+    """Return the claim of a call, ``at`` seconds after the start."""
     return replace(Claim(call, lambda: _START + round(at * _SECOND), windows), **more)
 
 
@@ -206,7 +206,7 @@ async def _refused(store: Store, claim: Claim, intent: Entry | None = None) -> R
 
 
 async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None:
-    """Check that the limit is exact at any moment, the longest wait is reported, and a look counts nothing."""
+    """Check that the limit is exact at any moment, the longest wait is reported, and ``look`` counts nothing."""
     async with opened(make) as store:
         for number, at in enumerate((0, 1)):
             for _ in range(3):
@@ -214,7 +214,7 @@ async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None
             expect(await _refused(store, _claim(f"call-{number}", at, _MINUTE, _TEN)), None, "a call that fits")
         full = await _refused(store, _claim("call-2", 4, _MINUTE, _TEN))
         expect(isinstance(full, WindowFull) and (full.window, full.wait), (_TEN, 6 * _SECOND), "the wait")
-        expect(await _refused(store, _claim("call-2", 10, _MINUTE, _TEN)), None, "a call as one leaves the window")
+        expect(await _refused(store, _claim("call-2", 10, _MINUTE, _TEN)), None, "a call when one leaves the window")
         full = await store.admissions.look(_claim("call-3", 10.5, _MINUTE, _TEN))
         expect(isinstance(full, WindowFull) and (full.window, full.wait), (_MINUTE, 49.5 * _SECOND), "the longest wait")
         last = _claim("call-3", 60, _MINUTE)
@@ -225,7 +225,7 @@ async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None
 
 
 async def a_clock_that_is_set_back_gives_nobody_a_place(make: Make) -> None:
-    """Check that a call counts at the time of the window's newest call if the clock shows an earlier one."""
+    """Check that a call counts at the time of the window's newest call if the clock shows an earlier time."""
     async with opened(make) as store:
         for number in range(3):
             expect(await _refused(store, _claim(f"call-{number}", 100, _MINUTE)), None, "a call")
@@ -238,7 +238,7 @@ async def a_clock_that_is_set_back_gives_nobody_a_place(make: Make) -> None:
 
 
 async def of_many_at_once_exactly_so_many_are_admitted(make: Make) -> None:
-    """Of calls in one window and of one budget, in any order."""
+    """Check concurrent calls in one window, and of one budget."""
     quota = Quota("session-1", 5, None)
     async with opened(make) as store:
         claims = [_claim(f"call-{number:02}", number / 1000, _MINUTE, _TEN) for number in range(50)]
@@ -248,11 +248,11 @@ async def of_many_at_once_exactly_so_many_are_admitted(make: Make) -> None:
         refusals = await asyncio.gather(*[_refused(store, claim) for claim in claims])
         expect(sum(refusal is None for refusal in refusals), 5, "how many the budget pays for")
         spent = [refusal for refusal in refusals if isinstance(refusal, QuotaSpent)]
-        expect({(refusal.calls, refusal.cost) for refusal in spent}, {(5, 7.5)}, "what was used of the budget")
+        expect({(refusal.calls, refusal.cost) for refusal in spent}, {(5, 7.5)}, "the used budget")
 
 
 async def what_is_released_counts_no_more(make: Make) -> None:
-    """In windows and budgets, once even if it is released again; releasing an unadmitted call changes nothing."""
+    """Check windows and budgets; releasing a call again, or one that was not admitted, changes nothing."""
     quota = Quota("session-1", 3, 10.0)
     async with opened(make) as store:
         claims = [_claim(f"call-{number}", number, _MINUTE, quotas=(quota,), cost=2.0) for number in range(3)]
@@ -263,7 +263,7 @@ async def what_is_released_counts_no_more(make: Make) -> None:
             await store.admissions.release(claim)
         expect(await _refused(store, replace(never, call="fourth")), None, "a call in its place")
         refused = await store.admissions.look(never)
-        expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), (3, 6.0), "what was used")
+        expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), (3, 6.0), "the used budget")
         full = await store.admissions.look(_claim("x", 6, _MINUTE))
         expect(isinstance(full, WindowFull) and full.wait, 54 * _SECOND, "the wait for the first to leave")
         expect(await _refused(store, _claim("x", 60, _MINUTE)), None, "a call once the first has left")
@@ -272,7 +272,7 @@ async def what_is_released_counts_no_more(make: Make) -> None:
 
 
 async def budgets_of_several_owners_are_counted_apart(make: Make) -> None:
-    """Leave the budgets of other owners as they were."""
+    """Check that a call counts in the budgets of its own owners only."""
     first_quota, other = Quota("session-1", 9, 90.0), Quota("session-2", 9, 90.0)
     async with opened(make) as store:
         for number, quotas in enumerate([(first_quota, other), (first_quota,), (first_quota,), (other,)]):
@@ -280,11 +280,11 @@ async def budgets_of_several_owners_are_counted_apart(make: Make) -> None:
         for quota, used in ((first_quota, (3, 6.0)), (other, (2, 4.0))):
             spent = replace(quota, calls=1)
             refused = await store.admissions.look(_claim("x", 5, quotas=(spent,)))
-            expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), used, f"of {quota.owner}")
+            expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), used, f"the use of {quota.owner}")
 
 
 async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
-    """Of many calls with it one is admitted; a refused call leaves it, a released one gives it back."""
+    """Check that one of many calls uses it, that a refused call leaves it, and that a released one returns it."""
     async with opened(make) as store:
         await store.approvals.open(approval_row("approval-1"), most=9)
         row = replace(approval_row("approval-1"), status="approved")
@@ -305,13 +305,13 @@ async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
             if claim is not winner:
                 await store.admissions.release(claim)
         used = await store.approvals.get(row.org, row.id)
-        expect(used and used.status, "used", "its status when others let go")
+        expect(used and used.status, "used", "its status after the others were released")
         await store.admissions.release(winner)
-        expect(await store.approvals.get(row.org, row.id), row, "the approval that was given back")
+        expect(await store.approvals.get(row.org, row.id), row, "the approval that was returned")
 
 
 async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
-    """Check that a refused call writes no intent; a call whose intent cannot be a record counts nowhere."""
+    """Check that a refused call writes no intent, and that a call with an invalid intent counts nowhere."""
     window, quota = replace(_MINUTE, requests=1), Quota("session-1", 1, None)
     async with opened(make) as store:
         for bad in (intent("bad", tool="\ud800"), intent("bad", duration_us=2**70)):
@@ -335,7 +335,7 @@ async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
 
 
 async def a_call_of_a_turn_is_admitted_while_its_process_holds_that(make: Make) -> None:
-    """Of a turn that another process has taken, or that has ended, no intent is written, and nothing counts."""
+    """Check that a call writes no intent and counts nowhere if its turn was taken or has ended."""
     async with opened(make) as store:
         await begin(store, "session-1")
         turn = TurnRow("session-1", "turn-1", "here", LATER, "{}")
@@ -366,12 +366,12 @@ async def a_call_of_a_turn_is_admitted_while_its_process_holds_that(make: Make) 
         ]
         expect({record.id for record in await store.audit.read()}, {"call-0", *admitted}, "the intents on record")
         refused = await _refused(store, _claim("late", 0, hold=hold), intent("late"))
-        expect(isinstance(refused, TurnTaken), True, "whether a call is refused after another has taken its turn")
-        expect(await store.admissions.spent(["session-1"]), [(1, 0.0)], "what counts")
+        expect(isinstance(refused, TurnTaken), True, "whether a call is refused after another process took its turn")
+        expect(await store.admissions.spent(["session-1"]), [(1, 0.0)], "the used budget")
 
 
 async def a_budget_ends_with_its_session(make: Make) -> None:
-    """And so do those of the session's runs."""
+    """Check that the budgets of a session and of its runs are deleted with it."""
     async with opened(make) as store:
         await begin(store, "session-1", "session-10")
         quotas = tuple(

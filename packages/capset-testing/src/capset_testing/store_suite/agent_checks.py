@@ -1,4 +1,4 @@
-"""Checks of the stored agents, and of their versions."""
+"""Checks of stored agents and their versions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SAMPLES: Final[Mapping[str, object]] = {
 
 
 async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
-    """Unchanged for its org, and missing for others."""
+    """Check that it is unchanged for its org, and missing for others."""
     async with opened(make) as store:
         bare = replace(_AGENT, id="id-1", org=None, instructions=(), capabilities=(), tags=())
         await store.agents.create(_AGENT)
@@ -54,12 +54,12 @@ async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
         expect(await store.agents.get(None, "id-1"), bare, "the agent without an org")
         for org, agent_id in ((None, "id-0"), ("other", "id-0"), ("acme", "id-1"), ("acme", "id-2")):
             expect(await store.agents.get(org, agent_id), None, f"the agent {agent_id} for {org}")
-        await expect_error(StoreError, store.agents.create(replace(_AGENT, org=None)), "a second agent of an id")
+        await expect_error(StoreError, store.agents.create(replace(_AGENT, org=None)), "a second agent with an id")
         expect(await store.agents.get("acme", "id-0"), _AGENT, "the first agent")
 
 
 async def agents_are_listed_newest_first_by_org(make: Make) -> None:
-    """Page by page, with the number on all pages."""
+    """Check pages, totals and filters."""
     async with opened(make) as store:
         rows = [replace(_AGENT, id=f"id-{number}", name=f"agent-{number % 2}") for number in range(5)]
         rows[4] = replace(rows[4], status="archived")
@@ -70,7 +70,7 @@ async def agents_are_listed_newest_first_by_org(make: Make) -> None:
         page = await store.agents.list(AgentQuery("acme", limit=3, before=page.next))
         expect((page.items, page.total, page.next), ((rows[1], rows[0]), 5, None), "the last page")
         page = await store.agents.list(AgentQuery("acme", status="active", name="agent-0"))
-        expect((page.items, page.total), ((rows[2], rows[0]), 2), "those that were asked for")
+        expect((page.items, page.total), ((rows[2], rows[0]), 2), "the filtered agents")
         servers = {"shop": {"url": "https://shop.example.com/mcp"}}
         more = replace(
             _AGENT, id="id-7", capabilities=(CapabilityRow("a"), CapabilityRow("mcp:shop")), mcp_servers=servers
@@ -86,11 +86,11 @@ async def agents_are_listed_newest_first_by_org(make: Make) -> None:
         ):
             page = await store.agents.list(query)
             expect(list(page.items), expected, f"the agents of {query}")
-        expect((await store.agents.list(AgentQuery("acme", capabilities=("a",)))).total, 6, "how many name it")
+        expect((await store.agents.list(AgentQuery("acme", capabilities=("a",)))).total, 6, "how many agents use it")
 
 
 async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:
-    """With its capabilities, and only within its org."""
+    """Check that its capabilities are replaced too, and that only its org can replace it."""
     async with opened(make) as store:
         await store.agents.create(_AGENT)
         used = (CapabilityRow("a", prefix="a_"), CapabilityRow("c"))
@@ -104,7 +104,7 @@ async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:
 
 
 async def an_agents_capabilities_come_back_as_they_were_given(make: Make) -> None:
-    """In their order, with their presets, config and names; changing a read row does not change the stored one."""
+    """Check their order, presets, config and names; changing a returned row does not change the stored one."""
     config = {"limit": 5, "names": ["Grüße", "世界 🌍"], "deep": {"none": None, "yes": True, "half": 0.5}}
     used = (
         CapabilityRow("z", presets={"full": True, "tools": False}),
@@ -122,7 +122,7 @@ async def an_agents_capabilities_come_back_as_they_were_given(make: Make) -> Non
         read = listed_agent.capabilities[2].config
         if isinstance(read, dict):
             read["limit"] = 6
-        expect(await store.agents.get("acme", "id-0"), agent, "the agent after what was read was changed")
+        expect(await store.agents.get("acme", "id-0"), agent, "the agent after a returned row was changed")
         second = replace(agent, version=2, capabilities=(CapabilityRow("z", config={"x": []}), used[1]))
         expect(await store.agents.replace(second), True, "the next version")
         expect(await store.agents.get("acme", "id-0"), second, "the second version")
@@ -134,7 +134,7 @@ def _next(row: AgentRow, **changes: Any) -> AgentRow:
 
 
 async def every_version_of_an_agent_is_kept(make: Make) -> None:
-    """Completely, with its author; changing a read row does not change the stored one."""
+    """Check complete versions with their authors; changing a returned row does not change the stored one."""
     async with opened(make) as store:
         second = _next(
             _FIRST, capabilities=(), model=None, static_context=None, allowance=None, author=None, tags=("z",)
@@ -149,7 +149,7 @@ async def every_version_of_an_agent_is_kept(make: Make) -> None:
         read = await store.agents.version("acme", "id-0", 1)
         if read is not None and isinstance(read.static_context, dict):
             read.static_context["tier"] = "free"
-        expect(await store.agents.version("acme", "id-0", 1), _FIRST, "the first after what was read was changed")
+        expect(await store.agents.version("acme", "id-0", 1), _FIRST, "the first after a returned row was changed")
         for org, agent_id, number in (
             (None, "id-0", 1),
             ("other", "id-0", 1),
@@ -162,7 +162,7 @@ async def every_version_of_an_agent_is_kept(make: Make) -> None:
 
 
 async def every_field_of_an_agent_is_kept(make: Make) -> None:
-    """In the agent, in lists and in every version; and it is gone from a version that does not have it."""
+    """Check each field in the agent, in lists and in every version, also in versions without it."""
     async with opened(make) as store:
         for number, field in enumerate(AGENT_FIELDS):
             agent = replace(_AGENT, id=f"id-{number:02}", **{field.name: _sample(field)})
@@ -189,7 +189,7 @@ def _sample(field: AgentField) -> object:
 
 
 async def versions_are_listed_newest_first(make: Make) -> None:
-    """Page by page, for one agent of the org."""
+    """Check pages of the versions of one agent, in its org only."""
     async with opened(make) as store:
         rows = [_FIRST]
         await store.agents.create(_FIRST)
@@ -204,7 +204,7 @@ async def versions_are_listed_newest_first(make: Make) -> None:
         page = await store.agents.versions(VersionQuery("acme", "id-0", limit=2, before=page.next))
         expect(page, Page((rows[0],), None), "the last page")
         full_page = await store.agents.versions(VersionQuery("acme", "id-0", limit=5))
-        expect(full_page, Page(tuple(rows[::-1]), None), "a page that is just full")
+        expect(full_page, Page(tuple(rows[::-1]), None), "a page that is exactly full")
         for org, agent_id in ((None, "id-0"), ("other", "id-0"), ("acme", "id-2")):
             versions = await store.agents.versions(VersionQuery(org, agent_id))
             expect(versions, Page((), None), f"the versions of {agent_id} for {org}")
@@ -223,7 +223,7 @@ async def a_version_is_written_once(make: Make) -> None:
 
 
 async def an_agent_is_found_by_the_hash_of_any_version(make: Make) -> None:
-    """By the newest version of the newest agent with that hash, in one org only."""
+    """Check that a hash finds the newest version of the newest agent with that hash, in one org only."""
     async with opened(make) as store:
         await store.agents.create(_FIRST)
         second = _next(_FIRST)

@@ -16,7 +16,7 @@ _NEEDS: Final = '{"approvals":2}'
 
 
 async def a_request_is_moved_only_as_it_was_seen(make: Make) -> None:
-    """With its approvals and its next escalation, absent ones too; then its act is written, and else it is not."""
+    """Check that a move succeeds and writes its act only if approvals and escalation time are still as seen."""
     async with opened(make) as store:
         approvals, row = store.approvals, replace(approval_row("id-1"), needs=_NEEDS, escalates_at=LATER)
         row = replace(row, makers='["user:boss"]')
@@ -24,20 +24,24 @@ async def a_request_is_moved_only_as_it_was_seen(make: Make) -> None:
         approved = replace(row, approvals="[1]")
         for stale in (replace(row, approvals="[]"), replace(row, escalates_at=None), replace(row, escalates_at=NOW)):
             expect(
-                await approvals.move(approved, "pending", seen=stale, act=entry("no")), False, f"moving {stale} unseen"
+                await approvals.move(approved, "pending", seen=stale, act=entry("no")), False, f"moving it from {stale}"
             )
         expect(await approvals.move(approved, "pending", seen=row, act=entry("yes")), True, "the first approval")
-        expect(await approvals.move(approved, "pending", seen=row), False, "one beside it, by who has not seen it")
+        expect(await approvals.move(approved, "pending", seen=row), False, "a second one that has not seen the first")
         noticed = replace(approved, escalates_at=None, escalated_at=NOW)
         expect(await approvals.move(noticed, "pending", seen=approved), True, "an escalation")
-        expect(await approvals.move(replace(noticed, status="approved"), "pending", seen=approved), False, "one unseen")
+        expect(
+            await approvals.move(replace(noticed, status="approved"), "pending", seen=approved),
+            False,
+            "an approval that has not seen the escalation",
+        )
         expect(await approvals.move(replace(noticed, status="approved"), "pending", seen=noticed), True, "the last one")
         expect(await approvals.get("acme", "id-1"), replace(noticed, status="approved"), "the request")
         expect([record.id for record in await store.audit.read()], ["yes"], "the acts on record")
 
 
 async def of_approvals_at_once_none_is_lost(make: Make) -> None:
-    """However many are added at the same time: each is seen by the next, or is tried again."""
+    """Check that concurrent approvals are all stored if each refused one is retried."""
     async with opened(make) as store:
         approvals, row = store.approvals, replace(approval_row("id-1"), needs=_NEEDS)
         await approvals.open(row, most=9)
@@ -58,20 +62,20 @@ async def of_approvals_at_once_none_is_lost(make: Make) -> None:
 
 
 async def calls_with_other_needs_are_not_equal(make: Make) -> None:
-    """None is one of them: a request stands for calls that need the same of their approvers."""
+    """Check that a request stands only for calls with the same needs, or with none if it has none."""
     async with opened(make) as store:
         approvals = store.approvals
         rows = [replace(approval_row(f"id-{needs}"), needs=needs) for needs in (None, _NEEDS, '{"approvals":3}')]
         for row in rows:
-            expect(await approvals.standing(row.equal, NOW), None, "what stands for a call with other needs")
+            expect(await approvals.standing(row.equal, NOW), None, "the standing request for a call with other needs")
             expect(await approvals.open(row, most=9), row, "the request of a call with other needs")
         for row in rows:
-            expect(await approvals.standing(row.equal, NOW), row, "what stands")
-            expect(await approvals.open(replace(row, id="other"), most=9), row, "what an equal call meets")
+            expect(await approvals.standing(row.equal, NOW), row, "the standing request")
+            expect(await approvals.open(replace(row, id="other"), most=9), row, "the request for an equal call")
 
 
 async def requests_escalate_once_their_time_has_come(make: Make) -> None:
-    """Pending ones of every org, the oldest first; none that never does, or is decided."""
+    """Check that due pending requests of every org are found, oldest first, and no decided ones."""
     async with opened(make) as store:
         rows = [
             replace(approval_row(f"id-{number}"), org=org, digest=f"{number}" * 64, escalates_at=at)
@@ -79,17 +83,17 @@ async def requests_escalate_once_their_time_has_come(make: Make) -> None:
         ]
         for row in rows:
             await store.approvals.open(row, most=9)
-        expect(await store.approvals.escalating(NOW), [rows[1], rows[0]], "what escalates")
+        expect(await store.approvals.escalating(NOW), [rows[1], rows[0]], "the requests that escalate")
         expect(await store.approvals.escalating(NOW, 1), [rows[1]], "the oldest")
         noticed = replace(rows[1], escalates_at=LATER, escalated_at=NOW)
         await store.approvals.move(noticed, "pending", seen=rows[1])
         await store.approvals.move(replace(rows[0], status="approved"), "pending")
-        expect(await store.approvals.escalating(NOW), [], "what escalates then")
-        expect(await store.approvals.escalating(LATER), [noticed, rows[2]], "what escalates later")
+        expect(await store.approvals.escalating(NOW), [], "the requests that escalate then")
+        expect(await store.approvals.escalating(LATER), [noticed, rows[2]], "the requests that escalate later")
 
 
 async def pending_requests_are_counted_by_age(make: Make) -> None:
-    """Those of one org, all of them and those since each time; decided ones do not count."""
+    """Check the requests of one org, in total and since each time; decided ones do not count."""
     async with opened(make) as store:
 
         async def ask(id: str, created_at: str, org: str | None = "acme") -> ApprovalRow:
@@ -103,6 +107,6 @@ async def pending_requests_are_counted_by_age(make: Make) -> None:
         await ask("c", NOW)
         await ask("d", NOW, None)
         expect(await store.approvals.summary("acme", (NOW, _BEFORE)), PendingSummary(3, _BEFORE, (2, 3)), "three")
-        expect(await store.approvals.summary(None, (LATER,)), PendingSummary(1, NOW, (0,)), "those of no org")
+        expect(await store.approvals.summary(None, (LATER,)), PendingSummary(1, NOW, (0,)), "the requests of no org")
         await store.approvals.move(replace(old, status="rejected"), "pending")
-        expect(await store.approvals.summary("acme", (NOW,)), PendingSummary(2, NOW, (2,)), "what is left")
+        expect(await store.approvals.summary("acme", (NOW,)), PendingSummary(2, NOW, (2,)), "the remaining requests")

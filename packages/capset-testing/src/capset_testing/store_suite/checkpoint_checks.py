@@ -32,7 +32,7 @@ async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
         store.audit.append(entry("a2"))
         first = await store.audit.checkpoint(key, now=NOW)
         expect(first and (first.number, first.seq, first.since, first.time), (1, 2, 1, NOW), "the first checkpoint")
-        expect(await store.audit.checkpoint(key, now=LATER), first, "the checkpoint when nothing came since")
+        expect(await store.audit.checkpoint(key, now=LATER), first, "the checkpoint when nothing was added since")
         await store.audit.commit(entry("a3"))
         second = await store.audit.checkpoint(key, now=LATER)
         expect(second and (second.number, second.seq, second.time), (2, 3, LATER), "the second checkpoint")
@@ -43,13 +43,13 @@ async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
         by_key = await store.audit.verify([key.public])
         by_checkpoint = await store.audit.verify([key.public], [second] if second else [])
         other = await store.audit.verify([CheckpointKey.generate().public])
-    expect((by_key.problem, by_key.checked, by_key.covered), (None, 4, 3), "the chain, by the key")
-    expect(by_checkpoint, by_key, "the chain, by a checkpoint that was kept")
-    expect((other.ok, "another key" in str(other.problem)), (False, True), "the chain, by another key")
+    expect((by_key.problem, by_key.checked, by_key.covered), (None, 4, 3), "the chain, verified with the key")
+    expect(by_checkpoint, by_key, "the chain, verified with a kept checkpoint")
+    expect((other.ok, "another key" in str(other.problem)), (False, True), "the chain, verified with another key")
 
 
 async def another_key_signs_anew(make: Make) -> None:
-    """Another key gets a checkpoint of its own; both keys verify the log together."""
+    """Another key gets its own checkpoint, and both keys together verify the log."""
     key = CheckpointKey.generate()
     new = CheckpointKey.generate()
     async with opened(make) as store:
@@ -57,11 +57,11 @@ async def another_key_signs_anew(make: Make) -> None:
         await store.audit.checkpoint(key, now=NOW)
         checkpoint = await store.audit.checkpoint(new, now=NOW)
         expect(checkpoint and (checkpoint.number, checkpoint.key), (2, new.public.id), "the new key's checkpoint")
-        expect((await store.audit.verify([key.public, new.public])).covered, 1, "what is covered")
+        expect((await store.audit.verify([key.public, new.public])).covered, 1, "the covered records")
 
 
 async def a_chain_is_verified_in_parts(make: Make) -> None:
-    """Each follows the one before it, ends where it should, and has the checkpoints over its links."""
+    """Each part follows the previous one, ends where it should, and has the checkpoints over its links."""
     key, other = CheckpointKey.generate(), CheckpointKey.generate()
     async with opened(make) as store:
         empty = await store.audit.verify_part(None, None, limit=3)
@@ -85,25 +85,25 @@ async def a_chain_is_verified_in_parts(make: Make) -> None:
                 after, previous = part.last, part.hash
 
         parts = [(4, 4, None, False), (4, 8, 6, False), (1, 9, None, True)]
-        expect(await walk(4), parts, "the parts, of which one has a checkpoint of this key")
-        expect(await walk(9), [(9, 9, 6, False), (0, 9, None, True)], "all of it, and what follows")
-        expect(await walk(20, None), [(9, 9, None, True)], "all of it, by no key")
+        expect(await walk(4), parts, "the parts, one of which has a checkpoint by this key")
+        expect(await walk(9), [(9, 9, 6, False), (0, 9, None, True)], "the whole chain, and what follows")
+        expect(await walk(20, None), [(9, 9, None, True)], "the whole chain, without a key")
         part = await store.audit.verify_part(4, "0" * 64, limit=2)
-        expect((part.found.seq, part.found.checked), (5, 0), "a part that follows another hash than it was told")
+        expect((part.found.seq, part.found.checked), (5, 0), "a part after a wrong previous hash")
         part = await store.audit.verify_part(4, None, limit=3)
         expect([checkpoint.number for checkpoint in part.checkpoints], [1, 2], "the checkpoints over a part")
         part = await store.audit.verify_part(40, None, limit=2)
-        expect((part.found.ok, part.is_end), (False, True), "a part that follows no record")
+        expect((part.found.ok, part.is_end), (False, True), "a part after a missing record")
         await store.audit.prune(NOW, key, now=NOW)
         part = await store.audit.verify_part(2, "0" * 64, limit=5, own=key.public)
         expect(
             (part.found.problem, part.found.since, part.last), (None, 7, 9), "a part that begins with pruned records"
         )
-        expect((part.found.covered, part.is_end), (9, True), "what its checkpoints cover")
+        expect((part.found.covered, part.is_end), (9, True), "the records that its checkpoints cover")
 
 
 async def calls_are_measured_in_bounded_time(make: Make) -> None:
-    """Check that they are the newest that fit, with the time from which on all were looked at."""
+    """Check that the newest calls that fit are measured, with the time since which all were examined."""
     async with opened(make) as store:
         for number in range(1, 9):
             org = "acme" if number % 2 else "globex"
@@ -120,28 +120,28 @@ async def calls_are_measured_in_bounded_time(make: Make) -> None:
         measurement = await store.audit.measure(AuditQuery(tool="tool-3"))
         expect((len(measurement.calls), measurement.since), (1, None), "the calls of one tool")
         expected = MeasuredCall("2026-01-03T00:00:00.000000Z", "tool-3", "allow", "failed", 3)
-        expect(measurement.calls[0], expected, "what is measured of a call")
+        expect(measurement.calls[0], expected, "the measured call")
         acme = AuditQuery(org="acme")
         since = replace(acme, since="2026-01-05T00:00:00.000000Z")
         until = replace(acme, until="2026-01-05T00:00:00.000000Z")
         expect(await measure(AuditQuery()), ([8, 7, 6, 5, 4, 3, 2, 1], None), "all calls")
         expect(await measure(acme), ([7, 5, 3, 1], None), "the calls of an org")
         expect(await measure(AuditQuery(org="")), (_NOTHING, None), "the calls of no org")
-        expect(await measure(acme, walked=4), ([7, 5, 3, 1], None), "just as many as are looked at")
-        expect(await measure(acme, walked=3), ([7, 5, 3], "03"), "fewer than there are")
-        expect(await measure(replace(acme, tool="tool-1"), walked=3), (_NOTHING, "03"), "one that is not looked at")
-        expect(await measure(acme, measured=2), ([7, 5], "05"), "fewer than fit")
+        expect(await measure(acme, walked=4), ([7, 5, 3, 1], None), "exactly as many calls as are examined")
+        expect(await measure(acme, walked=3), ([7, 5, 3], "03"), "a limit below the number of calls")
+        expect(await measure(replace(acme, tool="tool-1"), walked=3), (_NOTHING, "03"), "a call that is not examined")
+        expect(await measure(acme, measured=2), ([7, 5], "05"), "a limit on the measured calls")
         expect(await measure(since), ([7, 5], None), "the calls since a time")
-        expect(await measure(since, walked=2), ([7, 5], None), "of which all were looked at")
+        expect(await measure(since, walked=2), ([7, 5], None), "the calls since a time, all of them examined")
         expect(await measure(until), ([3, 1], None), "the calls before a time")
-        expect(await measure(until, walked=1), ([3], "03"), "of which one was looked at")
+        expect(await measure(until, walked=1), ([3], "03"), "the calls before a time, one of them examined")
 
 
 async def links_are_read_in_chain_order(make: Make) -> None:
-    """Intents included, page by page; a span of time is a span of the chain."""
+    """Check pages of links, including intents, and that a span of time is a span of the chain."""
     async with opened(make) as store:
         expect(await store.audit.span(), None, "the span of an empty log")
-        await expect_error(ValueError, store.audit.span(since="yesterday"), "a span since no time")
+        await expect_error(ValueError, store.audit.span(since="yesterday"), "a span since an invalid time")
         expect(list(await store.audit.read()), [], "the links of an empty log")
         await store.audit.commit(intent("a", time=_OLD))
         await store.audit.commit(entry("a", time=NOW))
@@ -152,7 +152,7 @@ async def links_are_read_in_chain_order(make: Make) -> None:
             for since, until in ((None, None), (NOW, None), (None, NOW), (NOW, LATER), (LATER, NOW))
         ]
     expect([[record.seq for record in page] for page in pages], [[1, 2], [3], []], "the pages")
-    expect(verify(asdict(record) for page in pages for record in page).checked, 3, "the links that hold")
+    expect(verify(asdict(record) for page in pages for record in page).checked, 3, "the number of valid links")
     expect(spans, [(1, 3), (2, 3), (1, 1), (2, 2), None], "the spans")
 
 
@@ -162,7 +162,7 @@ async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
     async with opened(make) as store:
         await _fill(store, 1, 4, _OLD)
         await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning without a checkpoint")
-        await expect_error(ValueError, store.audit.prune("yesterday", key, now=LATER), "pruning before no time")
+        await expect_error(ValueError, store.audit.prune("yesterday", key, now=LATER), "pruning before an invalid time")
         anchor = await store.audit.checkpoint(key, now=_OLD)
         await _fill(store, 5, 6, _OLD)
         await _fill(store, 7, 9, LATER)
@@ -187,21 +187,21 @@ async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
         expect(
             [record.seq for record in await store.audit.read(after=9)],
             [10],
-            "the link after that, of an id used before",
+            "the next link, with an id used before",
         )
         by_checkpoint = await store.audit.verify([key.public], [first])
-        expect((by_checkpoint.problem, by_checkpoint.checked), (None, 6), "the chain, by a checkpoint that was kept")
+        expect((by_checkpoint.problem, by_checkpoint.checked), (None, 6), "the chain, verified with a kept checkpoint")
 
 
 async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
-    """Then it is empty, and the next record still follows the last one."""
+    """Check that the log is then empty, and that the next record still follows the last one."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 3, _OLD)
         await store.audit.checkpoint(key, now=_OLD)
         expect(await store.audit.prune(NOW, key, now=NOW), Pruned(3, 4), "pruning all")
         verified = await store.audit.verify([key.public])
-        expect((verified.problem, verified.checked, verified.since), (None, 0, 4), "the chain of nothing")
+        expect((verified.problem, verified.checked, verified.since), (None, 0, 4), "the empty chain")
         expect(await store.audit.prune(NOW, key, now=NOW), Pruned(0, 4), "pruning again")
         await _fill(store, 4, 5, NOW)
         await store.audit.checkpoint(key, now=NOW)
@@ -227,7 +227,7 @@ async def pruning_leaves_open_intents(make: Make) -> None:
 
 
 async def pruning_spares_what_is_young(make: Make) -> None:
-    """No cut happens at a checkpoint that covers a link too young to be cut."""
+    """Check that no cut is made at a checkpoint that covers a link too young to be pruned."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 2, _OLD)
@@ -266,4 +266,4 @@ async def a_single_link_can_be_pruned(make: Make) -> None:
             await _fill(store, number, number, _OLD)
             await store.audit.checkpoint(key, now=_OLD)
             expect(await store.audit.prune(NOW, key, now=NOW), Pruned(1, number + 1), f"pruning link {number}")
-        expect((await store.audit.verify([key.public])).problem, None, "the chain of nothing")
+        expect((await store.audit.verify([key.public])).problem, None, "the empty chain")

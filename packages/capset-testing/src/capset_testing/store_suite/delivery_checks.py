@@ -1,4 +1,4 @@
-"""Checks of the deliveries to channels, and of the people of chats (spec 9, N21–N24, N30)."""
+"""Checks of deliveries to channels, and of the people of chats (spec 9, N21–N24, N30)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PERSON: Final = PersonRow(
 
 
 def delivery_row(id: str, **changes: str) -> DeliveryRow:
-    """Return a delivery, some of whose columns are those of ``changes``."""
+    """Return a delivery. ``changes`` override its columns."""
     row = DeliveryRow(
         id=id,
         channel="ops",
@@ -46,7 +46,7 @@ async def _queue(store: Store, *rows: DeliveryRow) -> None:
 
 
 async def deliveries_are_queued_with_what_they_tell_of(make: Make) -> None:
-    """With a request that is stored, and with a change that is made, and otherwise not at all."""
+    """Check that deliveries are queued with a stored request or a successful change, and otherwise not at all."""
     async with opened(make) as store:
         row = replace(approval_row("r-1"), org="acme")
         opened_one = delivery_row("d-1")
@@ -56,7 +56,7 @@ async def deliveries_are_queued_with_what_they_tell_of(make: Make) -> None:
         expect(await store.deliveries.get("acme", "d-2"), None, "the delivery of a request that joined another")
         other = replace(row, id="r-3", digest="other")
         await store.approvals.open(other, most=1, deliveries=[delivery_row("d-3")])
-        expect(await store.deliveries.get("acme", "d-3"), None, "the delivery of a request too many")
+        expect(await store.deliveries.get("acme", "d-3"), None, "the delivery of a request beyond the limit")
         decided = replace(row, status="approved")
         for delivery_id in ("d-4", "d-5"):
             await store.approvals.move(decided, "pending", deliveries=[delivery_row(delivery_id)])
@@ -67,32 +67,32 @@ async def deliveries_are_queued_with_what_they_tell_of(make: Make) -> None:
 
 
 async def a_channel_has_one_delivery_for_each_key(make: Make) -> None:
-    """Keep the first; other channels have their own."""
+    """Check that the first delivery of a key is kept, and that other channels have their own."""
     async with opened(make) as store:
         first = delivery_row("d-1", key="same")
         duplicate, other = delivery_row("d-2", key="same"), delivery_row("d-3", key="same", channel="mail")
         await _queue(store, first, duplicate, other)
         expect(await store.deliveries.find("ops", "same"), first, "the delivery of a key")
-        expect(await store.deliveries.find("mail", "same"), other, "that of another channel")
+        expect(await store.deliveries.find("mail", "same"), other, "the delivery of another channel")
         expect(await store.deliveries.find("mail", "other"), None, "a delivery of an unknown key")
         page = await store.deliveries.list(DeliveryQuery("acme"))
         expect([delivery.id for delivery in page.items], ["d-3", "d-1"], "all deliveries")
 
 
 async def a_delivery_is_claimed_by_one_holder(make: Make) -> None:
-    """Those that are due, the longest first, for as long as a lease lasts; then by another."""
+    """Check that due deliveries are claimed, longest due first, and by another holder when the lease has ended."""
     async with opened(make) as store:
         rows = (delivery_row("d-1", due_at=_SOON), delivery_row("d-2"), delivery_row("d-3"))
         await _queue(store, *rows, delivery_row("d-4", channel="mail"))
         claimed = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=9)
         expected = [replace(row, holder="one", due_at=_SOON, attempts=1) for row in rows[1:]]
         expect(list(claimed), expected, "the due deliveries of a channel")
-        expect(list(await store.deliveries.claim("ops", "two", now=NOW, until=_SOON, limit=9)), [], "those held")
+        expect(list(await store.deliveries.claim("ops", "two", now=NOW, until=_SOON, limit=9)), [], "held deliveries")
         taken = await store.deliveries.claim("ops", "two", now=_SOON, until=LATER, limit=2)
         expect(
             [(delivery.id, delivery.attempts, delivery.holder) for delivery in taken],
             [("d-1", 1, "two"), ("d-2", 2, "two")],
-            "taken",
+            "the deliveries that were taken over",
         )
         several = [store.deliveries.claim("mail", f"h-{n}", now=NOW, until=_SOON, limit=1) for n in range(4)]
         ids = [delivery.id for rows in await asyncio.gather(*several) for delivery in rows]
@@ -100,7 +100,7 @@ async def a_delivery_is_claimed_by_one_holder(make: Make) -> None:
 
 
 async def an_outcome_is_stored_by_the_holder_alone(make: Make) -> None:
-    """Not by one whose lease has ended and was taken over, nor twice."""
+    """Check that a holder that lost its lease stores no outcome, and that no outcome is stored twice."""
     async with opened(make) as store:
         await _queue(store, delivery_row("d-1"))
         (late,) = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=1)
@@ -108,33 +108,33 @@ async def an_outcome_is_stored_by_the_holder_alone(make: Make) -> None:
         done = replace(claimed, state="delivered", receipt='{"ts":"1"}', ended_at=LATER)
         expect(await store.deliveries.settle(replace(late, state="failed")), False, "whether a late outcome counts")
         waiting = replace(claimed, due_at=LATER, error="503")
-        expect(await store.deliveries.settle(waiting), True, "whether an attempt that failed is stored")
+        expect(await store.deliveries.settle(waiting), True, "whether a failed attempt is stored")
         expect(await store.deliveries.get("acme", "d-1"), replace(waiting, holder=""), "a delivery that waits")
         expect(await store.deliveries.settle(done), False, "whether it is settled twice")
         (reclaimed,) = await store.deliveries.claim("ops", "two", now=LATER, until=LATER, limit=1)
         done = replace(reclaimed, state="delivered", error=None, receipt='{"ts":"1"}', ended_at=LATER)
         expect(await store.deliveries.settle(done), True, "whether an outcome is stored")
-        expect(await store.deliveries.get("acme", "d-1"), replace(done, holder=""), "a delivered one")
-        expect(list(await store.deliveries.claim("ops", "x", now=LATER, until=LATER, limit=1)), [], "what is due")
+        expect(await store.deliveries.get("acme", "d-1"), replace(done, holder=""), "a finished delivery")
+        expect(list(await store.deliveries.claim("ops", "x", now=LATER, until=LATER, limit=1)), [], "due deliveries")
 
 
 async def a_failed_delivery_is_queued_again(make: Make) -> None:
-    """Due at once, without attempts, with the act of it; no other is."""
+    """Check that it is due at once, without attempts, and with an act; only failed ones are queued again."""
     async with opened(make) as store:
         await _queue(store, delivery_row("d-1"))
         act = entry("a-1", phase="act", act="delivery.retry")
-        expect(await store.deliveries.retry("acme", "d-1", now=LATER, act=act), False, "whether a queued one is")
+        expect(await store.deliveries.retry("acme", "d-1", now=LATER, act=act), False, "retrying a queued delivery")
         (claimed,) = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=1)
         failed = replace(claimed, state="failed", error="gone", ended_at=_SOON)
         await store.deliveries.settle(failed)
-        expect(await store.deliveries.retry("other", "d-1", now=LATER), False, "whether another org's is")
-        expect(await store.deliveries.retry("acme", "d-1", now=LATER, act=act), True, "whether a failed one is")
+        expect(await store.deliveries.retry("other", "d-1", now=LATER), False, "retrying another org's delivery")
+        expect(await store.deliveries.retry("acme", "d-1", now=LATER, act=act), True, "retrying a failed delivery")
         queued = replace(failed, state="queued", attempts=0, due_at=LATER, holder="", ended_at=None)
-        expect(await store.deliveries.get("acme", "d-1"), queued, "the delivery that is tried again")
+        expect(await store.deliveries.get("acme", "d-1"), queued, "the delivery that is retried")
 
 
 async def deliveries_are_listed_and_swept(make: Make) -> None:
-    """By state, channel and request, newest first, in pages; and deleted by age."""
+    """Check lists by state, channel and request, newest first, in pages, and deletion by age."""
     async with opened(make) as store:
         rows = (delivery_row("d-1"), delivery_row("d-2", channel="mail"), delivery_row("d-3", approval="r-9"))
         await _queue(store, *rows, delivery_row("d-4", created_at=LATER))
@@ -145,20 +145,20 @@ async def deliveries_are_listed_and_swept(make: Make) -> None:
             return [delivery.id for delivery in (await store.deliveries.list(query)).items]
 
         expect(await list_ids(DeliveryQuery("acme")), ["d-4", "d-3", "d-2", "d-1"], "all deliveries")
-        expect(await list_ids(DeliveryQuery("acme", state="failed")), ["d-2"], "those that failed")
-        expect(await list_ids(DeliveryQuery("acme", channel="ops")), ["d-4", "d-3", "d-1"], "those of a channel")
-        expect(await list_ids(DeliveryQuery("acme", approval="r-9")), ["d-3"], "those of a request")
+        expect(await list_ids(DeliveryQuery("acme", state="failed")), ["d-2"], "the failed deliveries")
+        expect(await list_ids(DeliveryQuery("acme", channel="ops")), ["d-4", "d-3", "d-1"], "a channel's deliveries")
+        expect(await list_ids(DeliveryQuery("acme", approval="r-9")), ["d-3"], "a request's deliveries")
         page = await store.deliveries.list(DeliveryQuery("acme", limit=2))
         rest = await store.deliveries.list(DeliveryQuery("acme", limit=2, before=page.next))
         expect([delivery.id for delivery in (*page.items, *rest.items)], ["d-4", "d-3", "d-2", "d-1"], "two pages")
-        expect(rest.next, None, "what comes after the last page")
-        expect((await store.deliveries.list(DeliveryQuery("other"))).items, (), "another org's")
+        expect(rest.next, None, "the cursor after the last page")
+        expect((await store.deliveries.list(DeliveryQuery("other"))).items, (), "the deliveries of another org")
         await store.deliveries.sweep(before=LATER)
-        expect(await list_ids(DeliveryQuery("acme")), ["d-4"], "what is left")
+        expect(await list_ids(DeliveryQuery("acme")), ["d-4"], "the remaining deliveries")
 
 
 async def a_user_of_a_workspace_is_one_person_of_an_org(make: Make) -> None:
-    """Refuse a second one of the org; find those of all by both ids, and list and remove it within its own."""
+    """Check that an org has one person per user, found by both ids across orgs, listed and removed in its own."""
     async with opened(make) as store:
         people = store.people
         bob = replace(PERSON, id="p-2", user="U2", org=None, principal="bob", attributes=None, permissions=())
@@ -179,6 +179,6 @@ async def a_user_of_a_workspace_is_one_person_of_an_org(make: Make) -> None:
         expect(([person.id for person in page.items], page.next), (["p-4"], "p-4"), "the first page")
         rest = await people.list(PersonQuery("acme", limit=1, before="p-4"))
         expect(([person.id for person in rest.items], rest.next), (["p-1"], None), "the second page")
-        expect(await people.remove("other", "p-1"), False, "whether another org's is removed")
+        expect(await people.remove("other", "p-1"), False, "whether another org's person is removed")
         expect(await people.remove("acme", "p-1"), True, "whether a person is removed")
         expect(await people.find("T1", "U1"), [elsewhere], "the persons of a user, one of whom was removed")

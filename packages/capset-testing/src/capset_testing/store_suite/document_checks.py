@@ -1,4 +1,4 @@
-"""Checks of the searchable texts: stored, listed, deleted, and found in their order (spec 5, P30)."""
+"""Checks of searchable texts: they are stored, listed, deleted, and found in order (spec 5, P30)."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ def _rows(count: int) -> list[DocumentRow]:
 
 
 async def a_text_comes_back_as_it_was_given(make: Make) -> None:
-    """Any text, under its own key, and once only."""
+    """Check that any text is stored under its own key, and an id only once."""
     async with opened(make) as store:
         texts = ("", "Grüße, 世界 🌍 \ufeff'\"%_\\", " \n ", "x" * 1_000_000)
         rows = [DocumentRow(f"id-{number}", text, LATER) for number, text in enumerate(texts)]
         for row in rows:
             await store.documents.add(_KEY, row)
             expect(await store.documents.get(_KEY, row.id), row, "the text")
-        expect(await store.documents.get(_KEY, "id-9"), None, "a text that no one added")
+        expect(await store.documents.get(_KEY, "id-9"), None, "a text that was not added")
         await expect_error(StoreError, store.documents.add(_KEY, DocumentRow("id-1", "other", NOW)), "an id twice")
-        expect(await store.documents.search(_KEY, "other", limit=9), [], "what is found of the refused text")
+        expect(await store.documents.search(_KEY, "other", limit=9), [], "the search for the refused text")
         expect(await store.documents.recent(_KEY, limit=9), rows[::-1], "the texts after all that")
         for text in ("\ud800", "a\0b"):
             await expect_error(StateError, store.documents.add(_KEY, DocumentRow("id-8", text, NOW)), f"{text!r}")
-        expect(await store.documents.get(_KEY, "id-8"), None, "a text that no database keeps")
+        expect(await store.documents.get(_KEY, "id-8"), None, "a text that cannot be stored")
 
 
 async def a_text_is_stored_beside_known_ones_alone(make: Make) -> None:
-    """With the ids of those that are known, only if there is no other, also where two are stored at once."""
+    """Check that ``known`` prevents a write if there is an unknown text, even with concurrent writes."""
     async with opened(make) as store:
         add, rows = store.documents.add, _rows(9)
         expect(await add(_KEY, rows[0]), True, "storing a text without conditions")
-        expect(await add(_KEY, rows[1], known=set()), False, "storing one where none is known")
+        expect(await add(_KEY, rows[1], known=set()), False, "storing a text if none is known")
         expect(await store.documents.get(_KEY, rows[1].id), None, "the text that was not stored")
-        expect(await store.documents.search(_KEY, "text 1", limit=9), rows[:1], "what is found then")
-        expect(await add(_KEY, rows[1], known={rows[0].id}), True, "storing it where the other is known")
+        expect(await store.documents.search(_KEY, "text 1", limit=9), rows[:1], "the texts found then")
+        expect(await add(_KEY, rows[1], known={rows[0].id}), True, "storing it if the other is known")
         await store.documents.delete(_KEY, rows[0].id)
         both = {rows[0].id, rows[1].id}
-        expect(await add(_KEY, rows[2], known=both), True, "storing one where a known one is gone")
+        expect(await add(_KEY, rows[2], known=both), True, "storing a text if a known one is gone")
         expect(await add(replace(_KEY, owner="bob"), rows[0], known=set()), True, "storing one of another owner")
         known_ids = {rows[1].id, rows[2].id}
         stored = await asyncio.gather(*[add(_KEY, row, known=known_ids) for row in rows[3:]])
@@ -66,7 +66,7 @@ async def a_text_is_stored_beside_known_ones_alone(make: Make) -> None:
 
 
 async def texts_are_listed_newest_first(make: Make) -> None:
-    """By their ids, in any order of insertion; page by page."""
+    """Check the order by id, regardless of the order of insertion, and pages."""
     async with opened(make) as store:
         rows = _rows(10)
         for row in (*rows[5:], *rows[:5]):
@@ -76,13 +76,13 @@ async def texts_are_listed_newest_first(make: Make) -> None:
         expect(await recent(_KEY, limit=4), newest[:4], "the first page")
         expect(await recent(_KEY, limit=4, before=newest[3].id), newest[4:8], "the second page")
         expect(await recent(_KEY, limit=4, before=newest[7].id), newest[8:], "the last page")
-        expect(await recent(_KEY, limit=4, before=rows[0].id), [], "what follows the oldest")
-        expect(await recent(_KEY, limit=0), [], "a page of nothing")
-        expect(await recent(_KEY, limit=99, before="id-0035"), rows[3::-1], "those before an id that is not there")
+        expect(await recent(_KEY, limit=4, before=rows[0].id), [], "the page after the oldest")
+        expect(await recent(_KEY, limit=0), [], "a page with limit 0")
+        expect(await recent(_KEY, limit=99, before="id-0035"), rows[3::-1], "the texts before a missing id")
 
 
 async def a_deleted_text_is_gone(make: Make) -> None:
-    """Not read, not listed, not found; its id can be used again."""
+    """Check that it is not read, listed or found, and that its id can be used again."""
     async with opened(make) as store:
         rows = _rows(3)
         for row in rows:
@@ -90,15 +90,15 @@ async def a_deleted_text_is_gone(make: Make) -> None:
         expect(await store.documents.delete(_KEY, "id-001"), True, "deleting a text")
         expect(await store.documents.delete(_KEY, "id-001"), False, "deleting it again")
         expect(await store.documents.get(_KEY, "id-001"), None, "the deleted text")
-        expect(await store.documents.recent(_KEY, limit=9), [rows[2], rows[0]], "the texts that are left")
-        expect(await store.documents.search(_KEY, "1 text", limit=9), [rows[2], rows[0]], "those that are found")
+        expect(await store.documents.recent(_KEY, limit=9), [rows[2], rows[0]], "the remaining texts")
+        expect(await store.documents.search(_KEY, "1 text", limit=9), [rows[2], rows[0]], "the texts that are found")
         new_row = DocumentRow("id-001", "new", NOW)
         await store.documents.add(_KEY, new_row)
         expect(await store.documents.search(_KEY, "1 new", limit=9), [new_row], "the new text of its id")
 
 
 async def every_part_of_a_key_tells_texts_apart(make: Make) -> None:
-    """Two orgs with a user of the same id cannot find each other's; ids are unique within one key only."""
+    """Check keys that differ in one part, such as the same user id in two orgs; ids are unique per key."""
     async with with_sessions(make, "ada") as store:
         keys = isolated_keys("ada")
         rows = [DocumentRow("id-1", f"common own{number}", NOW) for number in range(len(keys))]
@@ -114,7 +114,7 @@ async def every_part_of_a_key_tells_texts_apart(make: Make) -> None:
 
 
 async def a_session_takes_its_texts_with_it(make: Make) -> None:
-    """Texts of others stay; a missing session accepts no text."""
+    """Texts of other owners stay; a missing session accepts no text."""
     async with with_sessions(make, "session-1", "session-2") as store:
         keys = [ScopeKey("session", "acme", f"session-{number}", "memories") for number in (1, 2, 3)]
         for key in keys[:2]:
@@ -149,7 +149,7 @@ async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_SearchDocuments]:
 
 
 async def a_word_finds_what_begins_with_it(make: Make) -> None:
-    """Not a text whose word ends with it or contains it."""
+    """Check that a query does not find words that end with it or contain it."""
     async with _shelf(make, "storm", "brainstorm", "a stormy night", "store", "the STORM-proof door") as search:
         expect(await search("storm"), ["the STORM-proof door", "a stormy night", "storm"], "what is found")
         expect(await search("sto"), ["the STORM-proof door", "store", "a stormy night", "storm"], "by a beginning")
@@ -157,7 +157,7 @@ async def a_word_finds_what_begins_with_it(make: Make) -> None:
 
 
 async def case_marks_and_width_do_not_matter(make: Make) -> None:
-    """In texts and in queries; composed or decomposed."""
+    """Check texts and queries, composed and decomposed."""
     groups = (
         ("Crème brûlée", ("creme", "CRÈME", "cre\u0300me", "BRULEE", "crème")),
         ("STRASSE", ("straße", "Strasse", "STRAẞE")),
@@ -176,7 +176,7 @@ async def case_marks_and_width_do_not_matter(make: Make) -> None:
 
 
 async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
-    """Chinese, Japanese and Thai; also beside Latin letters."""
+    """Check Chinese, Japanese and Thai, also next to Latin letters."""
     texts = ("我喜歡喝綠茶", "東京でラーメンを食べた", "ﾗｰﾒﾝ", "用Python編程", "ฉันชอบชาเขียว", "〇と々")
     async with _shelf(make, *texts) as search:
         for query, expected in (
@@ -204,7 +204,7 @@ async def more_words_come_first_then_newer_texts(make: Make) -> None:
 
 
 async def nothing_in_a_query_is_syntax(make: Make) -> None:
-    """Any query consists of words and separators only."""
+    """Check that a query consists of words and separators only."""
     texts = ("alpha", "beta", "near", "not or and", "words", "rowid 5", "drop documents", "100")
     async with _shelf(make, *texts) as search:
         for query, expected in (
@@ -233,14 +233,14 @@ async def nothing_in_a_query_is_syntax(make: Make) -> None:
 
 
 async def a_query_without_words_finds_nothing(make: Make) -> None:
-    """Not even a text without words."""
+    """Check that it does not even find a text without words."""
     async with _shelf(make, "", "!?", "a", "🌍") as search:
         for query in ("", " ", "!?", "🌍", "\n\t", "_", "\u0301"):
             expect(await search(query), [], f"what {query!r} finds")
 
 
 async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
-    """By the bounds of ``stores.texts``: 64 characters, 20,000 words of a text, 32 of a query."""
+    """Check the bounds of ``stores.texts``: 64 characters per word, 20,000 words per text, 32 per query."""
     long, many = "a" * 100, " ".join([f"w{number}" for number in range(20_001)])
     async with _shelf(make, long, many) as search:
         for query, expected in (

@@ -30,7 +30,7 @@ _TRANSITION: Final = TransitionRow("acme", "session-1", "link-1", "link-1", "", 
 
 
 async def an_envelope_comes_back_as_it_was_given(make: Make) -> None:
-    """With a link and without, of any length; of several of one link, the last is the link's."""
+    """Check envelopes of any length, with and without a link; the last one of a link is the link's envelope."""
     long = '{"é":"' + "Grüße, 世界 🌍 \U0010ffff'\"%_\\\\u0000" * 200_000 + '"}'
     async with opened(make) as store:
         lineage = store.lineage
@@ -41,14 +41,14 @@ async def an_envelope_comes_back_as_it_was_given(make: Make) -> None:
         for row in rows:
             await lineage.record_envelope(row)
         for row in rows:
-            expect(await lineage.envelope("acme", row.id) == row, True, f"whether {row.id} is as it was given")
+            expect(await lineage.envelope("acme", row.id) == row, True, f"whether {row.id} is unchanged")
             expect(await lineage.envelope(None, row.id), None, f"{row.id} for another org")
-        expect((await lineage.envelope_of("acme", "link-1")) == rows[1], True, "whether the link's is the last")
+        expect((await lineage.envelope_of("acme", "link-1")) == rows[1], True, "whether the last one is the link's")
         expect(await lineage.envelope_of(None, "link-1"), None, "the link's envelope for another org")
 
 
 async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
-    """If its id is taken, or its link is not in its org; the stored rows stay."""
+    """Check that an envelope's id must be free, and its link in its org; stored rows stay."""
     async with opened(make) as store:
         await store.lineage.record_turn(link_row("link-1"))
         envelope = envelope_row("id-1", "link-1")
@@ -61,13 +61,13 @@ async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
         ]
         for row in wrong:
             await expect_error(StoreError, store.lineage.record_envelope(row), f"recording {row}")
-            expect(await store.lineage.envelope(row.org, "id-2"), None, "what is kept of it")
+            expect(await store.lineage.envelope(row.org, "id-2"), None, "the refused envelope")
         expect(await store.lineage.envelope_of("acme", "link-1"), envelope, "the first envelope")
         await store.lineage.record_envelope(replace(envelope, org="other", link=None))  # an id is unique per org
 
 
 async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
-    """Within an org, in any number and combination."""
+    """Check that an org keeps the first payload of each hash, in any number and combination."""
     async with opened(make) as store:
         lineage = store.lineage
         await lineage.record_payloads([])
@@ -83,23 +83,23 @@ async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
             payload and (payload.org, payload.payload), (None, "null"), "the payload of the same hash in another org"
         )
         expect(await lineage.payload("other", payload_row(0).hash), None, "a payload of an org that has none")
-        expect(await lineage.payload("acme", "f" * 64), None, "a payload that no one kept")
+        expect(await lineage.payload("acme", "f" * 64), None, "a payload that was not stored")
 
 
 async def an_invocation_is_never_kept(make: Make) -> None:
-    """Neither it nor any other unknown kind is stored: alone, among others, or with a turn."""
+    """Check that a payload of an unknown kind is refused: alone, among others, or with a turn."""
     async with opened(make) as store:
         wrong = replace(payload_row(1), kind=cast("PayloadKind", "invocation"))
         await expect_error(StoreError, store.lineage.record_payloads([payload_row(0), wrong]), "an invocation")
         turn = store.lineage.record_turn(link_row("link-1"), payloads=[payload_row(0), wrong])
         await expect_error(StoreError, turn, "a turn with an invocation")
         for number in (0, 1):
-            expect(await store.lineage.payload("acme", payload_row(number).hash), None, "what is kept of it")
-        expect(await store.lineage.link("acme", "link-1"), None, "what is kept of the turn")
+            expect(await store.lineage.payload("acme", payload_row(number).hash), None, "a refused payload")
+        expect(await store.lineage.link("acme", "link-1"), None, "the refused turn")
 
 
 async def every_text_of_lineage_is_one_that_databases_keep(make: Make) -> None:
-    """Refuse any other text, in any field, and store nothing beside it."""
+    """Check that any other text is refused, in any field, and that nothing is stored with it."""
     async with opened(make) as store:
         await store.lineage.record_turn(link_row("link-1"))
         for text in _TEXTS:
@@ -114,7 +114,7 @@ async def every_text_of_lineage_is_one_that_databases_keep(make: Make) -> None:
 
 
 async def nothing_is_found_by_a_text_that_no_database_keeps(make: Make) -> None:
-    """Check that queries with such a text do not fail either."""
+    """Check that queries with such a text find nothing and do not fail."""
     async with opened(make) as store:
         lineage = store.lineage
         await lineage.record_turn(link_row("link-1"), envelope_row("id-1", "link-1"))
@@ -140,7 +140,7 @@ async def nothing_is_found_by_a_text_that_no_database_keeps(make: Make) -> None:
 
 
 def _writes(store: Store, text: str) -> Sequence[Callable[[], Awaitable[object]]]:
-    """Return every write with this text, each in one field."""
+    """Return writes that have ``text`` in one field each, for every field."""
     lineage = store.lineage
     link, envelope, payload = link_row("link-2"), envelope_row("id-1", "link-1"), payload_row(1)
     second_envelope = envelope_row("id-1", "link-2")

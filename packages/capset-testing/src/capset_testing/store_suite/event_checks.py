@@ -1,4 +1,4 @@
-"""Checks of the turns of sessions, and of their events and messages."""
+"""Checks of turns of sessions, and of their events and messages."""
 
 from __future__ import annotations
 
@@ -64,26 +64,26 @@ async def _append(
 
 
 async def events_come_back_in_order(make: Make) -> None:
-    """Numbered from 1 in each session, page by page, with the turn that the session is in."""
+    """Check events numbered from 1 in each session, pages, and the turn that the session is in."""
     async with with_sessions(make, "a", "b") as store:
-        expect((await store.events.read("a", after=0, limit=9)).last, 0, "the last of no events")
+        expect((await store.events.read("a", after=0, limit=9)).last, 0, "the last number without events")
         expect(await _begin(store, "t1"), Begun("t1", 1), "a turn that begins")
-        expect(await _begin(store, "t2", session="b"), Begun("t2", 1), "one of another session")
+        expect(await _begin(store, "t2", session="b"), Begun("t2", 1), "a turn of another session")
         last = await _append(store, "t1", [_SOME, _SOME], now=LATER)
         expect(last, 3, "the number of the last event")
         rows = [EventRow("a", 1, "t1", _STARTED.type, _STARTED.data, NOW)]
         rows += [EventRow("a", number, "t1", _SOME.type, _SOME.data, LATER) for number in (2, 3)]
         page = await store.events.read("a", after=0, limit=2)
         expect((page.items, page.last), (tuple(rows[:2]), 3), "the first page")
-        expect(page.running, TurnRow("a", "t1", "here", LATER), "the turn that it is in")
+        expect(page.running, TurnRow("a", "t1", "here", LATER), "the session's turn")
         expect((await store.events.read("a", after=2, limit=2)).items, (rows[2],), "the second page")
         expect(await _append(store, "t1", [], now=LATER, until=None), 3, "the end of the turn")
         page = await store.events.read("a", after=3, limit=2)
-        expect((page.items, page.last, page.running), ((), 3, None), "what there is afterwards")
+        expect((page.items, page.last, page.running), ((), 3, None), "the page afterwards")
 
 
 async def a_session_is_in_one_turn_at_a_time(make: Make) -> None:
-    """Of several that begin at once one succeeds, and the others get that one."""
+    """Check that one of several concurrent turns begins, and that the others get that one's id."""
     async with with_sessions(make, "a") as store:
         begun = await asyncio.gather(*[_begin(store, f"t{number}") for number in range(8)])
         expect(len({start.turn for start in begun}), 1, "how many turns began")
@@ -92,28 +92,28 @@ async def a_session_is_in_one_turn_at_a_time(make: Make) -> None:
         error = await expect_error(StateError, _append(store, "other", [_SOME], until=None), "an event of another turn")
         expect(error.status, 409, "its status")
         await _append(store, first, [_SOME], until=None)
-        expect(await _begin(store, "next"), Begun("next", 3), "the turn after it")
+        expect(await _begin(store, "next"), Begun("next", 3), "the next turn")
 
 
 async def a_turn_whose_time_is_up_is_interrupted(make: Make) -> None:
-    """By the next turn or on request; its later events are refused. A renewed turn is not interrupted."""
+    """Check interruption by the next turn and on request; later events are refused. Renewed turns go on."""
     async with with_sessions(make, "a") as store:
         await _begin(store, "t1", until=NOW)
         await _append(store, "t1", [])
         expect(await store.events.interrupt("a", now=NOW, interrupted=_BROKEN), False, "a turn that was renewed")
-        expect(await store.events.interrupt("a", now=LATER, interrupted=_BROKEN), True, "one whose time is up")
-        expect(await store.events.interrupt("a", now=LATER, interrupted=_BROKEN), False, "one that is over")
+        expect(await store.events.interrupt("a", now=LATER, interrupted=_BROKEN), True, "an expired turn")
+        expect(await store.events.interrupt("a", now=LATER, interrupted=_BROKEN), False, "an ended turn")
         await _begin(store, "t2", until=_PAST)
-        expect((await _begin(store, "t3")).turn, "t3", "the turn after one whose time is up")
+        expect((await _begin(store, "t3")).turn, "t3", "the turn after an expired one")
         events = [(row.turn, row.type) for row in (await store.events.read("a", after=0, limit=9)).items]
         first = [("t1", "turn.started"), ("t1", "turn.failed"), ("t2", "turn.started"), ("t2", "turn.failed")]
-        expect(events, [*first, ("t3", "turn.started")], "what was told")
+        expect(events, [*first, ("t3", "turn.started")], "the events")
         error = await expect_error(StateError, _append(store, "t2", [_SOME]), "an event after its end")
         expect(error.status, 409, "its status")
 
 
 async def the_oldest_events_go_first(make: Make) -> None:
-    """Check that the newest ten thousand of a session stay."""
+    """Check that the newest ``KEPT`` events of a session stay."""
     async with with_sessions(make, "a") as store:
         await _begin(store, "t1")
         await _append(store, "t1", [_SOME] * KEPT)
@@ -155,12 +155,12 @@ async def the_latest_events_of_many_sessions_are_told(make: Make) -> None:
 
 
 async def a_listener_hears_sessions_until_it_leaves(make: Make) -> None:
-    """Of no session but those that change, or ``None`` for some that were missed; after it has left, of none."""
+    """Check that it hears only of sessions that change, or ``None`` for missed ones, until it leaves."""
     async with with_sessions(make, "a") as store:
         heard: list[str | None] = []
         async with store.events.listening(heard.append):
             await _begin(store, "t1")
-            await asyncio.sleep(0.05)  # another process would be told by now
+            await asyncio.sleep(0.05)  # another process would have heard by now
         expect({*heard} <= {"a", None}, True, f"nothing but the session is heard: {heard}")
         heard.clear()
         await _append(store, "t1", [_SOME])
@@ -169,7 +169,7 @@ async def a_listener_hears_sessions_until_it_leaves(make: Make) -> None:
 
 
 async def notices_of_changes_are_of_what_has_changed(make: Make) -> None:
-    """Of the session's events, or ``None`` for some that were missed; after the listener has left, of nothing."""
+    """Check notices of a session's events, or ``None`` for missed ones, until the listener leaves."""
     async with with_sessions(make, "a") as store:
         heard: list[ChangeNotice | None] = []
         async with store.changes.listening(heard.append):
@@ -183,7 +183,7 @@ async def notices_of_changes_are_of_what_has_changed(make: Make) -> None:
 
 
 async def a_turn_is_written_by_its_holder_alone(make: Make) -> None:
-    """Check that a process that has lost a turn to another stores nothing of it, and ends it not."""
+    """Check that a process that lost a turn to another can neither write to it nor end it."""
     async with with_sessions(make, "a") as store:
         await _begin(store, "t1", checkpoint="{}")
         mine = TurnRow("a", "t1", "here", LATER, "{}")
@@ -195,17 +195,17 @@ async def a_turn_is_written_by_its_holder_alone(make: Make) -> None:
             error = await expect_error(
                 StateError,
                 store.events.append(mine, [_SOME], now=NOW, then=then, messages=[_SAID]),
-                "what the former holder writes",
+                "a write by the former holder",
             )
             expect(error.status, 409, "its status")
         page = await store.events.read("a", after=0, limit=9)
-        expect((page.last, page.running), (1, theirs), "what there is afterwards")
+        expect((page.last, page.running), (1, theirs), "the events afterwards")
         expect((await store.events.messages("a")).items, (), "its messages")
         expect(await store.events.append(theirs, [_SOME], now=NOW, then=None), 2, "the end by the new holder")
 
 
 async def a_turn_with_a_checkpoint_is_continued_not_interrupted(make: Make) -> None:
-    """Check that an expired one is due, and one that is suspended, once a request of its session is decided."""
+    """Check that an expired turn is due, and a suspended one once a request of its session is decided."""
     async with with_sessions(make, "a", "b", "c") as store:
         await _begin(store, "t1", until=_PAST, checkpoint="{}")
         expect(await store.events.interrupt("a", now=NOW, interrupted=_BROKEN), False, "interrupting it")
@@ -219,18 +219,18 @@ async def a_turn_with_a_checkpoint_is_continued_not_interrupted(make: Make) -> N
         running = TurnRow("c", "t3", "here", LATER, "{}")
         waiting = replace(running, holder=SUSPENDED, checkpoint='{"waits":1}')
         await store.events.append(running, [], now=NOW, then=waiting)
-        expect(list(await store.events.due(NOW)), [expired], "those that are due while one waits")
+        expect(list(await store.events.due(NOW)), [expired], "the turns that are due while one waits")
         await store.approvals.move(replace(request, status="approved", decided_at=NOW), "pending")
         due = [expired, replace(waiting, until=NOW)]
-        expect(list(await store.events.due(NOW)), due, "those that are due once it is approved")
+        expect(list(await store.events.due(NOW)), due, "the turns that are due once it is approved")
         expect(list(await store.events.due(NOW, limit=1)), [expired], "the first of them")
 
 
 async def messages_come_back_in_order(make: Make) -> None:
-    """Numbered from 1 in each session, page by page, and stored with the events or not at all."""
+    """Check messages numbered from 1 in each session, pages, and that they are stored with their events."""
     async with with_sessions(make, "a", "b") as store:
-        expect((await store.events.messages("a")).items, (), "the messages of no conversation")
-        expect((await store.events.messages("a", after=None)).items, (), "those since its summary")
+        expect((await store.events.messages("a")).items, (), "the messages of an empty conversation")
+        expect((await store.events.messages("a", after=None)).items, (), "the messages since its summary")
         await _begin(store, "t1")
         await _append(store, "t1", [_SOME], messages=[_SAID, _SUMMED])
         await _append(store, "t1", [], until=None, messages=[_SAID])
@@ -240,11 +240,11 @@ async def messages_come_back_in_order(make: Make) -> None:
         ]
         page = await store.events.messages("a", limit=2)
         expect((page.items, page.count), (tuple(rows[:2]), 3), "the first page")
-        expect(page.bytes, sum(len(row.data.encode()) for row in rows), "the bytes of all")
+        expect(page.bytes, sum(len(row.data.encode()) for row in rows), "the total bytes")
         expect((await store.events.messages("a", after=2)).items, (rows[2],), "the second page")
-        expect((await store.events.messages("a", max_bytes=1)).items, (rows[0],), "a page of few bytes")
+        expect((await store.events.messages("a", max_bytes=1)).items, (rows[0],), "a page limited in bytes")
         since = await store.events.messages("a", after=None)
-        expect((since.items, since.count), (tuple(rows[1:]), 3), "those since the newest summary")
+        expect((since.items, since.count), (tuple(rows[1:]), 3), "the messages since the newest summary")
         expect((await store.events.messages("b")).items, (), "the messages of another session")
         await _begin(store, "t2")
         bad = NewMessage("message", '"\0"')
@@ -253,26 +253,26 @@ async def messages_come_back_in_order(make: Make) -> None:
 
 
 async def a_conversation_is_rewound_and_copied(make: Make) -> None:
-    """Not while its session is in a turn, and only into a session without a conversation."""
+    """Check that rewinding is refused during a turn, and copying into a session that has a conversation."""
     async with with_sessions(make, "a", "b") as store:
         await _begin(store, "t1")
         await _append(store, "t1", [], messages=[_SAID, _SAID, _SUMMED])
         error = await expect_error(StateError, store.events.rewind("a", to=1), "rewinding within a turn")
         expect(error.status, 409, "its status")
         await _append(store, "t1", [], until=None)
-        expect(await store.events.copy("a", "b", to=2), 2, "what was copied")
+        expect(await store.events.copy("a", "b", to=2), 2, "the number of copied messages")
         copied = (await store.events.messages("b")).items
-        expect([(row.session, row.seq, row.data) for row in copied], [("b", n, _SAID.data) for n in (1, 2)], "it")
+        expect([(row.session, row.seq, row.data) for row in copied], [("b", n, _SAID.data) for n in (1, 2)], "the copy")
         error = await expect_error(StateError, store.events.copy("a", "b", to=1), "copying into a conversation")
         expect(error.status, 409, "its status")
         expect(await store.events.span("a", "t1"), (1, 3), "the messages of a turn")
-        expect(await store.events.span("a", "t2"), None, "those of another")
+        expect(await store.events.span("a", "t2"), None, "the messages of another turn")
         done = await store.events.rewind("a", to=1, act=entry("act-1", phase="act", act="session.rewind"))
-        expect(done, 2, "what was cut")
+        expect(done, 2, "the number of removed messages")
         (record,) = (await store.audit.query(AuditQuery(act="session.rewind"))).items
-        expect(record.id, "act-1", "the record of that")
-        expect(await store.events.rewind("a", to=1), 0, "what was cut again")
-        expect((await store.events.messages("a")).count, 1, "what is left")
+        expect(record.id, "act-1", "the record of it")
+        expect(await store.events.rewind("a", to=1), 0, "the number of messages removed again")
+        expect((await store.events.messages("a")).count, 1, "the number of remaining messages")
         for awaitable in (
             store.events.messages("none"),
             store.events.rewind("none", to=0),

@@ -1,4 +1,4 @@
-"""Checks of the sessions' files (spec 5, P22–P25)."""
+"""Checks of sessions' files (spec 5, P22–P25)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def _paths(store: Store, path: str = "/", *, recursive: bool = False) -> l
 
 
 async def a_file_comes_back_as_it_was_written(make: Make) -> None:
-    """With any bytes, and its parents are made."""
+    """Check a file with any bytes, and that its parents are created."""
     content = bytes(range(256)) * 5000
     async with with_sessions(make, _SESSION, "session-2") as store:
         stat, created = await store.files.write(_SESSION, "/a/b/c.bin", content, org="acme", now=NOW)
@@ -42,13 +42,13 @@ async def a_file_comes_back_as_it_was_written(make: Make) -> None:
 
 
 async def a_file_is_read_and_written_in_parts(make: Make) -> None:
-    """Any range of it, also across the rows that a store keeps it in, and from an open file."""
+    """Check reads of any range, also across several rows of a store, and writes from an open file."""
     content = bytes(range(251)) * 10_000  # 2.5 MB, and no part is like another
     async with with_sessions(make, _SESSION, "session-2") as store:
         file = BytesIO(content)
-        file.seek(99)  # it is read from its beginning all the same
+        file.seek(99)  # it must be read from the beginning anyway
         stat, _ = await store.files.write(_SESSION, "/large", file, org="acme", now=NOW)
-        expect(stat.size_bytes, len(content), "the size of what was in the open file")
+        expect(stat.size_bytes, len(content), "the size of the open file's content")
         await _write(store, "/small", content[:100])
         mebibyte = 1 << 20
         for start, size in (
@@ -64,7 +64,7 @@ async def a_file_is_read_and_written_in_parts(make: Make) -> None:
 
 
 async def a_write_makes_a_new_version(make: Make) -> None:
-    """Check that the creation time of the file stays."""
+    """Check that the version increases and the creation time stays."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         await _write(store, "/a.txt", b"one")
         stat, created = await store.files.write(_SESSION, "/a.txt", b"two!", org=None, now=LATER)
@@ -75,7 +75,7 @@ async def a_write_makes_a_new_version(make: Make) -> None:
 
 
 async def concurrent_writes_are_one_after_the_other(make: Make) -> None:
-    """Every write makes a version; the file is one of the contents, whole."""
+    """Every write makes a version; the file has one of the contents, whole."""
     contents = [bytes([number]) * 10_000 for number in range(20)]
     async with with_sessions(make, _SESSION, "session-2") as store:
         await asyncio.gather(*[_write(store, "/a/b.bin", content) for content in contents])
@@ -86,7 +86,7 @@ async def concurrent_writes_are_one_after_the_other(make: Make) -> None:
 
 
 async def directories_come_first_in_a_listing(make: Make) -> None:
-    """Then by name, in the order of code points; recursively, by path."""
+    """Check the order: directories, then by name in code point order; recursively, by path."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         for path in ("/b.txt", "/Z.txt", "/é", "/d/y/f", "/d/x", "/d-1", "/c/f", "/𐍈", "/\ufb01"):
             await _write(store, path)
@@ -124,8 +124,8 @@ async def what_is_there_decides_what_can_be_done(make: Make) -> None:
             ("reading what is missing", lambda: files.read(_SESSION, "/d/g"), "/d/g"),
             ("listing a file", lambda: files.list(_SESSION, "/d/f", recursive=False), "/d/f"),
             ("listing what is missing", lambda: files.list(_SESSION, "/g", recursive=True), "/g"),
-            ("deleting a full directory", lambda: files.delete(_SESSION, "/d", recursive=False), "/d"),
-            ("deleting the full root", lambda: files.delete(_SESSION, "/", recursive=False), "/"),
+            ("deleting a directory with entries", lambda: files.delete(_SESSION, "/d", recursive=False), "/d"),
+            ("deleting the root with entries", lambda: files.delete(_SESSION, "/", recursive=False), "/"),
         ]
         for label, call, named in refused:
             error = await expect_error(FileError, call(), label)
@@ -135,7 +135,7 @@ async def what_is_there_decides_what_can_be_done(make: Make) -> None:
 
 
 async def deleting_says_how_many_entries_went(make: Make) -> None:
-    """One for a file; for a directory itself and everything in it; none for a missing entry."""
+    """Check the numbers: 1 for a file, a directory with everything in it, 0 for a missing entry."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         for path in ("/a/b/c", "/a/b/d", "/a/e", "/f"):
             await _write(store, path)
@@ -149,7 +149,7 @@ async def deleting_says_how_many_entries_went(make: Make) -> None:
 
 
 async def the_root_is_always_there(make: Make) -> None:
-    """In a session without files, and after it was emptied."""
+    """Check a session without files, and one that was emptied."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         root = await store.files.stat(_SESSION, "/")
         root_fields = root and (root.path, root.name, root.is_directory, root.size_bytes, root.version)
@@ -161,7 +161,7 @@ async def the_root_is_always_there(make: Make) -> None:
 
 
 async def a_session_never_reaches_anothers_files(make: Make) -> None:
-    """Even though they share content."""
+    """Check two sessions whose files share content."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         await _write(store, "/a.txt", b"shared")
         await _write(store, "/a.txt", b"shared", session="session-2")
@@ -172,16 +172,16 @@ async def a_session_never_reaches_anothers_files(make: Make) -> None:
 
 
 async def an_expected_version_is_held_to(make: Make) -> None:
-    """Only that version is written or deleted; 0 is that of a missing file."""
+    """Only the expected version is written or deleted; 0 stands for a missing file."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         files = store.files
 
         async def write(version: int) -> object:
             return await files.write(_SESSION, "/a.txt", b"x", org=None, now=NOW, version=version)
 
-        await expect_error(VersionMismatch, write(1), "a version of a file that is not there")
+        await expect_error(VersionMismatch, write(1), "version 1 of a missing file")
         await write(0)
-        await expect_error(VersionMismatch, write(0), "no version of a file that is there")
+        await expect_error(VersionMismatch, write(0), "version 0 of an existing file")
         await write(1)
         for wrong in (0, 1, 3):
             gone = files.delete(_SESSION, "/a.txt", recursive=False, version=wrong)
@@ -192,39 +192,43 @@ async def an_expected_version_is_held_to(make: Make) -> None:
 
 
 async def a_session_that_is_gone_takes_no_files(make: Make) -> None:
-    """Otherwise they would stay for ever: no session could reach them."""
+    """Check that writes are refused: otherwise such files would stay for ever, out of reach of any session."""
     async with with_sessions(make, _SESSION) as store:
         await _write(store, "/a.txt")
         await store.sessions.delete(_SESSION)
         for session in (_SESSION, "session-3"):
             late = store.files.write(session, "/b.txt", b"late", org=None, now=NOW)
-            error = await expect_error(FileError, late, "writing to a session that is not there")
+            error = await expect_error(FileError, late, "writing to a missing session")
             expect(error.status, 404, "its status")
-            expect(await store.files.list(session, "/", recursive=True), [], "the files of a session that is not there")
+            expect(await store.files.list(session, "/", recursive=True), [], "the files of a missing session")
 
 
 async def a_moved_file_is_the_same_elsewhere(make: Make) -> None:
-    """Its content and creation time stay; its version is new to both paths."""
+    """Check that content and creation time stay, and that the version is new to both paths."""
     async with with_sessions(make, _SESSION) as store:
         files = store.files
         for content in (b"one", b"two", b"three"):
             await _write(store, "/a/b.txt", content)
         await files.write(_SESSION, "/taken", b"here", org="acme", now=NOW)
         stat = await files.move(_SESSION, "/a/b.txt", "/c/d/e.txt", overwrite=False, now=LATER, version=3)
-        expect((stat.path, stat.size_bytes, stat.created_at, stat.modified_at), ("/c/d/e.txt", 5, NOW, LATER), "it")
-        expect(stat.version > 3, True, "whether its version is a new one")
+        expect(
+            (stat.path, stat.size_bytes, stat.created_at, stat.modified_at),
+            ("/c/d/e.txt", 5, NOW, LATER),
+            "the moved file",
+        )
+        expect(stat.version > 3, True, "whether its version is new")
         expect(await files.read(_SESSION, "/c/d/e.txt"), (stat, b"three"), "the file, read")
         expect(await _paths(store, recursive=True), ["/a", "/c", "/c/d", "/c/d/e.txt", "/taken"], "the entries")
         over = await files.move(_SESSION, "/c/d/e.txt", "/taken", overwrite=True, now=LATER)
-        expect((over.version, over.created_at), (2, NOW), "the version and the time of what replaced another")
-        expect(await files.read(_SESSION, "/taken"), (over, b"three"), "what replaced another, read")
-        expect(await files.stat(_SESSION, "/c/d/e.txt"), None, "what is where it was")
+        expect((over.version, over.created_at), (2, NOW), "the version and time of a file that replaced another")
+        expect(await files.read(_SESSION, "/taken"), (over, b"three"), "the file that replaced another, read")
+        expect(await files.stat(_SESSION, "/c/d/e.txt"), None, "the entry at its old path")
         await files.delete(_SESSION, "/", recursive=True)
         expect(await _paths(store), [], "the entries after all that")
 
 
 async def a_directory_moves_with_all_below_it(make: Make) -> None:
-    """And with nothing else, even with similar names."""
+    """Check that nothing else moves, even with a similar name."""
     deep = [f"/a%_/{name}" for name in ("f", "g/h", "g/é/𐍈", "\x1a")]
     beside = ["/a%_0", "/a%", "/a%_-x/f", "/axx/f"]
     async with with_sessions(make, _SESSION, "session-2") as store:
@@ -237,19 +241,19 @@ async def a_directory_moves_with_all_below_it(make: Make) -> None:
         now = [path.replace("/a%_", "/x/\x1ay", 1) if path in ("/a%_", *deep) else path for path in before]
         now += ["/x/\x1ay/g", "/x/\x1ay/g/é", "/x"]
         expect(await _paths(store, recursive=True), sorted({*now} - {"/a%_/g", "/a%_/g/é"}), "the entries")
-        expect(await _paths(store, "/x/\x1ay"), ["/x/\x1ay/g", "/x/\x1ay/\x1a", "/x/\x1ay/f"], "what it holds")
+        expect(await _paths(store, "/x/\x1ay"), ["/x/\x1ay/g", "/x/\x1ay/\x1a", "/x/\x1ay/f"], "its entries")
         for path in deep:
             moved_path = path.replace("/a%_", "/x/\x1ay", 1)
             stat, content = await store.files.read(_SESSION, moved_path)
-            expect((stat.path, content), (moved_path, path.encode()), "what was moved, read")
+            expect((stat.path, content), (moved_path, path.encode()), "a moved file, read")
         expect((await store.files.read("session-2", "/a%_/f"))[1], b"of another", "another session's file")
         back = await store.files.move(_SESSION, "/x/\x1ay", "/a%_", overwrite=False, now=LATER)
-        expect(back.version > moved.version, True, "whether its version is a new one")
+        expect(back.version > moved.version, True, "whether its version is new")
         expect(await _paths(store, recursive=True), sorted([*before, "/x"]), "the entries once it is back")
 
 
 async def what_cannot_be_moved_stays(make: Make) -> None:
-    """Refused without changes: a missing entry, a taken target, the root, a target within itself, a path too long."""
+    """Check refusals without changes: a missing entry, a taken target, the root, a target in itself, a long path."""
     long = "/".join(["", *["d" * 200] * 4])
     async with with_sessions(make, _SESSION) as store:
         for path in ("/d/f", "/e/f", "/g", f"/t{long}", f"/l{'/m' * 60}"):
@@ -283,7 +287,7 @@ async def what_cannot_be_moved_stays(make: Make) -> None:
 
 
 async def many_files_are_read_at_once(make: Make) -> None:
-    """In the order asked for, without missing entries and directories."""
+    """Check the requested order, without missing entries and directories."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         paths = [f"/d/{number}" for number in range(1100)]
         for first in range(0, len(paths), 100):

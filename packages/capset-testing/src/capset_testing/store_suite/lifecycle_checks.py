@@ -19,7 +19,7 @@ _VALUES: Final[dict[Any, Any]] = {str: "/a", int: 1, bool: False, bytes: b"a"}
 
 
 async def what_was_taken_outlives_closing(make: Make) -> None:
-    """``close`` writes buffered entries; a reopened store continues where it was."""
+    """``close`` writes buffered entries; a reopened store continues where it stopped."""
     store = make()
     await store.open()
     store.audit.append(entry("a"))
@@ -33,8 +33,8 @@ async def what_was_taken_outlives_closing(make: Make) -> None:
     _, content = await store.files.read("session-1", "/a.txt")
     await store.close()
     expect([(record.seq, record.id) for record in page.items], [(2, "b"), (1, "a")], "the records")
-    expect(verified.problem, None, "the chain over both times")
-    expect(len({record.writer for record in page.items}), 2, "the writers: one for each time")
+    expect(verified.problem, None, "the chain across the reopening")
+    expect(len({record.writer for record in page.items}), 2, "the writers: one for each opening")
     expect(content, b"kept", "the file")
 
 
@@ -55,7 +55,7 @@ async def an_open_intent_is_closed_as_interrupted(make: Make) -> None:
         expect((verified.problem, verified.checked), (None, 4), "the chain")
         record = page.items[0]
         expect((record.code, record.decision, record.correlation), ("interrupted", "allow", "x"), "its columns")
-        expect(record.time > NOW, True, "whether it has a time of its own")
+        expect(record.time > NOW, True, "whether it has its own time")
 
 
 async def a_store_that_is_not_open_refuses(make: Make) -> None:
@@ -72,7 +72,7 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
 
 
 def _methods() -> Iterator[tuple[str, str, Callable[..., Any]]]:
-    """Yield the methods that the ports of a store declare, each with the names of its port and its own."""
+    """Yield the methods that the ports of a store declare, each with the name of its port and its own."""
     for port, declared in vars(Store).items():
         if isinstance(declared, property) and declared.fget is not None:
             protocol: type[object] = get_type_hints(declared.fget)["return"]
@@ -82,7 +82,7 @@ def _methods() -> Iterator[tuple[str, str, Callable[..., Any]]]:
 
 
 async def _attempt(method: Callable[..., Any], declared: Callable[..., Any]) -> None:
-    """Call a method of a port with a value for each parameter that it declares, and that needs one."""
+    """Call a method of a port with a value for each required parameter."""
     hints = get_type_hints(declared)
     needed = [parameter for parameter in signature(method).parameters.values() if parameter.default is parameter.empty]
     values = {parameter.name: _value(parameter.name, hints[parameter.name]) for parameter in needed}
@@ -95,7 +95,7 @@ async def _attempt(method: Callable[..., Any], declared: Callable[..., Any]) -> 
             pass
 
 
-def _value(name: str, kind: Any) -> Any:  # an annotation, and a value of it
+def _value(name: str, kind: Any) -> Any:  # kind: an annotation; the result: a value of it
     if NoneType in get_args(kind):
         return None
     if bytes in get_args(kind):
@@ -133,6 +133,6 @@ async def the_digest_key_is_made_once(make: Make) -> None:
     await store.close()
     async with opened(make) as other:
         another = await other.audit.digest_key()
-    expect(len(first), 32, "the key's bytes")
+    expect(len(first), 32, "the key's length")
     expect(reread, first, "the key after opening again")
-    expect(another != first, True, "whether another store has a key of its own")
+    expect(another != first, True, "whether another store has its own key")

@@ -1,4 +1,4 @@
-"""Checks of lineage: registrations, turns with what belongs to them, and transitions (spec 2, F28–F29)."""
+"""Checks of lineage: registrations, turns with their envelopes and payloads, and transitions (spec 2, F28–F29)."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def payload_row(number: int) -> PayloadRow:
 
 
 async def a_registration_is_kept_once_for_its_hash(make: Make) -> None:
-    """Its first id, profile and time stay, the newest name counts; the last one registered is the latest."""
+    """Check that first id, profile and time stay, the newest name counts, and the last registered is the latest."""
     async with opened(make) as store:
         lineage = store.lineage
-        expect(await lineage.latest_registration("acme", "agent-1"), None, "the latest of an agent that no one knows")
+        expect(await lineage.latest_registration("acme", "agent-1"), None, "the latest of an unknown agent")
         expect(await lineage.register(_A), _A, "the first registration")
         expect(await lineage.register(_B), _B, "the registration of another hash")
-        expect(await lineage.latest_registration("acme", "agent-1"), _B, "the latest then")
+        expect(await lineage.latest_registration("acme", "agent-1"), _B, "the latest after that")
         repeated = replace(_A, id="id-3", agent_name="writer", profile="jcs-2", created_at=LATER)
         stored = replace(_A, agent_name="writer")
         for _ in range(2):
@@ -66,7 +66,7 @@ async def a_registration_is_kept_once_for_its_hash(make: Make) -> None:
 
 
 async def registrations_of_other_orgs_and_agents_are_apart(make: Make) -> None:
-    """Even with the same id, agent and hash; a second one of an id within an org is refused and changes nothing."""
+    """Check equal ids, agents and hashes in several orgs; in one org, a second registration of an id is refused."""
     async with opened(make) as store:
         others = [_A, replace(_A, org="other"), replace(_A, org=None), replace(_A, id="id-3", agent_id="agent-2")]
         for number, row in enumerate(others):
@@ -81,16 +81,16 @@ async def registrations_of_other_orgs_and_agents_are_apart(make: Make) -> None:
 
 
 async def concurrent_registrations_give_one_row(make: Make) -> None:
-    """All that register one hash at once get the same row."""
+    """All concurrent registrations of one hash get the same row."""
     async with opened(make) as store:
         rows = [replace(_A, id=f"id-{number}") for number in range(50)]
         registered = await asyncio.gather(*[store.lineage.register(row) for row in rows])
-        expect(len(set(registered)), 1, "the rows that were told")
-        expect(await store.lineage.latest_registration("acme", "agent-1"), registered[0], "the row that is kept")
+        expect(len(set(registered)), 1, "the number of different rows returned")
+        expect(await store.lineage.latest_registration("acme", "agent-1"), registered[0], "the stored row")
 
 
 async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
-    """Link, envelope and payloads, with an org and without, with a session and without."""
+    """Check link, envelope and payloads, with and without an org and a session."""
     async with opened(make) as store:
         lineage = store.lineage
         full = replace(
@@ -116,7 +116,7 @@ async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
             for row in payloads:
                 expect(await lineage.payload(link.org, row.hash), row, "a payload")
         expect(await lineage.link("other", "link-1"), None, "the link for another org")
-        expect(await lineage.link("acme", "link-2"), None, "a link that no one recorded")
+        expect(await lineage.link("acme", "link-2"), None, "a link that was not recorded")
         expect(await lineage.latest_link("acme", "session-2"), None, "the latest link of a session without any")
 
 
@@ -153,7 +153,7 @@ async def a_turn_is_kept_whole_or_not_at_all(make: Make) -> None:
 
 
 async def links_are_listed_newest_first(make: Make) -> None:
-    """By id, page by page, and only the requested ones."""
+    """Check the order by id, pages and filters."""
     async with opened(make) as store:
         rows = [link_row(f"link-{number}", session=f"session-{number % 2}") for number in range(6)]
         rows[5] = replace(rows[5], agent_id="agent-2")
@@ -179,7 +179,7 @@ async def links_are_listed_newest_first(make: Make) -> None:
 
 
 async def a_session_has_so_many_links(make: Make) -> None:
-    """However many are recorded at once; those of other sessions, of none and of other orgs do not count."""
+    """Check the limit for concurrent turns; links of other sessions, of none and of other orgs do not count."""
     async with opened(make) as store:
 
         async def record(id: str, session: str | None = "session-1", org: str = "acme") -> bool:
@@ -192,16 +192,16 @@ async def a_session_has_so_many_links(make: Make) -> None:
         outcomes = await asyncio.gather(*[record(f"link-{number}") for number in range(9)])
         expect(outcomes.count(True), 3, "how many links were recorded")
         expect(len((await store.lineage.links(LinkQuery("acme"))).items), 3, "how many there are")
-        expect(await record("other", "session-2"), True, "one of another session")
-        expect(await record("other", org="other"), True, "one of another org")
+        expect(await record("other", "session-2"), True, "a link of another session")
+        expect(await record("other", org="other"), True, "a link of another org")
         for number in range(4):
-            expect(await record(f"of none {number}", None), True, "one of no session")
+            expect(await record(f"of none {number}", None), True, "a link of no session")
         await store.lineage.record_turn(link_row("more"))
-        expect(await record("even more"), False, "one beyond the limit")
+        expect(await record("even more"), False, "a link beyond the limit")
 
 
 async def pages_of_links_end_by_their_size(make: Make) -> None:
-    """With one link at least, and the next pages have the rest."""
+    """Check that a page has at least one link, and that the next pages have the rest."""
     async with opened(make) as store:
         sizes = (10, 9_000, 3_000, 3_000, 10)
         rows = [
@@ -219,7 +219,7 @@ async def pages_of_links_end_by_their_size(make: Make) -> None:
 
 
 async def links_outlive_their_session(make: Make) -> None:
-    """As records do, with everything that belongs to them."""
+    """Check that links, like records, outlive it, with their envelopes and transitions."""
     async with opened(make) as store:
         await store.sessions.create(session_row("session-1", "acme"))
         await store.lineage.record_turn(link_row("link-1"), envelope_row("id-1", "link-1"))
@@ -231,7 +231,7 @@ async def links_outlive_their_session(make: Make) -> None:
 
 
 async def a_transition_is_kept_when_the_runtime_hash_moves(make: Make) -> None:
-    """From the session's last recorded link, regardless of the order of ids and of other sessions."""
+    """Check transitions from the session's last recorded link, regardless of id order and other sessions."""
     async with opened(make) as store:
         lineage = store.lineage
 
@@ -259,7 +259,7 @@ async def a_transition_is_kept_when_the_runtime_hash_moves(make: Make) -> None:
 
 
 async def concurrent_turns_of_a_session_make_a_chain(make: Make) -> None:
-    """Each transition begins where the one before ended, and none is missing."""
+    """Each transition begins where the previous one ended, and none is missing."""
     async with opened(make) as store:
         rows = [link_row(f"link-{number:02}", runtime="abc"[number % 3]) for number in range(60)]
         recorded = await asyncio.gather(*[store.lineage.record_turn(row, envelope_row(row.id, row.id)) for row in rows])
@@ -268,7 +268,7 @@ async def concurrent_turns_of_a_session_make_a_chain(make: Make) -> None:
         expect(
             sorted(transition.to_link for transition in transitions),
             sorted(transition.to_link for transition in moved),
-            "the transitions told",
+            "the returned transitions",
         )
         expect(bool(transitions), True, "whether there are transitions")
         hashes = {row.id: row.runtime_hash for row in rows}
@@ -287,7 +287,7 @@ async def concurrent_turns_of_a_session_make_a_chain(make: Make) -> None:
 
 
 async def a_transition_can_be_recorded_by_itself(make: Make) -> None:
-    """If both links are in its org; the last 1,000 of a session are returned."""
+    """Check that both links must be in its org, and that the last 1,000 of a session are returned."""
     async with opened(make) as store:
         lineage = store.lineage
         await lineage.record_turn(link_row("link-1"))
@@ -295,7 +295,7 @@ async def a_transition_can_be_recorded_by_itself(make: Make) -> None:
         row = TransitionRow("acme", "session-9", "link-1", "link-2", "by hand", LATER)
         for wrong in (replace(row, from_link="link-3"), replace(row, to_link="link-3"), replace(row, org=None)):
             await expect_error(StoreError, lineage.record_transition(wrong), f"recording {wrong}")
-        expect(await lineage.transitions("acme", "session-9"), (), "what is kept of them")
+        expect(await lineage.transitions("acme", "session-9"), (), "the refused transitions")
         rows = [replace(row, reason=str(number)) for number in range(1003)]
         for transition in rows[:3]:
             await lineage.record_transition(transition)
@@ -323,7 +323,7 @@ async def lineage_outlives_closing(make: Make) -> None:
 
 
 async def links_that_name_a_hash_are_found(make: Make) -> None:
-    """Newest first, by each of their hashes, and with the time from which on all were looked at."""
+    """Check links found by each of their hashes, newest first, with the time since which all were examined."""
     async with opened(make) as store:
         for number, runtime in enumerate("abab"):
             row = link_row(f"l-{number}", session=f"s-{number}", runtime=runtime)
@@ -340,8 +340,8 @@ async def links_that_name_a_hash_are_found(make: Make) -> None:
             expect(await find_links(digit * 64), (every, None), f"links with the hash {digit}…")
         expect(await find_links("1" * 64, org=None), (["l-9"], None), "links of no org")
         expect(await find_links("f" * 64), (list[str](), None), "links with a hash that none has")
-        expect(await find_links("a" * 64, looked=4), (["l-2", "l-0"], None), "just as many as are looked at")
-        expect(await find_links("a" * 64, looked=3), (["l-2"], "02"), "fewer than there are")
+        expect(await find_links("a" * 64, looked=4), (["l-2", "l-0"], None), "exactly as many links as are examined")
+        expect(await find_links("a" * 64, looked=3), (["l-2"], "02"), "a limit below the number of links")
         sightings = await store.lineage.sightings("acme", "b" * 64)
         expected = Sighting("l-3", "s-3", "agent-1", "scribe", "2026-01-04T00:00:00.000000Z")
-        expect(sightings.items[0], expected, "what is said of a link")
+        expect(sightings.items[0], expected, "the sighting of a link")

@@ -1,4 +1,4 @@
-"""Checks of the pins of others' tools (spec 7, M5)."""
+"""Checks of the pins of third-party tools (spec 7, M5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OTHER: Final = ToolPin("mail", "read", "c" * 64, '{"name":"read"}', "bob", "202
 
 
 async def pins_are_those_of_their_server(make: Make) -> None:
-    """By server and tool, beside those of others."""
+    """Check that pins are listed by server and tool, with other servers' pins present."""
     async with opened(make) as store:
         expect(await store.pins.list("files"), [], "the pins of a new store")
         await store.pins.change("files", [_READ, _WRITE])
@@ -24,7 +24,7 @@ async def pins_are_those_of_their_server(make: Make) -> None:
 
 
 async def pins_are_replaced_and_removed_together(make: Make) -> None:
-    """In one change: a new pin in the place of the old one, and others gone."""
+    """Check that one change replaces a pin and removes others."""
     async with opened(make) as store:
         await store.pins.change("files", [_READ, _WRITE])
         await store.pins.change("mail", [_OTHER])
@@ -32,4 +32,4 @@ async def pins_are_replaced_and_removed_together(make: Make) -> None:
         await store.pins.change("files", [repinned], ["Write", "nothing"])
         expect(list(await store.pins.list("files")), [repinned], "the pins after a change")
         await store.pins.change("files", [], ["read"])
-        expect(list(await store.pins.list()), [_OTHER], "the pins of others")
+        expect(list(await store.pins.list()), [_OTHER], "the pins of other servers")

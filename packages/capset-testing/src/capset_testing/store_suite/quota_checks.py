@@ -26,7 +26,7 @@ async def _refused(store: Store, path: str, size: int, quota: FileQuota = _SMALL
 
 
 async def a_session_holds_no_more_than_its_quota(make: Make) -> None:
-    """Bytes per file, bytes in all, number of files; a refused write leaves nothing, a deletion frees room."""
+    """Check limits of file bytes, total bytes and files; a refused write leaves nothing, a deletion frees room."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         await _refused(store, "/new/a", 11)
         expect(await store.files.list(_SESSION, "/", recursive=True), [], "the entries after that")
@@ -49,7 +49,7 @@ async def a_session_holds_no_more_than_its_quota(make: Make) -> None:
 
 
 async def equal_content_counts_for_every_file(make: Make) -> None:
-    """Although it is stored once: otherwise a quota would reveal the files of others."""
+    """Check that it counts though it is stored once: otherwise a quota would reveal the files of others."""
     async with with_sessions(make, _SESSION) as store:
         for path in ("/a", "/b"):
             await _write(store, path, 10)
@@ -57,7 +57,7 @@ async def equal_content_counts_for_every_file(make: Make) -> None:
 
 
 async def what_makes_nothing_grow_is_taken(make: Make) -> None:
-    """In a session that exceeds a lowered quota, even one of zero."""
+    """Check a session that exceeds a lowered quota, even a quota of zero."""
     none = FileQuota(0, 0, 0)
     async with with_sessions(make, _SESSION) as store:
         await _write(store, "/d/a", 9)
@@ -70,7 +70,7 @@ async def what_makes_nothing_grow_is_taken(make: Make) -> None:
 
 
 async def directories_count_beside_files(make: Make) -> None:
-    """With the same limit as files; parents that a write or a move would create count too."""
+    """Check that directories have the same limit as files, including parents that a write or move would create."""
     quota = FileQuota(session_files=4)
     async with with_sessions(make, _SESSION) as store:
         await _write(store, "/1/2/3/f", 1, quota)
@@ -88,7 +88,7 @@ async def directories_count_beside_files(make: Make) -> None:
 
 
 async def a_move_frees_what_it_overwrites(make: Make) -> None:
-    """Both its bytes and its entry."""
+    """Check that both the bytes and the entry are freed."""
     async with with_sessions(make, _SESSION) as store:
         for path, size in (("/a", 10), ("/b", 10), ("/c", 5)):
             await _write(store, path, size)
@@ -98,7 +98,7 @@ async def a_move_frees_what_it_overwrites(make: Make) -> None:
 
 
 async def concurrent_writes_keep_to_the_quota(make: Make) -> None:
-    """Exactly as many succeed as fit."""
+    """Exactly as many writes succeed as fit."""
     quota = FileQuota(file_bytes=10, session_bytes=45, session_files=7)
     async with with_sessions(make, _SESSION, "session-2") as store:
 
@@ -116,7 +116,7 @@ async def concurrent_writes_keep_to_the_quota(make: Make) -> None:
 
 
 async def a_version_is_never_used_twice(make: Make) -> None:
-    """Check that a new version is above all removed ones: one held by a client stands for one content of a path."""
+    """Check that a new version is above all removed ones, so that a path and a version have only one content."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         files, contents = store.files, dict[tuple[str, int], bytes]()
 

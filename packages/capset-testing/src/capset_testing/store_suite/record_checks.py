@@ -1,4 +1,4 @@
-"""Checks of the audit log: all is stored in order, once, in one chain, and found (spec 4, G20–G23; spec 5, P15)."""
+"""Checks of the audit log: entries are kept in order, once, in one chain, and found (spec 4, G20–G23; spec 5, P15)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN: Final = ("seq", "writer", "previous", "hash")
 
 
 async def a_committed_entry_is_a_record(make: Make) -> None:
-    """Every column comes back unchanged, and with the writer's own it is a link of a chain."""
+    """Every column comes back unchanged, and with the writer's own columns it is a link of a chain."""
     committed = entry("a", causation="b", org="acme", reason="a NUL: \0", code="x", duration_us=0)
     async with opened(make) as store:
         await store.audit.commit(committed)
@@ -29,7 +29,7 @@ async def a_committed_entry_is_a_record(make: Make) -> None:
 
 
 async def an_appended_entry_is_there_after_flush(make: Make) -> None:
-    """``append`` may take its time; ``flush`` waits for it."""
+    """``append`` may write later; ``flush`` waits for that."""
     async with opened(make) as store:
         for number in range(300):
             store.audit.append(entry(f"a{number}"))
@@ -52,7 +52,7 @@ async def the_chain_keeps_the_order_of_the_calls(make: Make) -> None:
 
 
 async def concurrent_commits_make_one_chain(make: Make) -> None:
-    """In any order, each entry is there once, and the chain holds."""
+    """Each entry is recorded once, in any order, and the chain is valid."""
     async with opened(make) as store:
         await asyncio.gather(*[store.audit.commit(entry(f"a{number}")) for number in range(64)])
         verified = await store.audit.verify()
@@ -114,7 +114,7 @@ async def a_query_finds_outcomes_only(make: Make) -> None:
 
 
 async def every_filter_of_a_query_counts(make: Make) -> None:
-    """Each alone, and all together."""
+    """Each filter counts alone, and together with all others."""
     filters: dict[str, Any] = {  # as keyword arguments, they have the types of several fields
         "id": "b",
         "tool": "other",
@@ -179,7 +179,7 @@ async def pages_follow_each_other(make: Make) -> None:
 
 
 async def the_attempts_of_a_correlation_are_told(make: Make) -> None:
-    """Check that calls that ended come with their outcome, and open intents without one; acts and others do not."""
+    """Check that ended calls have their outcome and open intents none, and that other correlations are left out."""
     async with opened(make) as store:
         turn = {"correlation": "turn-1", "org": "acme"}
         await store.audit.commit(intent("a", causation="call-1", **turn))
@@ -193,4 +193,4 @@ async def the_attempts_of_a_correlation_are_told(make: Make) -> None:
         expected = [Attempt("a", "call-1", "succeeded"), Attempt("b", "call-2", None), Attempt("c", None, "denied")]
         expect(sorted(attempts, key=lambda attempt: attempt.record), expected, "the attempts")
         attempts = await store.audit.attempts(None, "turn-2")
-        expect([*attempts], [Attempt("f", None, None)], "those of no organisation")
+        expect([*attempts], [Attempt("f", None, None)], "the attempts of no organisation")

@@ -1,4 +1,4 @@
-"""Checks of lists of requests for approvals: found by what they ask for, and paged."""
+"""Checks of lists of approval requests: filters and pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capset_testing.store_suite.support import Make, approval_row, expect, opene
 
 
 async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
-    """By tool, agent and principal, each with all else that is asked for, newest or oldest first."""
+    """Check filters by tool, agent and principal, alone and with others, newest or oldest first."""
     async with opened(make) as store:
         rows = [
             replace(approval_row(f"id-{number}"), digest=f"{number}" * 64, **values)
@@ -22,12 +22,12 @@ async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
             filters = {name: getattr(row, name)}
             expect((await store.approvals.list(ApprovalQuery("acme", **filters))).items, (row,), f"those of one {name}")
             used = await store.approvals.list(ApprovalQuery("acme", "used", **filters))
-            expect(used.items, (), f"the used ones of one {name}")
+            expect(used.items, (), f"the used requests of one {name}")
             filters = {name: getattr(rows[0], name)}
             others = (await store.approvals.list(ApprovalQuery("acme", **filters))).items
-            expect(row in others, False, f"one among those of another {name}")
-            expect(len(others), 3, f"those of another {name}")
-        expect((await store.approvals.list(ApprovalQuery("other", tool="pay"))).items, (), "those of another org")
+            expect(row in others, False, f"a request among those of another {name}")
+            expect(len(others), 3, f"the requests of another {name}")
+        expect((await store.approvals.list(ApprovalQuery("other", tool="pay"))).items, (), "another org's requests")
         first = await store.approvals.list(ApprovalQuery("acme", oldest_first=True, limit=3))
         expect((first.items, first.next), (tuple(rows[:3]), rows[2].id), "the oldest ones")
         rest = await store.approvals.list(ApprovalQuery("acme", oldest_first=True, limit=3, before=first.next))
@@ -35,7 +35,7 @@ async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
 
 
 async def pages_of_requests_end_by_their_size(make: Make) -> None:
-    """With one request at least, and the next pages have the rest."""
+    """Check that a page has at least one request, and that the next pages have the rest."""
     async with opened(make) as store:
         rows = [
             replace(approval_row(f"id-{number}", f"{number:064}"), arguments=json.dumps("x" * size))
@@ -54,4 +54,4 @@ async def pages_of_requests_end_by_their_size(make: Make) -> None:
             query = replace(query, before=page.next)
         expect(page_sizes, [3, 1, 1, 1], "how many requests each page has")
         full_page = await store.approvals.list(replace(query, before=None, max_bytes=None))
-        expect(len(full_page.items), 6, "a page of any size")
+        expect(len(full_page.items), 6, "a page without a size limit")

@@ -1,4 +1,4 @@
-"""Checks of runs, and of the workers."""
+"""Checks of runs and workers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def _tell(store: Store, id: str, event: str, data: str = "{}", *, then: Tu
 
 
 async def a_run_is_stored_and_found(make: Make) -> None:
-    """By its id, and those of a principal in pages, newest first."""
+    """Check lookup by id, and pages of a principal's runs, newest first."""
     async with with_sessions(make, "a", "b") as store:
         rows = [run_row("r-1"), run_row("r-2", queue="mail", session="b"), run_row("r-3")]
         for row in (*rows, run_row("r-4", principal="bob"), run_row("r-5", org=None)):
@@ -81,16 +81,16 @@ async def a_run_is_stored_and_found(make: Make) -> None:
             return [run.id for run in (await store.runs.list(RunQuery("acme", "ada", **filters))).items]
 
         expect(await list_ids(), ["r-3", "r-2", "r-1"], "the runs of a principal")
-        expect(await list_ids(queue="mail"), ["r-2"], "those of a queue")
-        expect(await list_ids(state="running"), [], "those that run")
+        expect(await list_ids(queue="mail"), ["r-2"], "the runs of a queue")
+        expect(await list_ids(state="running"), [], "the running runs")
         page = await store.runs.list(RunQuery("acme", "ada", limit=2))
         rest = await store.runs.list(RunQuery("acme", "ada", limit=2, before=page.next))
         expect([run.id for run in (*page.items, *rest.items)], ["r-3", "r-2", "r-1"], "two pages")
-        expect(rest.next, None, "what comes after the last page")
+        expect(rest.next, None, "the cursor after the last page")
 
 
 async def a_run_belongs_to_its_session(make: Make) -> None:
-    """Refuse one of a missing session, and delete it with its session."""
+    """Check that a run needs a session, and is deleted with it."""
     async with opened(make) as store:
         await expect_error(StateError, store.runs.add(run_row("r-1")), "a run of a missing session")
         await begin(store, "a")
@@ -100,7 +100,7 @@ async def a_run_belongs_to_its_session(make: Make) -> None:
 
 
 async def an_org_has_no_more_unfinished_runs_than_it_may(make: Make) -> None:
-    """Refuse one more, and take it once another has ended."""
+    """Check that one more is refused, and accepted once another has ended."""
     async with with_sessions(make, "a") as store:
         await store.runs.add(run_row("r-1"), most=1)
         await expect_error(RunsFull, store.runs.add(run_row("r-2"), most=1), "one run too many")
@@ -110,7 +110,7 @@ async def an_org_has_no_more_unfinished_runs_than_it_may(make: Make) -> None:
 
 
 async def runs_are_handed_on_when_they_are_due(make: Make) -> None:
-    """Those of a queue that the engine has not got, or has let go of."""
+    """Check the runs of a queue that the engine does not have yet, or has released."""
     async with with_sessions(make, "a") as store:
         rows = (
             run_row("r-1", due_at=_SOON),
@@ -129,13 +129,13 @@ async def runs_are_handed_on_when_they_are_due(make: Make) -> None:
         async def due(queue: str, limit: int = 100) -> list[str]:
             return [run.id for run in await store.runs.due(queue, now=_SOON, limit=limit)]
 
-        expect(await due("default"), ["r-2", "r-7", "r-1"], "what is due in a queue")
+        expect(await due("default"), ["r-2", "r-7", "r-1"], "the due runs of a queue")
         expect(await due("default", limit=2), ["r-2", "r-7"], "the first two")
-        expect(await due("mail"), ["r-3"], "what is due in another")
+        expect(await due("mail"), ["r-3"], "the due runs of another queue")
 
 
 async def calls_are_found_whose_requests_are_not_open_any_more(make: Make) -> None:
-    """Of some queues: those that were decided, are overdue, or are gone."""
+    """Check calls in some queues whose requests were decided, are overdue, or are gone."""
     async with with_sessions(make, "a") as store:
         kinds: dict[str, ApprovalStatus] = {"p": "pending", "r": "rejected", "u": "used", "x": "expired"}
         for name, status in kinds.items():
@@ -159,27 +159,27 @@ async def calls_are_found_whose_requests_are_not_open_any_more(make: Make) -> No
             return [run.id for run in await store.runs.decided(queues, now=now, limit=limit)]
 
         expect(await decided("default"), ["r-r", "r-u", "r-x"], "the calls of a queue")
-        expect(await decided("mail"), ["r-0", "r-1", "r-5"], "those of another, also without a request of their org")
-        expect(await decided("mail", "default", limit=4), ["r-0", "r-1", "r-5", "r-r"], "the first of both")
-        expect(await decided("default", now=_SOON), ["r-p", "r-r", "r-u", "r-x"], "those by the time a request expires")
-        expect(await decided("other"), [], "those of a third")
+        expect(await decided("mail"), ["r-0", "r-1", "r-5"], "those of another, also without a request in their org")
+        expect(await decided("mail", "default", limit=4), ["r-0", "r-1", "r-5", "r-r"], "the first of both queues")
+        expect(await decided("default", now=_SOON), ["r-p", "r-r", "r-u", "r-x"], "those at the time a request expires")
+        expect(await decided("other"), [], "the calls of a third queue")
 
 
 async def a_run_is_changed_by_who_knows_its_state(make: Make) -> None:
-    """Of several that change it at once, one does."""
+    """Check that one of several concurrent changes succeeds."""
     async with with_sessions(make, "a") as store:
         row = run_row("r-1")
         await store.runs.add(row)
         changes = [store.runs.change(row, replace(row, state="running", approval=f"a-{n}")) for n in range(3)]
-        expect(sorted(await asyncio.gather(*changes)), [False, False, True], "who changed it")
+        expect(sorted(await asyncio.gather(*changes)), [False, False, True], "which changes succeeded")
         stored_row = await store.runs.get("r-1")
         expect(stored_row is not None and stored_row.state == "running", True, "whether the change is stored")
-        expect(await store.runs.change(row, row), False, "whether it is still as it was")
+        expect(await store.runs.change(row, row), False, "whether its old state still matches")
         stored_row = stored_row or row
         expect(await store.runs.change(stored_row, replace(stored_row, due_at=LATER)), True, "whether it is due later")
         expect(await store.runs.change(stored_row, replace(stored_row, begun_at=_SOON)), True, "whether it has begun")
         due = replace(stored_row, due_at=LATER, begun_at=_SOON)
-        expect(await store.runs.get("r-1"), due, "a run of which two changed different things")
+        expect(await store.runs.get("r-1"), due, "a run after changes of different fields")
         ended = replace(
             due, state="succeeded", due_at=None, outcome='{"é":1}', ended_at=LATER, attempts=2, approval="a-9"
         )
@@ -188,7 +188,7 @@ async def a_run_is_changed_by_who_knows_its_state(make: Make) -> None:
 
 
 async def a_run_begins_once(make: Make) -> None:
-    """Its turn begins while it is queued, in one process, and never again; not while its session is in another."""
+    """Check that its turn begins once, while it is queued and its session is in no other turn."""
     async with with_sessions(make, "a", "b") as store:
         await store.runs.add(run_row("r-1"))
         expect(await _begin(store, "r-1"), "r-1", "the turn that has begun")
@@ -199,12 +199,12 @@ async def a_run_begins_once(make: Make) -> None:
         expect(await store.runs.get("r-2"), run_row("r-2"), "a run whose session is in another turn")
         await _tell(store, "r-1", "turn.ended", '{"output":"é"}')
         await expect_error(StateError, _begin(store, "r-1"), "a second turn of a run")
-        await expect_error(StateError, _begin(store, "r-9"), "a turn of no run")
+        await expect_error(StateError, _begin(store, "r-9"), "a turn of a missing run")
         expect(await _begin(store, "r-2"), "r-2", "the turn that follows")
 
 
 async def a_run_follows_its_turn(make: Make) -> None:
-    """In the same transaction: it waits, runs again, and ends with the data of the last event."""
+    """Check that it waits, runs again and ends with its turn, with the data of the last event as its outcome."""
     async with with_sessions(make, "a") as store:
         row = run_row("r-1", due_at=None, attempts=1)
         await store.runs.add(row)
@@ -215,25 +215,25 @@ async def a_run_follows_its_turn(make: Make) -> None:
         resumed = TurnRow("a", "r-1", "here", LATER, "{}")
         await store.events.take(suspended, resumed)
         running = replace(waiting, state="running", due_at=LATER)
-        expect(await _tell(store, "r-1", "turn.resumed", then=resumed), running, "a run that goes on")
+        expect(await _tell(store, "r-1", "turn.resumed", then=resumed), running, "a run that continues")
         ended = replace(waiting, state="failed", ended_at=LATER, outcome='{"error":"é"}')
         expect(await _tell(store, "r-1", "turn.failed", '{"error":"é"}'), ended, "a run that failed")
         retried = NewEvent("turn.retried", "{}")
         await store.events.begin(resumed, retried, now=LATER, interrupted=_BROKEN)
-        expect(await store.runs.get("r-1"), running, "a run that is tried again")
+        expect(await store.runs.get("r-1"), running, "a run that is retried")
         cancelled = replace(waiting, state="cancelled", ended_at=LATER, outcome='{"by":"ada"}')
         expect(await _tell(store, "r-1", "turn.cancelled", '{"by":"ada"}'), cancelled, "a cancelled run")
 
 
 async def a_dead_worker_is_taken_by_one(make: Make) -> None:
-    """Of several that saw until when it was alive, one takes it; a worker that comes back is stored again."""
+    """Check that one of several concurrent takers succeeds, and that a worker that comes back is stored again."""
     async with opened(make) as store:
         worker = WorkerRow("w-1", ("default", "mail"), NOW, _SOON)
         await store.workers.renew(worker)
         await store.workers.renew(WorkerRow("w-2", ("default",), _SOON, LATER))
         expect([row.id for row in await store.workers.list()], ["w-1", "w-2"], "the workers")
         taking = [store.workers.take(worker, until=f"2026-01-03T00:00:0{number}.000000Z") for number in range(3)]
-        expect(sorted(await asyncio.gather(*taking)), [False, False, True], "who took it")
+        expect(sorted(await asyncio.gather(*taking)), [False, False, True], "which takers succeeded")
         await store.workers.remove("w-1")
         expect([row.id for row in await store.workers.list()], ["w-2"], "the workers without it")
         await store.workers.renew(worker)

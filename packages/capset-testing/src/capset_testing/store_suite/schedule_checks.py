@@ -17,7 +17,7 @@ _SOON: Final = "2026-01-01T00:01:00.000000Z"
 
 
 def schedule_row(id: str, **changes: Any) -> ScheduleRow:
-    """Return the row of a schedule that makes a new session for each run."""
+    """Return the row of a schedule that creates a new session for each run."""
     row = ScheduleRow(
         id=id,
         org="acme",
@@ -38,7 +38,7 @@ def schedule_row(id: str, **changes: Any) -> ScheduleRow:
 
 
 async def a_schedule_is_stored_and_found(make: Make) -> None:
-    """By its id, and those of a principal in pages, newest first; refuse one too many of an org."""
+    """Check lookup by id, pages of a principal's schedules, newest first, and the limit of an org."""
     async with with_sessions(make, "a") as store:
         rows = [schedule_row("s-1"), schedule_row("s-2", session="a", kind="call"), schedule_row("s-3", next_at=None)]
         for row in (*rows, schedule_row("s-4", principal="bob"), schedule_row("s-5", org=None)):
@@ -49,16 +49,16 @@ async def a_schedule_is_stored_and_found(make: Make) -> None:
         page = await store.schedules.list(ScheduleQuery("acme", "ada", limit=2))
         rest = await store.schedules.list(ScheduleQuery("acme", "ada", limit=2, before=page.next))
         expect([schedule.id for schedule in (*page.items, *rest.items)], ["s-3", "s-2", "s-1"], "two pages")
-        expect(rest.next, None, "what comes after the last page")
+        expect(rest.next, None, "the cursor after the last page")
         await expect_error(StoreError, store.schedules.add(rows[0]), "a second schedule of that id")
         await expect_error(SchedulesFull, store.schedules.add(schedule_row("s-6"), most=4), "one schedule too many")
         await store.schedules.add(schedule_row("s-6"), most=5)
-        expect(await store.schedules.remove("s-6"), True, "whether there was one")
-        expect(await store.schedules.remove("s-6"), False, "whether there still is")
+        expect(await store.schedules.remove("s-6"), True, "whether a schedule was removed")
+        expect(await store.schedules.remove("s-6"), False, "whether it was removed again")
 
 
 async def a_schedule_belongs_to_its_session(make: Make) -> None:
-    """If it has one: refuse a missing one, and delete it with its session."""
+    """Check that its session, if it has one, must exist, and that a schedule is deleted with its session."""
     async with with_sessions(make, "a") as store:
         missing = store.schedules.add(schedule_row("s-1", session="b"))
         await expect_error(StateError, missing, "a schedule of a missing session")
@@ -70,7 +70,7 @@ async def a_schedule_belongs_to_its_session(make: Make) -> None:
 
 
 async def schedules_are_due_by_their_queue(make: Make) -> None:
-    """Find the longest due first, those with a problem after the others, and a paused one never."""
+    """Check that the longest due come first, those with a problem last, and paused ones never."""
     async with with_sessions(make) as store:
         rows = (
             schedule_row("s-1"),
@@ -86,13 +86,13 @@ async def schedules_are_due_by_their_queue(make: Make) -> None:
         async def due(queue: str, limit: int = 100) -> list[str]:
             return [schedule.id for schedule in await store.schedules.due(queue, now=_SOON, limit=limit)]
 
-        expect(await due("default"), ["s-2", "s-1", "s-0"], "what is due in a queue")
+        expect(await due("default"), ["s-2", "s-1", "s-0"], "the due schedules of a queue")
         expect(await due("default", limit=1), ["s-2"], "the first")
-        expect(await due("mail"), ["s-3"], "what is due in another")
+        expect(await due("mail"), ["s-3"], "the due schedules of another queue")
 
 
 async def a_due_time_queues_one_run(make: Make) -> None:
-    """Of several that see it due one queues its run, and neither is there without the other."""
+    """Check that one of several concurrent changes queues a run; change and run are stored together or not at all."""
     async with with_sessions(make, "a") as store:
         row = schedule_row("s-1")
         await store.schedules.add(row)
@@ -104,11 +104,11 @@ async def a_due_time_queues_one_run(make: Make) -> None:
             for n in range(3)
         ]
         changed = await asyncio.gather(*changes)
-        expect(sorted(changed), [False, False, True], "who queued a run")
+        expect(sorted(changed), [False, False, True], "which changes queued a run")
         run_id = f"r-{changed.index(True)}"
         numbers = [n for n in range(3) if await store.runs.get(f"r-{n}") is not None]
         expect([f"r-{n}" for n in numbers], [run_id], "the runs that are queued")
         expect(await store.schedules.get("s-1"), replace(row, next_at=LATER, last_run=run_id), "the schedule")
         paused = replace(row, next_at=None)
         expect(await store.schedules.change(replace(row, next_at=LATER), paused), True, "whether it is paused")
-        expect(await store.schedules.change(paused, replace(paused, next_at=NOW)), True, "whether it goes on")
+        expect(await store.schedules.change(paused, replace(paused, next_at=NOW)), True, "whether it is resumed")

@@ -1,4 +1,4 @@
-"""Checks of what a server stores for itself: API keys, and replies."""
+"""Checks of a server's own data: API keys, signing keys, the directory, and replies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ROW: Final = ReplyRow("a", "key-1", "0" * 64, NOW)
 
 
 async def a_key_is_found_by_its_digest(make: Make) -> None:
-    """Unchanged; a second one with the same id or digest is refused."""
+    """Check that it is unchanged, and that a second key with its id or digest is refused."""
     async with opened(make) as store:
         other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None, agent=None)
         other = replace(other, attributes=None, allowance=None, makers=())
@@ -51,9 +51,9 @@ async def a_key_is_found_by_its_digest(make: Make) -> None:
         await store.keys.create(other)
         expect(await store.keys.find("0" * 64), _KEY, "the key")
         expect(await store.keys.find("1" * 64), other, "the other key")
-        expect(await store.keys.find("2" * 64), None, "a key that no one made")
+        expect(await store.keys.find("2" * 64), None, "a missing key")
         for twin in (replace(_KEY, digest="3" * 64), replace(_KEY, id="id-3")):
-            await expect_error(StoreError, store.keys.create(twin), "a second key of an id or a digest")
+            await expect_error(StoreError, store.keys.create(twin), "a second key with an id or a digest")
         expect(await store.keys.list(), [other, _KEY], "all keys, newest first")
         expect(await store.keys.any(), True, "whether there is a key")
 
@@ -66,11 +66,11 @@ async def a_key_is_revoked_once(make: Make) -> None:
         expect(await store.keys.revoke("id-0", NOW), revoked, "the revoked key")
         expect(await store.keys.revoke("id-0", LATER), revoked, "the key that is revoked again")
         expect(await store.keys.find("0" * 64), revoked, "the key that is found")
-        expect(await store.keys.revoke("id-9", NOW), None, "revoking a key that no one made")
+        expect(await store.keys.revoke("id-9", NOW), None, "revoking a missing key")
 
 
 async def revoked_keys_are_found_among_many(make: Make) -> None:
-    """Only those that are asked for, in one look; keys that no one made are not among them."""
+    """Check one lookup of many digests: only revoked ones among them are returned, no unknown ones."""
     async with opened(make) as store:
         keys = [replace(_KEY, id=f"id-{number}", digest=f"{number:064}") for number in range(5)]
         for key in keys:
@@ -83,7 +83,7 @@ async def revoked_keys_are_found_among_many(make: Make) -> None:
 
 
 async def keys_are_paged_by_org(make: Make) -> None:
-    """Newest first, those of one org, of none or of all; and each is found by its id."""
+    """Check pages of the keys of one org, of none and of all, newest first, and lookup by id."""
     async with opened(make) as store:
         orgs = ("acme", None, "globex", "acme", None, "acme")
         rows = [
@@ -104,11 +104,11 @@ async def keys_are_paged_by_org(make: Make) -> None:
         expect(await store.keys.page(KeyQuery("acme", before="id-3")), Page((rows[0],), None), "the last page")
         expect(await ids(KeyQuery(None, max_bytes=1)), ["id-5"], "a page that ends by its size")
         expect(await store.keys.get("id-2"), rows[2], "a key by its id")
-        expect(await store.keys.get("id-9"), None, "a key that no one made")
+        expect(await store.keys.get("id-9"), None, "a missing key")
 
 
 async def signing_keys_are_shared_and_renewed(make: Make) -> None:
-    """Check that one is made when it is needed, and that earlier ones stay until they expire."""
+    """Check that a key is made when it is needed, and that earlier ones stay until they expire."""
     async with opened(make) as store:
 
         async def keys(now: str, *, renewed: str, expired: str = "") -> list[SigningKey]:
@@ -126,7 +126,7 @@ async def signing_keys_are_shared_and_renewed(make: Make) -> None:
 
 
 async def principals_and_orgs_are_known(make: Make) -> None:
-    """Principals by their sessions, each with the time of the newest; organisations with what they have of each."""
+    """Check principals with the time of their newest session, and organisations with their counts."""
     async with opened(make) as store:
 
         async def begin(id: str, org: str | None, principal: str, kind: str = "user", now: str = NOW) -> None:
@@ -144,40 +144,40 @@ async def principals_and_orgs_are_known(make: Make) -> None:
         principals = [KnownPrincipal("ada", "agent", NOW), KnownPrincipal("ada", "user", NOW)]
         principals.append(KnownPrincipal("bob", "user", LATER))
         expect(await store.directory.principals("acme"), principals, "the principals of an org")
-        expect(await store.directory.principals("acme", limit=2), principals[:2], "the first of them")
+        expect(await store.directory.principals("acme", limit=2), principals[:2], "the first principals")
         rest = await store.directory.principals("acme", after=("ada", "agent"))
-        expect(rest, principals[1:], "those that follow one")
-        expect(await store.directory.principals(None), [KnownPrincipal("eve", "user", NOW)], "those of no org")
-        expect(await store.directory.principals("nowhere"), [], "those of an org that is not there")
+        expect(rest, principals[1:], "the principals after one")
+        expect(await store.directory.principals(None), [KnownPrincipal("eve", "user", NOW)], "the principals of no org")
+        expect(await store.directory.principals("nowhere"), [], "the principals of a missing org")
         orgs = [KnownOrg("", 1, 0, 1), KnownOrg("acme", 1, 0, 4), KnownOrg("globex", 0, 1, 0)]
         expect(await store.directory.orgs(), orgs, "the organisations")
-        expect(await store.directory.orgs(limit=1), orgs[:1], "the first of them")
-        expect(await store.directory.orgs(after=""), orgs[1:], "those that follow none")
+        expect(await store.directory.orgs(limit=1), orgs[:1], "the first organisation")
+        expect(await store.directory.orgs(after=""), orgs[1:], "the organisations after none")
 
 
 async def a_request_is_reserved_once(make: Make) -> None:
-    """Later requests get the stored row: first without, then with its reply."""
+    """Check that later requests get the stored row: first without, then with its reply."""
     async with opened(make) as store:
         tries = [store.replies.reserve(replace(_ROW, digest=str(number)), expired=NOW) for number in range(8)]
         replies = await asyncio.gather(*tries)
         expect(len([reply for reply in replies if reply is None]), 1, "how many of eight were the first")
         (stored,) = {reply for reply in replies if reply is not None}
         expect(await store.replies.get("a", "key-1"), stored, "the row of a request")
-        expect(await store.replies.get("a", "key-2"), None, "the row of no request")
-        expect((stored.status, stored.body), (None, None), "what is kept while it is under way")
+        expect(await store.replies.get("a", "key-2"), None, "the row of a missing request")
+        expect((stored.status, stored.body), (None, None), "the reply while the request is running")
         await store.replies.fulfil("a", "key-1", 200, '{"é": 1}')
         answered = replace(stored, status=200, body='{"é": 1}')
-        expect(await store.replies.reserve(_ROW, expired=NOW), answered, "what is kept of an answer")
+        expect(await store.replies.reserve(_ROW, expired=NOW), answered, "the stored answer")
         for other in (replace(_ROW, session="b"), replace(_ROW, key="key-2")):
             expect(await store.replies.reserve(other, expired=NOW), None, "a request of another session or key")
 
 
 async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
-    """When it failed, when it is old, and with its session."""
+    """Check that it is forgotten when it failed, when it is old, and with its session."""
     async with opened(make) as store:
         await store.replies.reserve(_ROW, expired=NOW)
         await store.replies.release("a", "key-1")
-        expect(await store.replies.reserve(_ROW, expired=NOW), None, "a request that came to nothing before")
+        expect(await store.replies.reserve(_ROW, expired=NOW), None, "a request that was released before")
         expect(await store.replies.reserve(_ROW, expired=NOW), _ROW, "a request that is not old")
         later = replace(_ROW, created_at=LATER)
         expect(await store.replies.reserve(later, expired=LATER), None, "a request that was old")
@@ -187,7 +187,7 @@ async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
 
 
 async def an_org_has_so_many_keys_of_requests(make: Make) -> None:
-    """However many come at once; kept ones are found nevertheless, and others make room when they are old."""
+    """Check the limit for concurrent requests; stored ones are still found, and old ones make room."""
     async with opened(make) as store:
         replies, row = store.replies, replace(_ROW, org="acme")
 
@@ -200,14 +200,14 @@ async def an_org_has_so_many_keys_of_requests(make: Make) -> None:
         rows = [replace(row, session=f"session-{number}") for number in range(9)]
         outcomes = await asyncio.gather(*map(reserve, rows))
         expect((outcomes.count("new"), outcomes.count(NOW)), (3, 6), "how many were reserved, and how many not")
-        expect(await reserve(rows[outcomes.index("new")]), "kept", "a key that is there")
-        expect(await reserve(replace(row, key="of another", org="other")), "new", "one of another org")
-        expect(await reserve(replace(row, key="of none", org=None)), "new", "one of no org")
+        expect(await reserve(rows[outcomes.index("new")]), "kept", "a key that exists")
+        expect(await reserve(replace(row, key="of another", org="other")), "new", "a key of another org")
+        expect(await reserve(replace(row, key="of none", org=None)), "new", "a key of no org")
         expect(await reserve(replace(row, key="later", created_at=LATER), LATER), "new", "one when the others are old")
 
 
 async def the_oldest_replies_make_room(make: Make) -> None:
-    """Their keys stay, with their status and record, so that nothing is done twice."""
+    """Check that their keys stay, with status and record, so that nothing is done twice."""
     async with opened(make) as store:
         text, rows = "é" * 500, [replace(_ROW, key=f"key-{number}", org="acme") for number in range(4)]
         rows = [replace(row, created_at=f"2026-01-0{number + 1}T00:00:00.000000Z") for number, row in enumerate(rows)]
@@ -221,8 +221,8 @@ async def the_oldest_replies_make_room(make: Make) -> None:
 
         for number, row in enumerate(rows):
             body = text if number >= 2 else None
-            expect(await read_reply(row), replace(row, status=200, body=body, record=f"of {row.key}"), "what is kept")
-        expect(await read_reply(other), replace(other, status=200, body=text, record="of key-0"), "that of another org")
+            expect(await read_reply(row), replace(row, status=200, body=body, record=f"of {row.key}"), "a stored reply")
+        expect(await read_reply(other), replace(other, status=200, body=text, record="of key-0"), "another org's reply")
         await store.replies.sweep(expired=rows[3].created_at)
-        expect(await read_reply(rows[0]), None, "an old one that was swept")
-        expect((await read_reply(rows[3]) or _ROW).body, text, "a young one")
+        expect(await read_reply(rows[0]), None, "an old reply that was swept")
+        expect((await read_reply(rows[3]) or _ROW).body, text, "a young reply")

@@ -1,4 +1,4 @@
-"""Checks of the sessions."""
+"""Checks of sessions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_
 
 
 async def a_session_comes_back_as_it_was_given(make: Make) -> None:
-    """With an org and without."""
+    """Check sessions with and without an org."""
     async with opened(make) as store:
         await store.sessions.create(session_row("a"))
         await store.sessions.create(session_row("b", org="acme"))
         expect(await store.sessions.get("a"), session_row("a"), "the session without an org")
         expect(await store.sessions.get("b"), session_row("b", org="acme"), "the session with an org")
-        expect(await store.sessions.get("c"), None, "a session that no one made")
+        expect(await store.sessions.get("c"), None, "a missing session")
 
 
 async def a_second_session_of_an_id_is_refused(make: Make) -> None:
@@ -28,14 +28,14 @@ async def a_second_session_of_an_id_is_refused(make: Make) -> None:
 
 
 async def a_door_keeps_one_session(make: Make) -> None:
-    """Check that the session keeps id, files and time, and takes the new definition; other doors have their own."""
+    """Check that the session keeps id, files and time but takes a new definition; other doors have their own."""
     async with opened(make) as store:
         first = replace(session_row("a"), door="x", agent_id="agent-1", agent_version=1)
         expect(await store.sessions.ensure(first), first, "the first session of a door")
         await store.files.write("a", "/x.txt", b"kept", org=None, now=NOW)
         later = replace(first, id="b", created_at=LATER, definition='{"name":"other"}', agent_version=2)
         expected = replace(later, id="a", created_at=NOW)
-        expect(await store.sessions.ensure(later), expected, "what the door keeps")
+        expect(await store.sessions.ensure(later), expected, "the session that the door keeps")
         expect(await store.sessions.get("a"), expected, "the session of the door")
         expect(await store.sessions.find("x"), expected, "the session that is found by its door")
         expect(await store.sessions.find("y"), None, "a door that no session has")
@@ -46,7 +46,7 @@ async def a_door_keeps_one_session(make: Make) -> None:
 
 
 async def a_session_moves_to_another_version_of_its_agent(make: Make) -> None:
-    """Only the agent's fields change, and only from the expected version."""
+    """Check that only the agent's fields change, and only from the expected version."""
     async with opened(make) as store:
         fields = {"agent_id": "agent-1", "agent_version": 1, "invocation_hash": "4" * 64, "context": '{"ticket":7}'}
         first = replace(session_row("a"), **fields)
@@ -54,17 +54,17 @@ async def a_session_moves_to_another_version_of_its_agent(make: Make) -> None:
         expect(await store.sessions.get("a"), first, "a session with an invocation and a context")
         agent = {"agent": "other", "definition": '{"name":"other"}', "static_hash": "2" * 64, "agent_version": 2}
         moved = replace(first, **agent, created_at=LATER, principal="user-2", context=None)
-        expect(await store.sessions.move(moved, expected=3), False, "moving from a version that it has not")
+        expect(await store.sessions.move(moved, expected=3), False, "moving from a version that it does not have")
         expect(await store.sessions.get("a"), first, "the session that was not moved")
         expect(await store.sessions.move(moved, expected=1), True, "moving a session")
         expect(await store.sessions.get("a"), replace(first, **agent), "the session that was moved")
         expect(await store.sessions.move(first, expected=None), True, "moving it from any version")
         expect(await store.sessions.get("a"), first, "the session that was moved back")
-        expect(await store.sessions.move(session_row("b"), expected=None), False, "moving a session that is not there")
+        expect(await store.sessions.move(session_row("b"), expected=None), False, "moving a missing session")
 
 
 async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
-    """Page by page, and only the requested ones."""
+    """Check pages and filters."""
     async with opened(make) as store:
         rows = [session_row(f"id-{number}", org="acme" if number % 2 else None) for number in range(6)]
         rows[5] = replace(rows[5], principal="user-2", agent_id="agent-1")
@@ -88,7 +88,7 @@ async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
 
 
 async def a_deleted_session_takes_its_files_with_it(make: Make) -> None:
-    """Files of others stay, even those with the same content."""
+    """Files of other sessions stay, even those with the same content."""
     async with opened(make) as store:
         for session_id in ("a", "b"):
             await store.sessions.create(replace(session_row(session_id), door=session_id))

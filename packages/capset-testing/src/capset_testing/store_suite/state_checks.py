@@ -33,7 +33,7 @@ async def _add_one(store: Store, key: ScopeKey) -> StateRow:
 
 
 async def a_value_comes_back_as_it_was_written(make: Make) -> None:
-    """For any text of any length, in every scope."""
+    """Check texts of any kind and length, in every scope."""
     long = json.dumps(["Grüße, 世界 🌍 \U0010ffff \ufeff'\"%_\\ \\u0000"] * 50_000, ensure_ascii=False)
     async with with_sessions(make, "session-1") as store:
         scopes: tuple[tuple[StoredScope, str | None, str], ...] = (
@@ -43,14 +43,14 @@ async def a_value_comes_back_as_it_was_written(make: Make) -> None:
         )
         for scope, org, owner in scopes:
             key = ScopeKey(scope, org, owner, "state/Grüße")
-            expect(await store.states.read([key]), [_NOTHING], f"what is at a new key of a {scope}")
+            expect(await store.states.read([key]), [_NOTHING], f"the value at a new key of a {scope}")
             for version, value in enumerate(("null", "0", '""', long), 1):
                 expect(await _set(store, key, value), StateRow(value, version), f"a write to a {scope}")
                 expect(await store.states.read([key]), [StateRow(value, version)], f"a value of a {scope}")
 
 
 async def a_change_sees_what_is_there(make: Make) -> None:
-    """Value and version, so that a caller can refuse an unexpected version."""
+    """Check that a change sees value and version, so that a caller can refuse an unexpected version."""
     async with opened(make) as store:
         rows: list[StateRow] = []
 
@@ -61,13 +61,13 @@ async def a_change_sees_what_is_there(make: Make) -> None:
             return '"two"'
 
         error = await expect_error(LookupError, store.states.change(_KEY, swap, now=NOW), "a swap before its version")
-        expect(error.args, (0,), "what the caller is told")
+        expect(error.args, (0,), "the error that the caller gets")
         await _set(store, _KEY, '"one"')
         expect(await store.states.change(_KEY, swap, now=LATER), StateRow('"two"', 2), "the swap of its version")
         await expect_error(LookupError, store.states.change(_KEY, swap, now=LATER), "the same swap again")
-        expect(rows[0], _NOTHING, "what was seen first")
-        expect(rows[-1], StateRow('"two"', 2), "what was seen last")
-        expect(await store.states.read([_KEY]), [StateRow('"two"', 2)], "what is there after all that")
+        expect(rows[0], _NOTHING, "the row that was seen first")
+        expect(rows[-1], StateRow('"two"', 2), "the row that was seen last")
+        expect(await store.states.read([_KEY]), [StateRow('"two"', 2)], "the value after all that")
 
 
 async def a_change_that_raises_leaves_all_as_it_was(make: Make) -> None:
@@ -85,18 +85,18 @@ async def a_change_that_raises_leaves_all_as_it_was(make: Make) -> None:
 
 
 async def a_deleted_value_leaves_its_version(make: Make) -> None:
-    """So that no two values ever have the same one; deleting a missing value changes nothing."""
+    """Check that no two values have the same version; deleting a missing value changes nothing."""
     async with opened(make) as store:
-        expect(await _set(store, _KEY, None), _NOTHING, "deleting what was never there")
+        expect(await _set(store, _KEY, None), _NOTHING, "deleting a missing value")
         await _set(store, _KEY, "1")
         expect(await _set(store, _KEY, None), StateRow(None, 2), "deleting a value")
-        expect(await store.states.read([_KEY]), [StateRow(None, 2)], "what is there then")
+        expect(await store.states.read([_KEY]), [StateRow(None, 2)], "the value then")
         expect(await _set(store, _KEY, None), StateRow(None, 2), "deleting it again")
         expect(await _set(store, _KEY, "1"), StateRow("1", 3), "the next value")
 
 
 async def values_are_read_in_the_order_of_the_keys(make: Make) -> None:
-    """In any number, with repeated keys and keys without a value."""
+    """Check many keys, with repeated ones and ones without a value."""
     async with opened(make) as store:
         keys = [ScopeKey("user", "acme", f"user-{number % 7}", f"name-{number}") for number in range(1200)]
         await asyncio.gather(*[_set(store, key, str(number)) for number, key in enumerate(keys) if number % 2])
@@ -107,16 +107,16 @@ async def values_are_read_in_the_order_of_the_keys(make: Make) -> None:
 
 
 async def concurrent_changes_lose_nothing(make: Make) -> None:
-    """Of many tasks on one key, each sees the value written by the one before."""
+    """Check that of many tasks on one key, each sees the value written by the previous one."""
     async with with_sessions(make, "session-1") as store:
         for key in (_KEY, _OF_SESSION):
             rows = await asyncio.gather(*[_add_one(store, key) for _ in range(200)])
             expect(await store.states.read([key]), [StateRow("200", 200)], f"the count in {key}")
-            expect(sorted(row.version for row in rows), list(range(1, 201)), "the versions that the tasks were told")
+            expect(sorted(row.version for row in rows), list(range(1, 201)), "the versions that the tasks got")
 
 
 async def every_part_of_a_key_tells_values_apart(make: Make) -> None:
-    """Two orgs with a user of the same id share nothing."""
+    """Check keys that differ in one part, such as the same user id in two orgs."""
     async with with_sessions(make, "ada") as store:
         keys = isolated_keys("ada")
         for number, key in enumerate(keys):
@@ -132,7 +132,7 @@ async def every_part_of_a_key_tells_values_apart(make: Make) -> None:
 
 
 async def a_session_takes_its_values_with_it(make: Make) -> None:
-    """Values of others stay; a missing session accepts no value."""
+    """Values of other owners stay; a missing session accepts no value."""
     async with with_sessions(make, "session-1", "session-2") as store:
         others = [ScopeKey("session", "acme", "session-2", "notes"), ScopeKey("user", "acme", "session-1", "notes")]
         for key in (_OF_SESSION, *others):
@@ -144,7 +144,7 @@ async def a_session_takes_its_values_with_it(make: Make) -> None:
             key = ScopeKey("session", "acme", owner, "notes")
             error = await expect_error(StateError, _set(store, key, "2"), f"a value for {owner}")
             expect(error.status, 404, "its status")
-            expect(await store.states.read([key]), [_NOTHING], f"what is kept for {owner}")
+            expect(await store.states.read([key]), [_NOTHING], f"the value of {owner}")
 
 
 async def what_no_database_keeps_is_refused(make: Make) -> None:

@@ -14,7 +14,7 @@ from capset.definitions.governance.approvals import ApprovalRow
 from capset.stores.base import ScopeKey, SessionRow, Store
 
 Make = Callable[[], Store]
-"""Makes a new store over new, empty storage, not yet opened."""
+"""Returns a new, unopened store over empty storage."""
 Check = Callable[[Make], Awaitable[None]]
 """One promise. Raises ``AssertionError`` if the store breaks it."""
 
@@ -25,7 +25,7 @@ _Error = TypeVar("_Error", bound=Exception)
 
 
 def checks_of(module: ModuleType) -> tuple[Check, ...]:
-    """Return the checks that a module has: its own public coroutine functions, in their order."""
+    """Return the checks of a module: its own public coroutine functions, in order of definition."""
     return tuple(
         value
         for name, value in vars(module).items()
@@ -53,7 +53,7 @@ class BrokenEntry:
 
 
 def entry(id: str, **changes: str | int | None) -> SampleEntry:
-    """Return an entry with every column filled, some of them by ``changes``."""
+    """Return an entry with every column filled. ``changes`` override the defaults."""
     values: dict[str, str | int | None] = {
         **dict.fromkeys(NULLABLE),
         "id": id,
@@ -113,7 +113,7 @@ async def with_sessions(make: Make, *ids: str) -> AsyncGenerator[Store]:
 
 
 async def begin(store: Store, *ids: str) -> None:
-    """Make sessions."""
+    """Create sessions."""
     for session_id in ids:
         await store.sessions.create(session_row(session_id))
 
@@ -124,7 +124,7 @@ def session_row(id: str, org: str | None = None) -> SessionRow:
 
 
 def isolated_keys(owner: str) -> list[ScopeKey]:
-    """Return keys that differ in one part each, or share their text; ``owner`` must be a session's id too."""
+    """Return keys that differ in one part each, or have the same joined text; ``owner`` must be a session's id."""
     key = ScopeKey("user", "acme", owner, "notes")
     return [
         key,
@@ -159,7 +159,7 @@ async def expect_error(error: type[_Error], awaitable: Awaitable[object], label:
 
 
 def approval_row(id: str, digest: str = "4" * 64) -> ApprovalRow:
-    """Return an open request of user-1 for a call."""
+    """Return a pending approval request of user-1 for a call."""
     return ApprovalRow(
         id=id,
         call=f"call of {id}",

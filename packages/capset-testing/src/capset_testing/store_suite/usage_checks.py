@@ -1,4 +1,4 @@
-"""Checks of the usage of models, in windows, and of what the steps under way have reserved (spec 6, R24)."""
+"""Checks of the usage of models in windows, and of the reservations of running steps (spec 6, R24)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ async def _used(store: Store, *windows: UsageWindow, now: int = _START) -> list[
 
 
 async def usage_is_summed_in_each_window(make: Make) -> None:
-    """In each of the windows that it counts in, and in no other."""
+    """Check that usage counts in each of its windows, and in no other."""
     async with opened(make) as store:
-        expect(await _used(store, _MINUTE, _HOUR), [_NONE, _NONE], "what is used of new windows")
+        expect(await _used(store, _MINUTE, _HOUR), [_NONE, _NONE], "the usage of new windows")
         await _use(store, _MINUTE, _HOUR)
         expect(await _used(store, _MINUTE, _HOUR), [_STEP, _STEP], "the first step")
         await _use(store, _HOUR, now=_START + 1)
@@ -47,7 +47,7 @@ async def usage_is_summed_in_each_window(make: Make) -> None:
 
 
 async def usage_counts_as_long_as_its_window(make: Make) -> None:
-    """Each part counts until it is wholly over, at most a sixtieth longer than the window; two parts go one by one."""
+    """Check that each part counts until it has fully expired, at most a sixtieth longer than the window."""
     async with opened(make) as store:
         await _use(store, _MINUTE)
         await _use(store, _MINUTE, now=_START + 30 * _SECOND)
@@ -60,9 +60,10 @@ async def usage_counts_as_long_as_its_window(make: Make) -> None:
 
 
 async def usage_of_a_session_goes_with_it(make: Make) -> None:
-    """Without a length it counts for ever; it is deleted with the session whose id its key begins with.
+    """Check that usage in a window without a length counts until its session is deleted.
 
-    What a step of the session has reserved goes too, and the step no longer counts in its windows.
+    The window's key begins with the session's id. The reservations of the session's steps go too, and these steps no
+    longer count in its windows.
     """
     async with opened(make) as store:
         session_window, other = UsageWindow("session-1/all", None), UsageWindow("session-10/all", None)
@@ -70,21 +71,21 @@ async def usage_of_a_session_goes_with_it(make: Make) -> None:
         await _use(store, session_window, other)
         far = _START + 1_000 * 86_400 * _SECOND
         await _use(store, session_window, other, now=far)
-        expect(await _used(store, session_window, other, now=far), [_STEP + _STEP] * 2, "what was used in all")
+        expect(await _used(store, session_window, other, now=far), [_STEP + _STEP] * 2, "the total usage")
         claim = _claim(session_window, other, most=_STEP)
         await store.usage.reserve(claim, far)
         await store.sessions.delete("session-1")
         gone, other_usage = await store.usage.read([session_window, other], far)
-        expect(gone, WindowUsage(_NONE, _NONE), "what is left of the session")
-        expect(other_usage, WindowUsage(_STEP + _STEP, _STEP), "what is left of another")
+        expect(gone, WindowUsage(_NONE, _NONE), "the remaining usage of the session")
+        expect(other_usage, WindowUsage(_STEP + _STEP, _STEP), "the remaining usage of another session")
         await store.usage.settle(claim, _STEP, far)
         expect(
-            await _used(store, session_window, other, now=far), [_NONE, _STEP + _STEP + _STEP], "what the step has used"
+            await _used(store, session_window, other, now=far), [_NONE, _STEP + _STEP + _STEP], "usage after the step"
         )
 
 
 async def usage_is_counted_exactly(make: Make) -> None:
-    """Of many steps that are settled at once, none is lost, and none counts twice."""
+    """Check that of many steps settled at once, none is lost and none counts twice."""
     async with opened(make) as store:
         claims = [_claim(_MINUTE, _HOUR, most=_STEP + _STEP) for _ in range(50)]
         await asyncio.gather(*[store.usage.reserve(claim, _START) for claim in claims])
@@ -94,11 +95,11 @@ async def usage_is_counted_exactly(make: Make) -> None:
         await asyncio.gather(*[store.usage.settle(claim, _STEP, _START + at) for at, claim in enumerate(twice)])
         expected = AgentUsage(steps=50, calls=100, tokens=50_000, cost=12.5, seconds=75.0)
         usages = await store.usage.read([_MINUTE, _HOUR], _START + 50)
-        expect(usages, [WindowUsage(expected, _NONE)] * 2, "what was used")
+        expect(usages, [WindowUsage(expected, _NONE)] * 2, "the usage")
 
 
 async def steps_reserve_what_is_left(make: Make) -> None:
-    """Of many steps at once, as many begin as there is room for, each in all of its windows or in none."""
+    """Check that as many concurrent steps begin as there is room for, each in all of its windows or in none."""
     async with opened(make) as store:
         few, tokens = UsageLimit("1m", steps=7), UsageLimit("1h", tokens=10_000)
         maximum = AgentUsage(steps=1, tokens=3_000)
@@ -110,7 +111,7 @@ async def steps_reserve_what_is_left(make: Make) -> None:
         usages = await store.usage.read([_MINUTE, _HOUR], _START)
         expect(usages, [WindowUsage(_NONE, reserved)] * 2, "what is reserved in each window")
         large = StepClaim("large", ((tokens, _HOUR),), maximum)
-        expect(large.has_room(await store.usage.reserve(large, _START)), False, "room beside those under way")
+        expect(large.has_room(await store.usage.reserve(large, _START)), False, "room beside running steps")
         for claim in begun[:5]:
             await store.usage.settle(claim, AgentUsage(steps=1, tokens=500), _START)
         expect(large.has_room(await store.usage.reserve(large, _START)), True, "room when most are settled")
@@ -120,24 +121,24 @@ async def steps_reserve_what_is_left(make: Make) -> None:
         for claim in begun[5:]:
             await store.usage.settle(claim, AgentUsage(steps=1), _START)
         used_up = late.used_up(await store.usage.reserve(late, _START))
-        expect(used_up, (0, AgentUsage(steps=7, tokens=2_500)), "the limit of which nothing is left")
+        expect(used_up, (0, AgentUsage(steps=7, tokens=2_500)), "the exhausted limit")
         await store.usage.settle(large, _NONE, _START)
         expect((await store.usage.read([_HOUR], _START))[0].reserved, _NONE, "what is reserved in the end")
 
 
 async def calls_that_are_refused_do_not_count(make: Make) -> None:
-    """Refused calls are those of an answer beyond a limit; the rest of what it has used counts."""
+    """Check that calls of an answer over a limit do not count, but the rest of its usage does."""
     async with opened(make) as store:
         limit = UsageLimit("1h", calls=3)
         claims = [_claim(_HOUR, limit=limit) for _ in range(2)]
         for claim, exceeded in zip(claims, (None, (0, _STEP + _STEP)), strict=True):
             await store.usage.reserve(claim, _START)
             expect(claim.exceeded(await store.usage.settle(claim, _STEP, _START), _STEP), exceeded, "what is exceeded")
-        expect(await _used(store, _HOUR), [replace(_STEP + _STEP, calls=2)], "what was used")
+        expect(await _used(store, _HOUR), [replace(_STEP + _STEP, calls=2)], "the usage")
 
 
 async def steps_end_with_their_store(make: Make) -> None:
-    """Free what steps had reserved, once their store is closed and opened again."""
+    """Check that reservations end when the store is closed and opened again."""
     async with opened(make) as store:
         claim = _claim(_HOUR, most=_STEP)
         await store.usage.reserve(claim, _START)
@@ -147,7 +148,7 @@ async def steps_end_with_their_store(make: Make) -> None:
 
 
 async def what_counts_of_calls_can_be_asked(make: Make) -> None:
-    """Return the calls in each window as time goes, and what was used of budgets."""
+    """Check the number of calls in each window over time, and the used budgets."""
     second, start = 1_000_000_000, 1_767_225_600 * 1_000_000_000
     minute, ten = Window("minute", 3, 60 * second), Window("ten seconds", 2, 10 * second)
     quota = Quota("session-1", 9, None)
@@ -162,14 +163,11 @@ async def what_counts_of_calls_can_be_asked(make: Make) -> None:
             windows = [minute, ten, replace(minute, key="unknown")]
             return await store.admissions.counts(windows, start + round(at * second))
 
-        expect(await counts(12), [3, 1, 0], "what counts at once")
-        expect(await counts(0), [3, 1, 0], "what counts by a clock that was set back")
-        expect(await counts(60), [2, 0, 0], "what counts when the first has expired")
-        expect(await counts(67.9), [1, 0, 0], "what counts when the second has, too")
-        expect(await counts(68), [0, 0, 0], "what counts in the end")
+        expect(await counts(12), [3, 1, 0], "the counts at once")
+        expect(await counts(0), [3, 1, 0], "the counts by a clock that was set back")
+        expect(await counts(60), [2, 0, 0], "the counts when the first call has expired")
+        expect(await counts(67.9), [1, 0, 0], "the counts when the second has, too")
+        expect(await counts(68), [0, 0, 0], "the counts in the end")
         await store.admissions.release(claims[1])
-        expect((await counts(12))[0], 2, "what counts when one was released")
-        expect(await store.admissions.spent(["session-1", "other"]), [(2, 1.0), (0, 0.0)], "what was used of budgets")
-
-
-"""The checks of usage that every store passes."""
+        expect((await counts(12))[0], 2, "the count when one was released")
+        expect(await store.admissions.spent(["session-1", "other"]), [(2, 1.0), (0, 0.0)], "the used budgets")

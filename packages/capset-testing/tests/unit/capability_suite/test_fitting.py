@@ -61,9 +61,9 @@ GOOD = {"count": 1, "name": "ab", "tree": {"kind": "leaf", "size": 5}}
     [
         ({"count": 0}, "'count': 0 is beyond the minimum of 1"),
         ({"count": 100}, "beyond the exclusiveMaximum"),
-        ({"count": True}, "'count': true is no integer"),
-        ({"count": "1"}, "is no integer"),
-        ({"count": 1.5}, "is no integer"),
+        ({"count": True}, "'count': true is not of type integer"),
+        ({"count": "1"}, "is not of type integer"),
+        ({"count": 1.5}, "is not of type integer"),
         ({"name": "a"}, "1 characters"),
         ({"name": "abcdef"}, "6 characters"),
         ({"tree": {"kind": "leaf", "size": 0}}, "fits no alternative"),

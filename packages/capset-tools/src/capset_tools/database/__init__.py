@@ -1,6 +1,6 @@
-"""``database``: one SELECT at a time, read-only by the engines' own means (spec 4, G30).
+"""``database``: runs one SELECT at a time; the database engine itself enforces read-only access (spec 4, G30).
 
-``database`` may ask for the secret ``DATABASE_URL``; ``database_for("SALES_URL", "STOCK_URL")`` for others.
+``database`` may read the secret ``DATABASE_URL``; ``database_for("SALES_URL", "STOCK_URL")`` may read others instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INSTRUCTIONS = """\
 
 
 def query_tool(config: Callable[[Context], DatabaseConfig]) -> Tool[..., Any]:
-    """Return the tool that queries the databases of a call's config."""
+    """Return the tool ``db_query``; ``config`` returns the configuration for a call."""
 
     @tool(effect="read", permissions={"database:read"})
     async def db_query(
@@ -83,7 +83,7 @@ def _chosen(config: DatabaseConfig, name: str | None) -> tuple[str, DatabaseConn
 async def _located(
     ctx: Context, name: str, chosen: DatabaseConnection
 ) -> tuple[Engine, str, AbstractAsyncContextManager[None]]:
-    """Return the engine's query function, the URL, and what to hold while it runs."""
+    """Return the engine's query function, the URL, and the context manager to hold while the query runs."""
     url = chosen.url or (await ctx.secret(chosen.secret or "")).get_secret_value()
     try:
         is_file = engine_of(url) == SQLITE
@@ -109,7 +109,7 @@ async def _located(
 
 @parameterised
 def database_for(*secrets: str) -> Capability[None, DatabaseConfig]:
-    """Return ``database`` with these secrets for its connections. Raises ``DefinitionError``."""
+    """Return ``database`` with these secrets for its connections. Raises ``DefinitionError`` for an invalid name."""
 
     async def connections(ctx: Context) -> Mapping[str, list[str]] | None:
         configured = ctx.config(capability).connections

@@ -1,4 +1,4 @@
-"""Forced ends of queries: when the time is up, or the caller no longer waits."""
+"""Cancellation of queries: on timeout, or when the caller no longer waits."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from time import monotonic
 from typing import Final
 
 GRACE_SECONDS: Final = 0.5
-"""The seconds after its time at which a query is ended by force: the database may end it more gently before."""
+"""Seconds after its deadline at which a query is ended by force; until then the database may cancel it cleanly."""
 
 
 class Halt:
-    """The end of one query, signalled to the thread that runs it."""
+    """The deadline and the cancellation of one query, for the thread that runs it."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -23,17 +23,17 @@ class Halt:
         self.begin()
 
     def begin(self) -> None:
-        """Let the time of the query begin now."""
+        """Start the query's time limit now."""
         self._deadline = monotonic() + self.seconds
 
     def stop(self) -> None:
-        """End the query: its caller no longer waits."""
+        """Cancel the query, since its caller no longer waits."""
         self._stopped.set()
         self._call_end()
 
     @contextmanager
     def ending(self, end: Callable[[], object]) -> Generator[None]:
-        """Call ``end`` while inside when the query has to end; it returns soon, and is never called after that."""
+        """Call ``end`` if the query has to end before the context exits, never later. ``end`` must return quickly."""
         timer = Timer(self.left + GRACE_SECONDS, self._call_end)
         timer.daemon = True
         with self._lock:
@@ -55,10 +55,10 @@ class Halt:
 
     @property
     def is_over(self) -> bool:
-        """Whether the query has to end."""
+        """Whether the query was cancelled or its time is up."""
         return self._stopped.is_set() or monotonic() >= self._deadline
 
     @property
     def left(self) -> float:
-        """Its remaining seconds, always positive."""
+        """The remaining seconds, always positive."""
         return max(self._deadline - monotonic(), 0.001)

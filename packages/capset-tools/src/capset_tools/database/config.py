@@ -19,7 +19,7 @@ FunctionNames = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=63
 class DatabaseConnection(BaseModel):
     """One database. Exactly one of ``url`` and ``secret`` is given."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)  # a URL may hold a password after all
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)  # a URL may contain a password by mistake
 
     url: str | None = Field(
         default=None,
@@ -32,19 +32,19 @@ class DatabaseConnection(BaseModel):
 
     @model_validator(mode="after")
     def check(self) -> Self:
-        """Refuse what can be no database, and a password that would be stored and shown."""
+        """Raise ``ValueError`` for an invalid connection, or for a URL with a password, which would be shown."""
         if (self.url is None) is (self.secret is None):
             raise ValueError("give either url or secret")
         if self.url is not None:
             engine_of(self.url)
             parts = urlsplit(self.url)
             if parts.password or any(name in _SECRET for name, _ in parse_qsl(parts.query)):
-                raise ValueError("a URL with a password is given as a secret: config is stored and shown")
+                raise ValueError("a URL with a password must be a secret, since config is stored and shown")
         return self
 
 
 class DatabaseConfig(BaseModel):
-    """Which databases there are, and how much of them one call may give."""
+    """Configuration of ``database``: the connections, and the limits of one call."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,7 +64,7 @@ class DatabaseConfig(BaseModel):
 
 
 def engine_of(url: str) -> str:
-    """Return ``sqlite`` or ``postgresql``. Raises ``ValueError``, which does not repeat the URL, for any other."""
+    """Return ``sqlite`` or ``postgresql``. Raises ``ValueError``, without repeating the URL, for any other engine."""
     scheme, _, rest = url.partition("://")
     engine = SCHEMES.get(scheme)
     if engine is None:

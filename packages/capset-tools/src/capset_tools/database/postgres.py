@@ -1,4 +1,4 @@
-"""Queries of PostgreSQL, each in a process that is bounded, and ended when its time is up (spec 4, G30)."""
+"""PostgreSQL queries, each in a process with limited memory that is ended when its time is up (spec 4, G30)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from capset_tools.database.query_process import ProcessEnded, QueryProcess, with
 from capset_tools.database.rows import QueryResult, error_of
 
 _SLACK: Final = 1 << 20
-"""Bytes that an answer may have beside twice those of its rows: names, and the marks between values."""
+"""Bytes that a response may have beyond twice the size of its rows, for column names and separators."""
 
 
 def query_postgres(
     url: str, query: str, params: Sequence[object], config: DatabaseConfig, halt: Halt, name: str
 ) -> QueryResult:
-    """Run one query, on a connection of its own, in another process. Raises ``ToolError``."""
+    """Run one query in another process, on its own connection. Raises ``ToolError`` if it fails."""
     order = QueryOrder(
         url=url,
         name=name,
@@ -34,7 +34,7 @@ def query_postgres(
     )
 
     def ask(process: QueryProcess) -> Mapping[str, Any]:
-        halt.begin()  # what it takes to start a process is not the query's time
+        halt.begin()  # starting a process does not count as the query's time
         try:
             return process.ask(order, halt, 2 * config.max_bytes + _SLACK)
         except ProcessEnded:
@@ -46,7 +46,7 @@ def query_postgres(
 
     try:
         answer = with_process(ask)
-    except ProcessEnded:  # it was used before, and may have ended since: nothing was changed
+    except ProcessEnded:  # a reused process may have ended while idle; a read can be repeated
         try:
             answer = with_process(ask)
         except ProcessEnded:

@@ -1,8 +1,8 @@
-"""Processes that ask PostgreSQL: started with nothing of the host's but its libraries, bounded, and used again.
+"""Processes that query PostgreSQL: reused, with limited memory, and with nothing of the host's but its libraries.
 
-The driver's library reads a row completely before it passes it on, however large that is, so a query runs where the
-kernel bounds its memory. The URL, the query and what the driver reads in the environment go through stdin,
-which no other process can read.
+The driver's library reads a row completely before it passes it on, however large it is, so each query runs where the
+kernel limits its memory. The URL, the query and the driver's environment variables are sent through stdin, which no
+other process can read.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from capset_tools.database.cancellation import Halt
 from capset_tools.database.child.main import SIZE, QueryOrder, Start
 
 AT_ONCE: Final = 4
-"""How many queries a kernel runs at once; each has a process, whose memory is bounded."""
+"""How many queries a kernel runs at once, each in its own process with limited memory."""
 _MOST_IDLE: Final = 2
-"""How many processes are kept for the next queries; one that waits for a minute ends by itself."""
+"""How many idle processes are kept for reuse. A process that is idle for a minute ends by itself."""
 _START_SECONDS: Final = 30.0
 """How long a process may take to load the driver, on a busy machine."""
 _TERM_SECONDS: Final = 1.0
-"""How long a process may take to cancel its query on the server, before it is killed."""
+"""How long a process may take to cancel its query on the server before it is killed."""
 _CHILD: Final = str(Path(__file__).with_name("child") / "__main__.py")
 _OF_DRIVER: Final = ("HOME", "APPDATA", "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5CCNAME", "KRB5_CONFIG")
-"""Variables that libpq reads beside its own, which begin with ``PG``."""
+"""Environment variables that libpq reads in addition to its own, which begin with ``PG``."""
 _SMALL: Final = 1_024
 
 
 class ProcessEnded(Exception):
-    """A process has ended without an answer."""
+    """A process has ended without a response."""
 
 
 class QueryProcess:
-    """A process that runs one query after the other, for one thread at a time.
+    """A process that runs queries one after another, for one thread at a time.
 
     Raises ``ProcessEnded`` if it does not start.
     """
@@ -72,26 +72,26 @@ class QueryProcess:
             raise
 
     def ask(self, order: QueryOrder, halt: Halt, max_bytes: int) -> Mapping[str, Any]:  # JSON
-        """Return the answer to an order, of at most so many bytes. Raises ``ProcessEnded``."""
+        """Run an order and return the response, of at most ``max_bytes``. Raises ``ProcessEnded`` if there is none."""
         answer = self._exchange(order, halt, max_bytes)
         self.has_answered = True
         return answer
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can take another order."""
+        """Whether the process can take another order."""
         return not self._is_ending and self._process.poll() is None
 
     def close(self) -> None:
-        """End the process and reap it."""
+        """Kill the process and reap it."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):  # what it has not read
+            with contextlib.suppress(OSError):  # stdin may hold data that it has not read
                 cast("IO[bytes]", stream).close()
 
     def _end(self) -> None:
-        """Have it cancel its query and end, and kill it a moment later."""
+        """Interrupt the process, so that it cancels its query and ends; kill it after ``_TERM_SECONDS``."""
         if self._is_ending:
             return
         self._is_ending = True
@@ -124,9 +124,9 @@ _idle_lock: Final = Lock()
 
 
 def with_process(work: Callable[[QueryProcess], Mapping[str, Any]]) -> Mapping[str, Any]:  # JSON
-    """Return what ``work`` makes of a process, which is kept for the next one if it can be used again.
+    """Return the result of ``work`` with an idle or a new process, which is kept if it can be reused.
 
-    Raises ``ToolError`` if no process starts; ``work`` may raise ``ProcessEnded``.
+    Raises ``ToolError`` if no process starts. ``work`` may raise ``ProcessEnded``.
     """
     process = _taken() or _started()
     try:
@@ -172,7 +172,7 @@ def _close_idle_at_exit() -> None:
 
 
 def close_idle() -> None:
-    """End the processes that are kept for later."""
+    """Close all idle processes."""
     while (process := _taken()) is not None:
         process.close()
 

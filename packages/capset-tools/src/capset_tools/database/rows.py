@@ -28,7 +28,7 @@ class QueryResult(TypedDict):
 
 
 def error_of(failure: QueryFailure) -> ToolError:
-    """Return a failure as the error of the tool."""
+    """Convert a failure to the error of the tool."""
     if failure.is_transient:
         return TransientError(failure.message, code=failure.code)
     return ToolError(failure.message, code=failure.code, status=failure.status, hint=failure.hint)

@@ -1,4 +1,4 @@
-"""Queries of a SQLite file, read-only by SQLite's own means (spec 4, G30)."""
+"""SQLite queries; SQLite itself enforces read-only access (spec 4, G30)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from capset_tools.database.config import DatabaseConfig
 from capset_tools.database.rows import QueryResult, error_of
 
 BUSY_SECONDS: Final = 2.0
-"""How long to wait for a database that is being written; SQLite cannot be interrupted in it."""
+"""How long to wait for a database that is being written. SQLite cannot be interrupted while it waits."""
 _OWN: Final = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN (?, ?, ?, ?)"
 _OPCODES: Final = 5_000
 """Number of virtual machine steps between two interruption checks: a fraction of a millisecond."""
@@ -30,14 +30,14 @@ _LIMITS: Final = {
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _ASKED: Final = ("data_version", "page_size")
-"""Pragmas that full-text tables read from the connection: whether others have written, and the page size."""
+"""Pragmas that full-text tables read: whether other connections have written, and the page size."""
 _FORBIDDEN: Final = ("not authorized", "authorization denied", "cannot VACUUM")
-"""The beginnings of what SQLite says of statements that it was told to refuse. Their kinds differ: that of CREATE is
+"""How SQLite's messages about refused statements begin. Their error names differ: that of CREATE is
 ``SQLITE_SCHEMA``."""
 _TOLD: Final = {"SQLITE_ERROR", "SQLITE_AUTH", "SQLITE_READONLY", "SQLITE_MISMATCH", "SQLITE_RANGE"}
-"""The errors whose text is about the query, not about the file."""
+"""Errors whose message is about the query, not about the file."""
 
-# Without printf and format: one call can run two thousand million steps, and cannot be interrupted.
+# Without printf and format: a single call can take two billion steps, and cannot be interrupted.
 _SCALAR: Final = (
     "abs char coalesce concat concat_ws glob hex ifnull if iif instr length like likelihood likely lower ltrim max min "
     "nullif octet_length quote random replace round rtrim sign soundex subtype substr substring trim typeof unhex "
@@ -59,8 +59,8 @@ _JSON: Final = (
 )
 _FULL_TEXT: Final = "bm25 highlight match matchinfo offsets snippet"
 PURE: Final = frozenset(f"{_SCALAR} {_AGGREGATE} {_TIME} {_MATHEMATICAL} {_JSON} {_FULL_TEXT}".split())
-"""All others are refused: ``load_extension``, ``fts3_tokenizer``, ``zeroblob`` and ``randomblob``, and new ones of
-later SQLite versions, until they have been reviewed."""
+"""All others are refused: ``load_extension``, ``fts3_tokenizer``, ``zeroblob`` and ``randomblob``, and those of later
+SQLite versions until they have been reviewed."""
 
 Value = str | int | float | bytes | None
 
@@ -68,23 +68,23 @@ Value = str | int | float | bytes | None
 def query_sqlite(
     url: str, query: str, params: Sequence[object], config: DatabaseConfig, halt: Halt, name: str
 ) -> QueryResult:
-    """Run one query in this thread, on a connection of its own. Raises ``ToolError``."""
+    """Run one query in this thread, on its own connection. Raises ``ToolError`` if it fails."""
     path = Path(url.removeprefix("sqlite:///")).absolute()
     try:
         with closing(open_read_only(path, config, halt, name)) as connection:
             return _run(connection, query, params, config)
     except sqlite3.Error as error:
         raise _error_for_model(error, config, halt, name) from None
-    except (MemoryError, RowTooLarge):  # a default value in the schema may be above the limit of a value, too
+    except (MemoryError, RowTooLarge):  # default values in the schema can exceed the limit, too
         raise error_of(too_large(config.max_bytes)) from None
     except (OverflowError, UnicodeError) as error:
         raise ToolError(f"a parameter, or the query, is nothing that SQLite can hold: {error}") from None
 
 
 def open_read_only(path: Path, config: DatabaseConfig, halt: Halt, name: str) -> sqlite3.Connection:
-    """Open a file for one query, within the limits of it; the schema stays as it is from now on.
+    """Open a file for one query, and set the limits of the query. The schema cannot change from then on.
 
-    Raises ``ToolError`` for a store of capset's.
+    Raises ``ToolError`` for a capset store.
     """
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=min(BUSY_SECONDS, halt.left)
@@ -94,8 +94,8 @@ def open_read_only(path: Path, config: DatabaseConfig, halt: Halt, name: str) ->
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.text_factory = _text
         connection.set_progress_handler(lambda: halt.is_over, _OPCODES)
-        # The limits are for the query. Under them a file with one wide table, or one long statement, could not be read
-        # at all; so its schema is read first, in the transaction of the query, where it stays as it is.
+        # The limits are meant for the query. Under them, a file whose schema has a wide table or a long statement could
+        # not be read at all, so the schema is read first, in the query's transaction, where it cannot change.
         connection.execute("BEGIN")
         if connection.execute(_OWN, OWN_TABLES).fetchone() == (len(OWN_TABLES),):
             raise error_of(own_store(name))
@@ -111,12 +111,12 @@ def open_read_only(path: Path, config: DatabaseConfig, halt: Halt, name: str) ->
 
 
 def _text(data: bytes) -> str:
-    """Return the text of a column, which SQLite allows to be invalid UTF-8."""
+    """Decode the text of a column, which SQLite allows to be invalid UTF-8."""
     return data.decode("utf-8", "replace")
 
 
 def _authorise(action: int, first: str | None, second: str | None, _database: str | None, _within: str | None) -> int:
-    """Tell SQLite whether a statement it compiles may do this: only reading and calling pure functions is allowed."""
+    """Decide whether a statement may do this: only reading and calling pure functions are allowed."""
     match action:
         case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_READ | sqlite3.SQLITE_RECURSIVE:
             allowed = True
@@ -125,8 +125,8 @@ def _authorise(action: int, first: str | None, second: str | None, _database: st
         case sqlite3.SQLITE_PRAGMA:
             allowed = first in _ASKED and second is None
         case sqlite3.SQLITE_UPDATE:
-            # A virtual table declares its columns to the connection this way. Statements gain nothing by it: SQLite
-            # itself refuses updates of its catalogue, and the connection is read-only.
+            # Virtual tables declare their columns this way. It gives statements no access: SQLite itself refuses
+            # updates of its catalogue, and the connection is read-only.
             allowed = first == "sqlite_master"
         case _:
             allowed = False
@@ -146,7 +146,7 @@ def _run(connection: sqlite3.Connection, query: str, params: Sequence[object], c
 
 
 def _error_for_model(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, name: str) -> ToolError:
-    """Return the error for the model: all details of its query, none of the host's file."""
+    """Return the error for the model, with all details of its query and none of the host's file."""
     kind = getattr(error, "sqlite_errorname", None) or ""
     if kind == "SQLITE_INTERRUPT":
         return error_of(timed_out(halt.seconds))
@@ -156,7 +156,7 @@ def _error_for_model(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, n
         return TransientError(f"the database {name!r} is being written; try again", code="database_busy")
     if str(error).startswith(_FORBIDDEN):
         return ToolError(f"SQLite: {error}; {ONLY_READS}", status=403)
-    if not kind:  # of the driver: several statements, or the wrong number of parameters
+    if not kind:  # from the driver: several statements, or the wrong number of parameters
         return ToolError(f"SQLite: {error}")
     if kind in _TOLD:
         return ToolError(f"SQLite: {error}")
@@ -164,7 +164,7 @@ def _error_for_model(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, n
 
 
 def add_linear(connection: sqlite3.Connection, max_bytes: int) -> None:
-    """Replace the functions whose time grows with the product of their arguments: one call cannot be interrupted."""
+    """Replace functions that take quadratic time by linear ones, since a single call cannot be interrupted."""
     add = partial(connection.create_function, deterministic=True)
     add("instr", 2, _instr)
     add("replace", 3, partial(_replace, max_bytes))
@@ -194,12 +194,12 @@ def _replace(max_bytes: int, value: Value, old: Value, new: Value) -> str | None
 def _strip(side: Callable[[str, str], str], value: Value, letters: Value) -> str | None:
     if value is None or letters is None:
         return None
-    # Each letter once, since each is searched for.
+    # Without duplicates, since each letter is searched for.
     return side(_as_text(value), "".join(dict.fromkeys(_as_text(letters))))
 
 
 def _as_text(value: str | int | float | bytes) -> str:
-    """Return a value as SQLite casts it to text."""
+    """Convert a value to text, as SQLite's CAST does."""
     match value:
         case bytes():
             return value.decode("utf-8", "replace")

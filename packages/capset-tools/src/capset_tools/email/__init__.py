@@ -1,4 +1,4 @@
-"""``email``: one email to one allowed address, in text or HTML, over SMTP with TLS (spec 4, G32; spec 5, P17)."""
+"""``email``: sends one email to one allowed address, in text or HTML, over SMTP with TLS (spec 4, G32; spec 5, P17)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["EmailConfig", "Sent", "email", "email_send"]
 Step = Literal[
     "connecting", "encrypting", "logging in", "naming the sender", "naming the recipient", "offering", "sending"
 ]
-"""A step of a delivery. Only in the last one may the server have the email."""
+"""A step of a delivery. Only in the last one can the server have received the email."""
 _QUIT_SECONDS: Final = 2.0
 _GO_ON: Final = 354
 _TAKEN: Final = 250
@@ -50,7 +50,7 @@ _PASSWORD: Final = "SMTP_PASSWORD"  # noqa: S105  # a secret's name
 
 
 class Delivery:
-    """The delivery of one email. ``deliver`` is called once; failures are not retried: some of it may have gone out."""
+    """One email's delivery. Call ``deliver`` once; failures are not retried, since the email may have been sent."""
 
     def __init__(self, config: EmailConfig, login: tuple[bytes, bytes] | None, correlation: str) -> None:
         self._config = config
@@ -59,7 +59,11 @@ class Delivery:
         self._step: Step = "connecting"
 
     async def deliver(self, host: str, sender: str, recipient: str, raw: bytes) -> None:
-        """Deliver an email, with exactly this envelope. Raises ``ToolError``, 503 unless the server refused it."""
+        """Deliver an email with exactly this envelope.
+
+        Raises ``ToolError``: 400 if the server refused the recipient or the email for good, 504 if it is unknown
+        whether the email was sent, else 503.
+        """
         try:
             from aiosmtplib import SMTP, SMTPException, SMTPResponseException
         except ImportError:
@@ -90,7 +94,7 @@ class Delivery:
             async with asyncio.timeout(config.timeout):
                 await self._converse(client, sender, recipient, raw)
             await _leave(client)
-        # Timeouts and TLS errors are OSErrors; an unreadable answer may raise a ValueError.
+        # Timeouts and TLS errors are OSErrors; an unreadable response may raise a ValueError.
         except (SMTPException, OSError, ValueError) as error:
             if isinstance(error, SMTPResponseException):
                 await _leave(client)
@@ -109,7 +113,7 @@ class Delivery:
         await self._hand_over(client, raw)
 
     async def _hand_over(self, client: SMTP, raw: bytes) -> None:
-        """Send the text. The library would do it, but not tell whether the server was ready for it."""
+        """Send the message body. aiosmtplib's own method does not report whether the server was ready to accept it."""
         from aiosmtplib import SMTPDataError, SMTPServerDisconnected
 
         self._step = "offering"
@@ -125,7 +129,7 @@ class Delivery:
             raise SMTPDataError(answer.code, answer.message)
 
     def _log_as_tool_error(self, error: Exception) -> ToolError:
-        """Return the error of a failure: the step and the server's status code, but none of its text."""
+        """Log a failure and return its error, with the step and the server's status code, but none of its text."""
         from aiosmtplib import SMTPResponseException
 
         step = self._step
@@ -149,7 +153,7 @@ def _trusting(certificates: str | None) -> ssl.SSLContext:
 
 
 async def _leave(client: SMTP) -> None:
-    """Say goodbye; failures are ignored, since the email is already sent or not."""
+    """Send QUIT. Failures are ignored, since by then the email was either sent or not."""
     from aiosmtplib import SMTPException
 
     with suppress(SMTPException, OSError, ValueError):
@@ -209,7 +213,7 @@ async def email_send(ctx: Context, to: Recipient, subject: Subject, body: Body, 
     try:
         message = letter(config.sender, to, subject, body, html=html)
     except (RuntimeError, MessageError) as error:
-        _log.warning("email: it cannot be written: %r, correlation %s", error, ctx.correlation)
+        _log.warning("email: the message cannot be composed: %r, correlation %s", error, ctx.correlation)
         raise ToolError(
             "The email cannot be written as it was meant; nothing was sent.", code="email_not_written", status=500
         ) from None

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 MAX_ADDRESS: Final = 254
-"""Maximum characters of an address: RFC 5321's 256 of a path, less its angle brackets."""
+"""Maximum characters of an address: RFC 5321's 256 for a path, without its angle brackets."""
 _MAX_LOCAL: Final = 64
 _PART: Final = r"[A-Za-z0-9_+\-'=~&#$*^{}?]+"
 _LOCAL: Final = re.compile(rf"{_PART}(?:\.{_PART})*")
@@ -28,11 +28,12 @@ _REFUSED: Final = (
 
 
 def checked_address(text: str) -> str:
-    """Return an address with its domain in lower case. Raises ``ValueError``, whose text does not quote the address.
+    """Validate an address, and return it with its domain in lower case.
 
-    The syntax is RFC 5321's ``Mailbox`` without quoted local parts and address literals, and without the characters
-    that mail servers have ever treated as routes, files or programs. A domain is ASCII: an international one is in its
-    ``xn--`` form, so that no letter looks like another.
+    Raises ``ValueError``, whose message does not quote the address. The syntax is RFC 5321's ``Mailbox`` without quoted
+    local parts and address literals, and without characters that mail servers have ever treated as routes, files or
+    programs. Domains are ASCII: an internationalised one must be in its ``xn--`` form, so that no letter can pass for
+    another.
     """
     if len(text) > MAX_ADDRESS:
         raise ValueError(f"Input should be an address of at most {MAX_ADDRESS} characters")
@@ -48,12 +49,12 @@ def checked_address(text: str) -> str:
 
 
 def checked_entry(text: str) -> str:
-    """Return an entry of a list of recipients: an address, or ``@`` and a whole domain. Raises ``ValueError``."""
+    """Validate an entry in a list of recipients: an address, or ``@`` and a domain. Raises ``ValueError``."""
     return f"@{_checked_domain(text[1:])}" if text.startswith("@") else checked_address(text)
 
 
 def is_allowed(address: str, entries: Iterable[str]) -> bool:
-    """Whether a checked address matches a checked entry, as itself or by its exact domain.
+    """Whether a validated address equals a validated entry, or has exactly the domain of one.
 
     Domains are case-insensitive; local parts are not, since only the recipient's server knows how it treats them.
     """
@@ -78,9 +79,9 @@ def _checked_certificates(text: str) -> str:
 
 
 class EmailConfig(BaseModel):
-    """What can be configured of email, by ``email.with_config(EmailConfig(…))``. As it is by default, nobody gets any.
+    """Configuration of ``email``, set by ``email.with_config(EmailConfig(…))``. By default, no recipient is allowed.
 
-    A password goes over TLS only: ``tls="none"`` needs ``login=False``.
+    A password is sent over TLS only: ``tls="none"`` requires ``login=False``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -115,12 +116,12 @@ class EmailConfig(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.recipients and (self.host is None or self.sender is None):
-            raise ValueError("where there are recipients, a host and a sender are needed")
+            raise ValueError("recipients need a host and a sender; set both")
         if self.tls == "none" and self.login:
             raise ValueError("a password goes over TLS only: choose another tls, or login=False")
         return self
 
     @property
     def port_used(self) -> int:
-        """The port, as it was given or by the kind of TLS."""
+        """The configured port, or the default for the kind of TLS."""
         return self.port or _PORTS[self.tls]

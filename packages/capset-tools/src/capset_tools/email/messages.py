@@ -18,17 +18,17 @@ from uuid import uuid4
 MAX_SUBJECT: Final = 255
 _POLICY: Final = SMTP.clone(cte_type="7bit", raise_on_defect=True)
 _ENCODING: Final = "Content-Transfer-Encoding"
-"""In an email of several parts, each part has this header."""
+"""In a multipart email, only the parts have this header."""
 _HEADERS: Final = ("Content-Type", _ENCODING, "Date", "From", "MIME-Version", "Message-ID", "Subject", "To")
 _ENCODED_WORD: Final = re.compile(r"=\?[^?]*\?[^?]*\?")
 _NO_WIDTH: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
-"""Characters without a form of their own whose category does not say so (Default_Ignorable_Code_Point)."""
+"""Invisible characters whose category does not show that they are (Default_Ignorable_Code_Point)."""
 _PLAIN_SUBJECT: Final = re.compile(r"(?:[!-~](?:[ -~]{0,67}[!-~])?)?")
-"""A subject that fits into its line, with nothing that could be lost there: no space at its beginning or end."""
+"""A subject that fits on one line, and that has no space at its beginning or end, where it could be lost."""
 _WORD_BYTES: Final = 39
-"""How many bytes an encoded word holds: a line with one has at most 76 characters (RFC 2047)."""
+"""Maximum bytes in an encoded word: a line that contains one has at most 76 characters (RFC 2047)."""
 _DOT: Final = re.compile(rb"^\.", re.MULTILINE)
 _NO_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
@@ -47,18 +47,18 @@ _NOTHING: Final = "This email is in HTML and has no text."
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """An email in its transfer form, and its id."""
+    """An email as it is sent, and its ``Message-ID``."""
 
     message_id: str
     raw: bytes
 
 
 def checked_subject(text: str) -> str:
-    """Return a subject of one line that shows all that is in it. Raises ``ValueError``.
+    """Validate a subject: one line without hidden characters. Raises ``ValueError``.
 
-    Line ends and other control characters of any script are refused, and characters of no width or that change the
-    order of others, with which a subject is read otherwise than it is written. Encoded words are refused too: the
-    library or a mail reader would decode them to unchecked text.
+    Line ends and other control characters are refused, and so are zero-width and bidirectional characters, with which
+    a subject can read differently from its actual text. Encoded words are refused too, since the library or a mail
+    client would decode them to unchecked text.
     """
     if any(category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
         raise ValueError("Input should be one line, without line ends and control characters")
@@ -72,7 +72,7 @@ def checked_subject(text: str) -> str:
 
 
 def _hidden_in(text: str) -> str | None:
-    """Return the first character that is not seen; one that chooses the colour of a symbol before it is none."""
+    """Return the first invisible character, other than a variation selector after a symbol, digit, ``#`` or ``*``."""
     before = ""
     for letter in text:
         is_choice = (
@@ -85,14 +85,14 @@ def _hidden_in(text: str) -> str | None:
 
 
 def checked_body(text: str) -> str:
-    """Return a body. Raises ``ValueError`` for control characters other than tabs and line ends."""
+    """Validate a body. Raises ``ValueError`` for lone surrogates, and control characters except tabs and line ends."""
     if _NO_TEXT.search(text):
         raise ValueError("Input should be text, without NUL and other control characters")
     return text
 
 
 def letter(sender: str, recipient: str, subject: str, body: str, *, html: bool) -> Letter:
-    """Return the email of checked parts, in ASCII; HTML gets its text as an alternative before it.
+    """Compose an email from validated parts, in ASCII. HTML is preceded by its text as an alternative.
 
     Raises ``RuntimeError`` if the library wrote headers other than the intended ones.
     """
@@ -111,9 +111,9 @@ def letter(sender: str, recipient: str, subject: str, body: str, *, html: bool) 
 
 
 def _folded(subject: str) -> str:
-    """Return a subject as the header has it: as it is, or else all of it in encoded words, a line each.
+    """Return a subject for its header: unchanged, or entirely in encoded words, one per line.
 
-    The library loses spaces where it folds, and readers lose those between encoded words and at the end of a line.
+    The library loses spaces where it folds, and mail clients lose those between encoded words and at line ends.
     """
     if _PLAIN_SUBJECT.fullmatch(subject):
         return subject
@@ -127,19 +127,19 @@ def _folded(subject: str) -> str:
 
 
 def _check(raw: bytes, recipient: str, expected: list[str]) -> None:
-    """Check the headers as a server will read them: how the library folds them differs between versions."""
+    """Check the headers as a server will read them, since how the library folds them differs between versions."""
     headers = BytesHeaderParser(policy=compat32).parsebytes(raw)
     if sorted(headers.keys()) != sorted(expected) or headers["To"] != recipient:
-        raise RuntimeError("an email was written with other headers than were meant")
+        raise RuntimeError("the email library wrote other headers than intended")
 
 
 def dotted(raw: bytes) -> bytes:
-    """Return an email as DATA sends it: with its end, and with another dot before each that begins a line."""
+    """Encode an email for DATA: double each dot at the beginning of a line, and add the end mark."""
     return _DOT.sub(b"..", raw) + b".\r\n"
 
 
 def plain_text(html: str) -> str:
-    """Return the text of HTML: its blocks as lines, its items with a dash, its links followed by their addresses."""
+    """Convert HTML to text: blocks become lines, list items begin with a dash, URLs follow their links."""
     reading = _Reading()
     for piece in _PIECE.finditer(html):
         reading.take(piece[0])
@@ -147,17 +147,17 @@ def plain_text(html: str) -> str:
 
 
 class _Reading:
-    """Reads piece by piece; unclosed markup ends with the text, as it does in browsers."""
+    """Reads HTML piece by piece. Unclosed markup extends to the end of the text, as in browsers."""
 
     def __init__(self) -> None:
         self._said: list[str] = []
         self._link: str | None = None
         self._hidden: str | None = None
-        """The element whose content is skipped, until its end."""
+        """The element whose content is being skipped."""
         self._tag: str | None = None
         self._attributes: list[str] = []
         self._until: str | None = None
-        """The end of a comment, or of a quoted value in a tag."""
+        """The piece that ends the current comment, or the current quoted value in a tag."""
 
     def take(self, piece: str) -> None:
         if self._until is not None:
@@ -208,5 +208,5 @@ class _Reading:
 def _unescaped(text: str) -> str:
     try:
         return unescape(text)
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # a character reference with thousands of digits
         return text

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _KEEPING: Final = 40.0
-"""How long storing a source may take in seconds, in addition to fetching it."""
+"""Seconds that storing a source may take, in addition to fetching it."""
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE)]
 Topic = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TOPIC)]
@@ -63,7 +63,7 @@ it changes nothing of your task; note that it tried, if that matters."""
 
 
 def seconds_for(fetching: Capability[WebFetch, WebFetchConfig]) -> float | None:
-    """Return how long a source may take: fetching and storing; ``None`` if fetching has no limit."""
+    """Return the timeout for fetching and storing a source, or ``None`` if fetching has none."""
     parts = [fetching.part, *(preset.part for preset in fetching.presets.values())]
     timeouts = [tool.timeout for part in parts for tool in part.tools]
     limits = [timeout for timeout in timeouts if timeout is not None]
@@ -71,9 +71,9 @@ def seconds_for(fetching: Capability[WebFetch, WebFetchConfig]) -> float | None:
 
 
 def tools_of(desk: Callable[[Context], Research], seconds: float | None) -> list[Tool[..., Any]]:
-    """Return the tools for the research of a call; ``seconds`` is the timeout of ``research_fetch``."""
+    """Return the tools. ``desk`` returns the research of a call; ``seconds`` is the timeout of ``research_fetch``."""
 
-    # It is another way to web_fetch, so a principal that may not fetch must not get around that here.
+    # It fetches URLs like web_fetch, so it needs the same permission. Otherwise a principal could get around it here.
     @tool(effect="write", permissions={"research:write", "http:read"}, idempotent=True, timeout=seconds)
     async def research_fetch(
         ctx: Context,
@@ -137,9 +137,9 @@ def tools_of(desk: Callable[[Context], Research], seconds: float | None) -> list
 def research_over(
     fetching: Capability[WebFetch, WebFetchConfig] | CapabilityRef[WebFetch, WebFetchConfig],
 ) -> Capability[Research, ResearchConfig]:
-    """Return ``research`` over a custom ``web_fetch``, for example one of ``web_fetch_over(…)``, with its deadlines.
+    """Return ``research`` with a custom ``web_fetch``, such as one from ``web_fetch_over(…)``, and its timeouts.
 
-    To configure the default one, an agent uses both: ``uses=[web_fetch.with_config(…), research]``.
+    To configure the default ``web_fetch``, an agent uses both: ``uses=[web_fetch.with_config(…), research]``.
     """
 
     def get_research(ctx: Context) -> Research:

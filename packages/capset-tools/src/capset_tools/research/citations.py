@@ -1,4 +1,4 @@
-"""Citations, as ``[1]``, ``[1, 2]`` or ``[1-3]``, and the report that lists their sources (spec 5, P18)."""
+"""Citations such as ``[1]``, ``[1, 2]`` or ``[1-3]``, and the report that lists their sources (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _CODE: Final = re.compile(
     r"|(?<![`\\])(?P<ticks>`++)(?:(?!\n[ \t]*\n).)+?(?<!`)(?P=ticks)(?!`)",
     re.MULTILINE | re.DOTALL,
 )
-"""Text that Markdown shows as code; a code span ends with its paragraph."""
+"""Code in Markdown. A code span ends with its paragraph at the latest."""
 _RANGE: Final = r"[0-9]++(?:\s*[-\u2010-\u2014\u2212]\s*[0-9]++)?"
 _LINK: Final = r"""\(\s*+(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s++(?:"[^"]*"|'[^']*'))?\s*+\)"""
 _CITED: Final = re.compile(rf"\[\s*({_RANGE}(?:\s*[,;\uff0c\uff1b\u3001]\s*{_RANGE})*)\s*\](?!{_LINK})")
 _RANGES: Final = re.compile(_RANGE)
 _NUMBER: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = 16
-"""How many digits of a number are read: no source has one of so many, and Python refuses to read thousands."""
+"""How many digits of a number are read: no source has as many, and Python refuses to parse thousands."""
 _NAMED: Final = 5
 _SPECIAL: Final = re.compile(r"[\\`*_\[\]<>#|~&]")
 _UNSAFE: Final = re.compile(r"[\s<>\\]")
 _LINKED: Final = re.compile(r":(?=//)|www(?=\.)", re.IGNORECASE)
-"""The beginning of a URL that Markdown turns into a link anywhere."""
+"""The part of a bare URL by which Markdown renderers recognise it as a link."""
 _RULE: Final = re.compile(r"-[- \t]*(?:\n|$)")
 _DEFINED: Final = re.compile(r"^([ \t>*+\-.)0-9]*\[\s*[0-9]+\s*\]):", re.MULTILINE)
 
 
 def citation(numbers: Iterable[int]) -> str:
-    """Return the citation of some sources."""
+    """Return a citation of these sources, such as ``[1][2]``."""
     return "".join(f"[{number}]" for number in numbers)
 
 
 def cited_in(text: str) -> list[int]:
-    """Return the numbers that a text itself cites, anywhere in brackets.
+    """Return the source numbers that a text cites in brackets.
 
-    Code in backquotes cites nothing, nor does a link such as ``[1](url)``. Of a range that is longer than the maximum
-    number of sources, and so names a missing one, only the ends are returned; of a number with more digits than any
-    source's, only the first ones.
+    Code in backquotes cites nothing, nor does a link such as ``[1](url)``. A range longer than the maximum number of
+    sources must contain a missing one, so only its two ends are returned. Of a number with more digits than any
+    source's, only the first digits are read.
     """
     numbers: list[int] = []
     for match in _CITED.finditer(_CODE.sub("`", text)):
@@ -52,9 +52,9 @@ def cited_in(text: str) -> list[int]:
 
 
 def check_known(numbers: Iterable[int], sources: Sequence[Source], *, cited: Collection[int] = ()) -> None:
-    """Raise ``ToolError`` for a number that no source has; it lists the existing ones.
+    """Raise ``ToolError`` for a number that no source has. The message says which ones exist.
 
-    ``cited`` are the numbers in the text, where a number may be no citation at all.
+    ``cited`` are the numbers in the text, where a number in brackets need not be a citation at all.
     """
     unknown = sorted({number for number in (*numbers, *cited) if not 1 <= number <= len(sources)})
     if not unknown:
@@ -70,7 +70,7 @@ def check_known(numbers: Iterable[int], sources: Sequence[Source], *, cited: Col
 
 
 def _shown(number: int) -> str:
-    """Return the citation of a number, which may be too long to be written."""
+    """Return the citation of a number, or words for one that is too long to show."""
     return f"[{number}]" if abs(number) < 10 ** (_DIGITS - 1) else f"[a number of {_DIGITS} or more digits]"
 
 
@@ -79,7 +79,7 @@ def report_of(
 ) -> str:
     """Return a report in Markdown: the notes by topic, the sources they cite, and the other gathered sources.
 
-    The same notes and sources make the same report. ``topics`` are the topics in order, as spelled.
+    Equal notes and sources give equal reports. ``topics`` determines the order and the spelling of the topics.
     """
     parts = [f"# {escaped(title)}"]
     for topic in topics:
@@ -96,21 +96,21 @@ def report_of(
 
 
 def folded(topic: str | None) -> str | None:
-    """Return the comparison key of a topic: case and white space make no difference."""
+    """Return the comparison key of a topic, which ignores case and white space."""
     return None if topic is None else " ".join(topic.split()).casefold()
 
 
 def topics_of(noted: Collection[Note]) -> list[str | None]:
-    """Return the topics of some notes in their first spelling, ``None`` first."""
+    """Return the topics of notes in their first spelling, ``None`` first."""
     spellings = {folded(note.topic): note.topic for note in reversed([*noted])}
     ordered = dict.fromkeys(folded(note.topic) for note in noted)
     return sorted((spellings[key] for key in ordered), key=lambda topic: topic is not None)
 
 
 def escaped(text: str) -> str:
-    """Return a text on one line, without special meaning in Markdown: titles are untrusted.
+    """Return an untrusted text, such as a title, on one line and escaped for Markdown.
 
-    No backslash keeps a URL from becoming a link everywhere, so a space is inserted into it.
+    A backslash does not keep every renderer from linking a bare URL, so a space is inserted into it.
     """
     return _SPECIAL.sub(r"\\\g<0>", _LINKED.sub(r"\g<0> ", " ".join(text.split())))
 
@@ -118,7 +118,7 @@ def escaped(text: str) -> str:
 def _item(note: Note, text: str) -> str:
     inline = set(cited_in(text))
     behind = citation(number for number in note.sources if number not in inline)
-    # The lines after the first belong to the same item, unless one forms a rule together with the item's dash.
+    # Dashes at the beginning would form a thematic break together with the dash of the item.
     markdown = f"\\{text}" if _RULE.match(text) else text
     # A definition such as [1]: URL would apply to the whole report, and turn its citations into links.
     markdown = _DEFINED.sub(r"\1\\:", markdown)

@@ -12,7 +12,7 @@ PASSAGE: Final = 1_500
 """Maximum characters of a passage."""
 _BLOCK: Final = re.compile(r"\n\s*\n")
 _SENTENCE: Final = re.compile(r"(?<=[.!?。！？…])\s+|\n")
-# Bounded, and without two parts that could match the same text: hostile pages must not freeze us.
+# Bounded and unambiguous, so that a hostile page cannot cause excessive backtracking.
 _HEADING: Final = re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+([^\n]{1,1000})", re.MULTILINE)
 _BEGINNING: Final = 8_000
 """How many characters of a text are searched for its heading."""
@@ -24,7 +24,7 @@ _UNSTORED: Final = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The stored part of a text: its beginning, clean. ``sha256`` is of the whole original text, in UTF-8."""
+    """The stored part of a text: its cleaned beginning. ``sha256`` covers the whole original text, in UTF-8."""
 
     text: str
     is_whole: bool
@@ -34,24 +34,24 @@ class Kept:
 
 
 def kept_of(text: str, most: int) -> Kept:
-    """Return the part of a text to store, up to ``most`` characters. It may be slow: run it in a thread."""
+    """Prepare at most ``most`` characters of a text for storage. May be slow: run it in a thread."""
     cleaned = clean(text[:most])
     digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
     return Kept(cleaned, len(text) <= most, passages_of(cleaned), heading_of(cleaned), digest)
 
 
 def clean(text: str) -> str:
-    """Return a text without characters that stores refuse and without white space around it; its lines end with LF.
+    """Strip a text, replace characters that stores refuse, and convert all line ends to LF.
 
-    All other line separators become LF too, since a program that shows the text may begin a new line there.
+    Unusual line separators become LF too, since a program that shows the text may begin a new line there.
     """
     return "\n".join(_UNSTORED.sub("\N{REPLACEMENT CHARACTER}", text).strip().splitlines())
 
 
 def passages_of(text: str) -> list[str]:
-    """Return a text's passages in order: whole blocks as long as they fit; longer ones are cut at the best place.
+    """Split a text into passages of whole blocks; a block that is too long is split between sentences or words.
 
-    Nothing is left out but white space between them.
+    Only white space between passages is left out.
     """
     passages: list[str] = []
     for piece, glue in _pieces(text):
@@ -72,7 +72,7 @@ def heading_of(text: str) -> str | None:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Yield parts of a text, none too long, each with the separator before it."""
+    """Yield parts of at most ``PASSAGE`` characters, each with the separator before it."""
     for block in _BLOCK.split(text):
         glue = "\n\n"
         for sentence in [block] if len(block) <= PASSAGE else _SENTENCE.split(block):

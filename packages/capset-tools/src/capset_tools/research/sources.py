@@ -1,4 +1,4 @@
-"""The data of research in its session: sources, notes and the texts of both, and their limits (spec 5, P18)."""
+"""The session data of ``research``: sources, notes, the texts of both, and their limits (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _USUAL: Final = (80, 443)
 
 
 class ResearchConfig(BaseModel):
-    """What can be configured of research, by ``research.with_config(ResearchConfig(…))``."""
+    """Configuration of ``research``, set by ``research.with_config(ResearchConfig(…))``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,7 +59,7 @@ class Source(BaseModel):
 
     @property
     def elsewhere(self) -> str | None:
-        """The URL that answered where another host did than was asked: who is asked need not answer for it."""
+        """The URL that answered, if on another host than the requested one, which need not vouch for the content."""
         answered = self.answered_by
         return None if answered is None or _host(answered) == _host(self.url) else answered
 
@@ -85,7 +85,7 @@ def _host(url: str) -> tuple[str | None, int | None]:
     return parts.hostname, None if parts.port in _USUAL else parts.port
 
 
-# A crash between the two may leave a text without an entry here: it is never found, and is deleted with the session.
+# A crash between two writes may leave a text without an entry. It is never found, and is deleted with the session.
 sources = Resource(
     "research_sources", list[Source], scope="session", default=list[Source], description="What was gathered."
 )

@@ -1,4 +1,4 @@
-"""The helper that gathers, notes, finds and reports: ``ctx.use(research)`` (spec 5, P18)."""
+"""The helper ``ctx.use(research)``: gathers sources, stores notes, searches and reports (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from capset_tools.web_fetch.page import own_text_of
 _T = TypeVar("_T")
 _AT_ONCE: Final = 50
 _SECONDS: Final = 3.0
-"""How long a cancelled call waits for the work it began: less than its cleanup time."""
+"""How long a cancelled call waits for the work it began; less than its cleanup time."""
 
 _SPARE: Final = 50
-"""How many more texts than wanted are looked up, to make up for those without an entry."""
+"""How many extra texts are requested from a search, to make up for those without an entry."""
 
 
 async def stored(
@@ -43,11 +43,11 @@ async def stored(
     name: Callable[[list[str]], Awaitable[_T]],
     named: Callable[[], Awaitable[Collection[str]]],
 ) -> _T:
-    """Store texts, let ``name`` store their ids, in order, and return its result.
+    """Store texts, pass their ids in order to ``name``, and return its result.
 
-    If anything fails, the new texts that ``named`` does not list are deleted again. A cancelled call begins nothing
-    more and waits, bounded, for the work it began: only then is it known which texts exist. If the store is too slow
-    for that, the rest of the work finishes by itself.
+    If anything fails, the new texts that ``named`` does not list are deleted again. A cancelled call starts no more
+    writes, and waits a limited time for those in progress: only then is it known which texts exist. If the store is
+    slower than that, the work finishes in the background.
     """
     leaving = asyncio.Event()
     work = asyncio.create_task(_stored(texts, parts, name, named, leaving))
@@ -60,7 +60,7 @@ async def stored(
 
 
 async def forget(texts: DocumentsHandle, ids: Iterable[str]) -> None:
-    """Delete texts; a missing one is no error."""
+    """Delete texts. Missing ones are ignored."""
     for some in _some([*ids]):
         await asyncio.gather(*(texts.delete(text_id) for text_id in some))
 
@@ -98,23 +98,23 @@ def _some(entries: Sequence[str]) -> Iterable[Sequence[str]]:
     return (entries[begin : begin + _AT_ONCE] for begin in range(0, len(entries), _AT_ONCE))
 
 
-async def _ended(work: asyncio.Task[Any]) -> None:  # of any result, which is not used any more
+async def _ended(work: asyncio.Task[Any]) -> None:  # the result is not used
     loop = asyncio.get_running_loop()
     until = loop.time() + _SECONDS
     while not work.done() and (remaining := until - loop.time()) > 0:
         try:
             await asyncio.wait([work], timeout=remaining)
         except asyncio.CancelledError:
-            continue  # anyio cancels again and again; the first cancellation is raised in the end
+            continue  # anyio cancels repeatedly; the caller raises the first cancellation
 
 
 class Research:
-    """One session's research, for code. It checks no permissions: that is up to the tools.
+    """The research of one session, for use by code. It checks no permissions; the tools do.
 
     Args:
         ctx: the context of the call.
         config: the configuration for this session.
-        fetcher: returns the fetcher, when something is to be fetched.
+        fetcher: returns the ``WebFetch`` to use; called once per fetch.
     """
 
     def __init__(self, ctx: Context, config: ResearchConfig, fetcher: Callable[[], WebFetch]) -> None:
@@ -126,7 +126,7 @@ class Research:
         self._texts = ctx.documents(texts)
 
     async def sources(self) -> list[Source]:
-        """Return all sources, by number."""
+        """Return all sources, ordered by number."""
         return await self._sources.get()
 
     async def notes(self) -> list[tuple[Note, str]]:
@@ -134,10 +134,10 @@ class Research:
         return [(note, await self._text(note)) for note in await self._notes.get()]
 
     async def fetch(self, url: str, title: str | None = None) -> Gathered:
-        """Fetch a page or text and store it as a source. A URL has one number, however often it is fetched.
+        """Fetch a page or text and store it as a source. A URL that is fetched again keeps its number.
 
-        Raises ``ToolError``: ``source_failed`` for a status other than success, ``source_not_text``, ``source_empty``,
-        ``research_full`` (409), and those of ``WebFetch``. A source that existed before then keeps its earlier text.
+        Raises ``ToolError``: ``source_failed`` for a status other than 2xx, ``source_not_text``, ``source_empty``,
+        ``research_full`` (409), and the errors of ``WebFetch``. An existing source then keeps its earlier text.
         """
         place = url.partition("#")[0]
         self._room(await self._sources.get(), place)
@@ -195,10 +195,10 @@ class Research:
         return {**answer, "answered_by": source.elsewhere} if source.elsewhere else answer
 
     async def note(self, text: str, sources: Iterable[int] = (), topic: str | None = None) -> Noted:
-        """Store a note and its citations: ``sources``, and those in the text, as ``cited_in`` finds them.
+        """Store a note that cites ``sources``, and the sources that ``cited_in`` finds in its text.
 
         Raises ``ToolError`` for an empty or overlong text (``note_refused``), an unknown source (``unknown_source``),
-        and if there is no more room (``research_full``, 409).
+        and if there is no room left (``research_full``, 409).
         """
         cleaned, limit = clean(text), self._config.max_note_characters
         if not cleaned or len(cleaned) > limit:
@@ -225,7 +225,7 @@ class Research:
         return await stored(self._texts, [cleaned], name, self._named)
 
     async def search(self, query: str, limit: int = 5) -> list[Hit]:
-        """Return the notes and passages with words that equal or begin with words of the query, the best first."""
+        """Return notes and passages with words that equal or begin with words of the query, best match first."""
         gathered = await self._sources.get()
         sources_by_passage = {
             passage: (source, place) for source in gathered for place, passage in enumerate(source.passages, 1)
@@ -273,7 +273,7 @@ class Research:
         return document.text
 
     def _room(self, all_sources: Sequence[Source], place: str) -> int:
-        """Return how many characters of a source can be stored. Raises ``ToolError`` if there is no room at all."""
+        """Return how many characters of a source can be stored. Raises ``ToolError`` if there is no room."""
         others = [source for source in all_sources if source.url != place]
         if len(others) >= self._config.max_sources:
             raise _full(f"it has {len(others)} sources, as many as there can be")

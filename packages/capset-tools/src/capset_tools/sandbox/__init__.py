@@ -1,4 +1,4 @@
-"""``sandbox``: Python and bash over the session's files, in a separate process, bounded (spec 5, P18)."""
+"""``sandbox``: runs Python and bash on the session's files, in a separate process with limits (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ExecutionResult", "FileChanges", "Language", "Left", "SandboxConfig"
 MAX_CODE: Final = 1 << 18
 """Maximum characters of code in one run."""
 _SECONDS: Final = MAX_SECONDS + 60
-"""How long a call may take, including the wait for others that run code."""
+"""How long a call may take, including the wait for other runs."""
 _KEEPING_SECONDS: Final = 3.0
 """How long a cancelled call may write files back; less than its cleanup time."""
 _log = logging.getLogger("capset.builtin.sandbox")
@@ -47,7 +47,7 @@ gone after the run.
 
 
 def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
-    """Return the tool that runs code within the limits of a call's config."""
+    """Return the tool ``execute_code``; ``config`` returns the configuration for a call."""
 
     @tool(effect="destructive", permissions={"sandbox:execute"}, timeout=_SECONDS)
     async def execute_code(
@@ -92,7 +92,7 @@ async def _run(ctx: Context, run: ChildRun) -> Outcome:
 
 
 async def _to_its_end(ctx: Context, work: Coroutine[Any, Any, FileChanges]) -> FileChanges:
-    """Return the result of ``work``. A cancelled call waits for it, bounded, so that it is not left half done."""
+    """Return the result of ``work``. If the call is cancelled, give ``work`` a limited time to complete."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)

@@ -37,9 +37,9 @@ _log = logging.getLogger("capset.builtin.sandbox")
 
 
 def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, list[str]]:
-    """Return what runs code in a language, and the command of its child; none for Monty's own child.
+    """Return the back end for a language, and the command of its child process, which is empty for Monty.
 
-    Raises ``ToolError`` for what cannot be run here, or not with the packages of the config.
+    Raises ``ToolError`` if the language cannot be run here, or not with the configured packages.
     """
     _check_system()
     jail = _shell_jail(config) if language == "bash" else _jail(config)
@@ -51,12 +51,12 @@ def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, lis
 
 
 def backends_here() -> dict[str, str]:
-    """Return what runs each language on this machine by default, or why nothing does."""
+    """Return the default back end for each language on this machine, or the reason why there is none."""
     backends: dict[str, str] = {}
     languages: tuple[Language, ...] = ("python", "bash")
     for language in languages:
         try:
-            # Without packages, which change nothing about that and take seconds to be tried out.
+            # Without packages: they do not change the back end, and trying them out takes seconds.
             backends[language], _ = backend_for(language, SandboxConfig(packages=()))
         except ToolError as error:
             backends[language] = error.message
@@ -64,7 +64,7 @@ def backends_here() -> dict[str, str]:
 
 
 def languages_said(config: SandboxConfig) -> dict[Language, str]:
-    """Return what a model is told of the Python and the bash that there are here."""
+    """Return descriptions of Python and bash on this machine, for the model."""
     return {"python": _said("python", config), "bash": _said("bash", config)}
 
 
@@ -88,7 +88,7 @@ def _packages_of(config: SandboxConfig) -> tuple[str, ...]:
 
 @cache
 def _default_packages() -> tuple[str, ...]:
-    """Return those of the extra ``sandbox-data`` that are installed; none if they cannot be loaded in a jail."""
+    """Return the installed packages of the extra ``sandbox-data``, or none if they cannot be loaded in a jail."""
     installed = tuple(filter(is_installed, _DATA_PACKAGES))
     try:
         jail_for(installed)
@@ -100,7 +100,7 @@ def _default_packages() -> tuple[str, ...]:
 
 
 def _shell_jail(config: SandboxConfig) -> Jail:
-    """Return the jail of bash. Nothing else runs it: interpreters of subsets compute wrongly in silence."""
+    """Return the jail for bash. There is no fallback: interpreters of subsets silently compute wrong results."""
     if config.backend == "monty":
         raise _unavailable(
             "The sandbox runs bash only in a jail, and is set to monty, which has none: set its backend to auto, on "
@@ -115,7 +115,7 @@ def _shell_jail(config: SandboxConfig) -> Jail:
 
 
 def _jail(config: SandboxConfig) -> Jail | None:
-    """Return the jail of Python, or ``None`` for Monty."""
+    """Return the jail for Python, or ``None`` for Monty."""
     if config.backend == "monty":
         if config.packages:
             raise _unavailable("Monty, which this sandbox is set to, imports no packages.")

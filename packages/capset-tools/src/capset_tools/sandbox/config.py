@@ -20,7 +20,7 @@ Packages = Annotated[
 
 
 class SandboxConfig(BaseModel):
-    """What one run may take, by ``sandbox.with_config(SandboxConfig(…))``. Every limit has a highest value."""
+    """Configuration of ``sandbox``, set by ``sandbox.with_config(SandboxConfig(…))``. Every limit has a maximum."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ class SandboxConfig(BaseModel):
 
     @property
     def limits(self) -> RunLimits:
-        """The limits as a child is told them."""
+        """The limits, in the form that is sent to a child."""
         return RunLimits(
             seconds=self.seconds,
             memory_bytes=self.memory_bytes,

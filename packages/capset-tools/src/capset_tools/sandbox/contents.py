@@ -1,4 +1,4 @@
-"""The session's files into a run and back: bounded, by permission, and without overwriting others' changes."""
+"""Copies the session's files to a run and back, by permission, within limits, and without losing others' changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BATCH_FILES: Final = 1_000
 class Contents:
     """The files visible to a run: the content and the version of each file, and the version of each directory.
 
-    ``shown`` is whether any are visible at all.
+    ``shown`` is whether the principal may read files.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
@@ -38,7 +38,7 @@ class Contents:
 async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
     """Return all of the session's files, or none if the principal may not read them.
 
-    Raises ``ToolError``, ``too_many_files``, if they are more, or larger, than a run may have.
+    Raises ``ToolError`` (``too_many_files``) if there are more, or larger ones, than a run may have.
     """
     if _READ not in ctx.principal.permissions:
         return Contents()
@@ -59,9 +59,9 @@ async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
 
 
 async def committed(ctx: Context, contents: Contents, outcome: Outcome) -> FileChanges:
-    """Write back a run's changes, each only if the file is still as the run saw it, and return the result.
+    """Write back a run's changes, each only if the file has not changed since the run read it; return the result.
 
-    Nothing is written for a run that was stopped, or for a principal that may not write.
+    Nothing is written after a run that was stopped, or for a principal that may not write.
     """
     ending = outcome.ending
     changes = FileChanges(
@@ -79,7 +79,7 @@ async def committed(ctx: Context, contents: Contents, outcome: Outcome) -> FileC
     changes["kept"] = True
     hidden = ending["not_shown"].keys() & {*outcome.files, *deleted}
     changes["not_kept"] += _listed(dict.fromkeys(hidden, _NOT_SHOWN))
-    # Deletions first: they make room, and may free a path for a directory where a file was, or the reverse.
+    # Deletions first: they make room, and free paths where a file becomes a directory, or the reverse.
     for path in deleted:
         if path not in hidden:
             await _deleted(ctx, path, contents.versions[path], changes)

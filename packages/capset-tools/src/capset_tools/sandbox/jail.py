@@ -1,9 +1,9 @@
-"""Jails of CPython and of bash: bubblewrap's namespaces around them, and nothing else of the host (spec 5, P18).
+"""Jails for CPython and bash: bubblewrap namespaces that contain little else of the host (spec 5, P18).
 
-In that of CPython there are the interpreter with its standard library, named packages, the shared libraries that these
-load, time zones and the locale C.UTF-8; in that of bash also the usual commands, as the host has them, and a ``/proc``
-of its own. In both there are the files of the run, on a file system in memory of bounded size, and neither network nor
-environment, nor a user namespace in which code could become somebody else.
+A jail for CPython contains the interpreter with its standard library, the named packages, the shared libraries that
+these load, time zones and the locale C.UTF-8. One for bash also contains the usual commands, as far as the host has
+them, and its own ``/proc``. Both contain the files of the run, on a file system in memory of limited size. They have no
+network, nothing of the host's environment, and no user namespace in which code could become another user.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ COMMANDS: Final = """
     sqlite3 stat stdbuf strings sum tac tail tar tee test timeout touch tr true truncate tsort tty uname unexpand uniq
     unlink unxz unzip wc which whoami xargs xxd xz xzcat yes zcat zcmp zdiff zgrep zip
 """
-"""Their names, with blanks between them."""
+"""The commands in a jail for bash, if the host has them."""
 
 
 ROOT: Final = "/.runtime"
-"""Where the interpreter is in the jail; all else there is the run's own."""
+"""Where the interpreter is in the jail."""
 _CHILD: Final = f"{ROOT}/capset_tools/sandbox/child"
 _LIBRARIES: Final = f"{ROOT}/libraries"
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
@@ -51,12 +51,12 @@ _STREAMS: Final = (
     ("stderr", "/proc/self/fd/2"),
 )
 _OF_SYSTEM: Final = ("cmdline", "keys", "swaps")
-"""Files of ``/proc`` that tell everybody about the whole system."""
+"""Files of ``/proc`` that show every user facts about the whole system."""
 _EMPTY: Final = str(Path(__file__).parents[1] / "py.typed")
-"""A file with nothing in it."""
+"""An empty file."""
 _ZONES: Final = "/usr/share/zoneinfo"
 _LOCALES: Final = tuple(f"/usr/{lib}/locale/{name}" for lib in ("lib", "lib64") for name in ("C.utf8", "C.UTF-8"))
-"""Where systems have the locale C.UTF-8: a folder of files that the C library reads, and does not have built in."""
+"""Where systems have the locale C.UTF-8: a folder of files, which the C library does not have built in."""
 _COUNTS_LETTERS: Final = (
     r'x=\xe9; [ "${#x}" = 1 ] || { echo bash counts bytes, not letters: the locale C.UTF-8 is missing >&2; exit 1; }; '
 )
@@ -70,31 +70,31 @@ _PRELUDE: Final = (
 _PROBE_SECONDS: Final = 20.0
 _PAGE: Final = 4096
 _ROOM: Final = 1 << 20
-"""Bytes that the file system has beside those of the files, for directories and what is not kept."""
+"""Extra bytes on the file system, for directories and for files that are not kept."""
 _VERSION: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _LIBRARY: Final = re.compile(r"\s*(\S+) => (/\S+) \(0x")
 
 
 class JailUnavailable(Exception):
-    """CPython cannot be jailed here, or not with these packages; the message says why, in a sentence."""
+    """CPython or bash cannot be jailed here, or not with these packages. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """An interpreter, and what bubblewrap makes visible of the host for it: pairs of a path here and one there."""
+    """The jail of an interpreter. ``binds`` are pairs of a visible path on the host and its path in the jail."""
 
     bwrap: str
     binds: tuple[tuple[str, str], ...]
     masked: tuple[str, ...]
-    """Directories there that are shown empty."""
+    """Directories that appear empty in the jail."""
     has_processes: bool = False
     """Whether code may start processes."""
     has_proc: bool = False
     hidden: tuple[str, ...] = ()
-    """Files of ``/proc`` that are empty there."""
+    """Files of ``/proc`` that appear empty in the jail."""
 
     def command(self, limits: RunLimits, *arguments: str) -> list[str]:
-        """Return the command that runs the interpreter with these arguments, in a jail of its own."""
+        """Return the command that runs the interpreter with these arguments in a new jail."""
         size = limits["max_bytes"] + _PAGE * limits["max_files"] + _ROOM
         return [
             self.bwrap,
@@ -124,19 +124,19 @@ class Jail:
         ]
 
     def _folders(self) -> list[str]:
-        """Return the directories of what is bound: bubblewrap would make them for their owner alone."""
+        """Return the directories above all binds. bubblewrap itself would make them accessible to their owner only."""
         folders = {str(folder) for _, target in self.binds for folder in PurePosixPath(target).parents}
         return sorted(folders - {"/", ROOT})
 
     def child(self, limits: RunLimits) -> list[str]:
-        """Return the command of the child of a run."""
+        """Return the command that starts the child of a run."""
         return self.command(limits, f"{_CHILD}/__main__.py")
 
 
 def shell_jail() -> Jail:
-    """Return a jail with bash and the usual commands, that was tried out.
+    """Return a tested jail with bash and the usual commands.
 
-    Raises ``JailUnavailable``. What was found holds for the life of the process.
+    Raises ``JailUnavailable`` if there is none. The result is cached for the life of the process.
     """
     jail = _tried_shell()
     if isinstance(jail, str):
@@ -146,7 +146,7 @@ def shell_jail() -> Jail:
 
 @cache
 def _tried_shell() -> Jail | str:
-    """Return a jail of bash, or why there is none; without ``/proc`` where the system allows none."""
+    """Return a jail for bash, without ``/proc`` if the system does not allow it, or the reason why there is none."""
     try:
         jail = _with_commands(jail_for())
         try:
@@ -188,9 +188,9 @@ def _listed(loader: str, program: str) -> list[str]:
 
 
 def jail_for(packages: tuple[str, ...] = ()) -> Jail:
-    """Return a jail with these packages, by the names of their distributions, that was tried out.
+    """Return a tested jail with these packages, given by the names of their distributions.
 
-    Raises ``JailUnavailable``. What was found holds for the life of the process.
+    Raises ``JailUnavailable`` if there is none. The result is cached for the life of the process.
     """
     jail = _tried(packages)
     if isinstance(jail, str):
@@ -200,7 +200,7 @@ def jail_for(packages: tuple[str, ...] = ()) -> Jail:
 
 @cache
 def _tried(packages: tuple[str, ...]) -> Jail | str:
-    """Return a jail, or why there is none."""
+    """Return a tested jail, or the reason why there is none."""
     try:
         jail = _made(packages)
         _try_out(jail, ["import ctypes", "open('/dev/null', 'w').write('nothing')"])
@@ -257,7 +257,7 @@ def _bubblewrap() -> str:
 
 
 def _try_out(jail: Jail, lines: Sequence[str], subject: str = "CPython", backend: Backend = "isolated-cpython") -> None:
-    """Raise ``JailUnavailable`` unless lines of code run in a jail, and the kernel bounds the tasks there."""
+    """Raise ``JailUnavailable`` unless these lines run in the jail and the kernel limits the tasks there."""
     limits = RunLimits(seconds=1, memory_bytes=0, output_bytes=0, max_files=1, max_bytes=0)
     code = [*_PRELUDE, f"users.bound_tasks({MOST_TASKS[backend]})", *lines]
     try:
@@ -312,7 +312,7 @@ def _libraries(interpreter: str, extensions: Iterable[str]) -> dict[str, str]:
 
 
 def _extensions(folders: Iterable[str], pattern: str) -> Iterator[str]:
-    """Yield the paths of extension modules, and of libraries beside them; the loader takes none with a space."""
+    """Yield the paths of extension modules and libraries, without those that the loader cannot preload."""
     for folder in folders:
         for path in sorted(Path(folder).glob(pattern)):
             if path.is_file() and not {" ", ":"} & set(str(path)):
@@ -320,7 +320,7 @@ def _extensions(folders: Iterable[str], pattern: str) -> Iterator[str]:
 
 
 def _package_binds(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield what distributions, and those that they need, have installed: a path here and its name in the jail."""
+    """Yield what distributions and their requirements have installed: the path here, and its name in the jail."""
     pending, visited = [*packages], set[str]()
     while pending:
         name = pending.pop(0)
@@ -337,7 +337,7 @@ def _package_binds(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _modules(dist: Distribution) -> list[str]:
-    """Return the names under which a distribution is imported."""
+    """Return the names of the top-level modules of a distribution."""
     top_level = dist.read_text("top_level.txt")
     if top_level is not None:
         return [name for name in top_level.split() if not name.startswith("_")]
@@ -353,7 +353,7 @@ def _distribution(name: str) -> Distribution:
 
 
 def is_installed(name: str) -> bool:
-    """Whether a distribution is installed beside capset."""
+    """Whether a distribution is installed in the environment of capset."""
     try:
         distribution(name)
     except PackageNotFoundError:

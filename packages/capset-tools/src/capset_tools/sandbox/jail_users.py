@@ -1,7 +1,7 @@
-"""Starts jails as a user of their own.
+"""Starts jails, with a user whose tasks the kernel limits.
 
-The kernel holds the tasks of a user to ``RLIMIT_NPROC``, except those of the system's root (``copy_process`` in Linux's
-``kernel/fork.c``). Where capset is root, the user of a jail is therefore mapped to an id that is used nowhere else.
+The kernel applies ``RLIMIT_NPROC`` to the tasks of all users except the system's root (``copy_process`` in Linux's
+``kernel/fork.c``). If capset is root, the user of a jail is therefore mapped to an id that is used nowhere else.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from capset_tools.sandbox.child.frames import USER
 _OF_ROOT: Final = ("CAP_SETUID", "CAP_SETGID", "CAP_CHOWN")
 _OF_MOUNTS: Final = ("CAP_SYS_ADMIN", "CAP_SYS_CHROOT")
 _FIRST_TO_END: Final = ("/bin/sh", "-c", '{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null; exec "$@"', "sh")
-"""Starts a program that the kernel kills first where memory runs out, before capset and everything else.
+"""Starts a program that the kernel kills first when memory runs out, before capset and everything else.
 
-The same holds for all that it starts.
+The same holds for all its children.
 """
 _HIGHEST_ID: Final = 2_147_000_000
 _START_SECONDS: Final = 30.0
-"""How long bubblewrap may take to make its namespaces, on a busy machine."""
+"""How long bubblewrap may take to create its namespaces, on a busy machine."""
 
 
 def user_options(*, has_proc: bool) -> list[str]:
-    """Return the options of bubblewrap for the user of a jail.
+    """Return bubblewrap's options for the user of a jail.
 
-    As root, the jail's first process starts as root of the namespace, and becomes the user itself. Where there is
-    ``/proc``, it also hides the mounts. It has the capabilities for both until it has done that (``child.users``).
+    If capset is root, the jail's first process starts as root of the namespace, and then becomes the user. If there is
+    a ``/proc``, it also hides the mounts. It drops the capabilities for both afterwards (``child.users``).
     """
     is_root = _unused_ids() is not None
     names = [*(_OF_ROOT if is_root else ()), *(_OF_MOUNTS if has_proc else ())]
@@ -40,8 +40,8 @@ def user_options(*, has_proc: bool) -> list[str]:
     return options if is_root else ["--disable-userns", *options, "--uid", str(USER), "--gid", str(USER)]
 
 
-def start_jail(command: Sequence[str], **popen: Any) -> subprocess.Popen[bytes]:  # parameters of Popen, as they are
-    """Start bubblewrap with the ids of its user mapped; where that fails, it ends, and its stderr says why."""
+def start_jail(command: Sequence[str], **popen: Any) -> subprocess.Popen[bytes]:  # parameters of Popen
+    """Start bubblewrap with the ids of its user mapped. If that fails, it ends, and its stderr says why."""
     ids = _unused_ids()
     first = _FIRST_TO_END if os.access(_FIRST_TO_END[0], os.X_OK) else ()
     if ids is None:
@@ -75,7 +75,7 @@ def start_jail(command: Sequence[str], **popen: Any) -> subprocess.Popen[bytes]:
 
 
 def _unused_ids() -> tuple[int, int] | None:
-    """Return a uid and a gid that no user of this system has; ``None`` unless this process is root, and has others."""
+    """Return a uid and a gid that no user of this system has, or ``None`` unless root has such ids to map."""
     if os.geteuid() != 0:
         return None
     highest = [
@@ -87,7 +87,7 @@ def _unused_ids() -> tuple[int, int] | None:
 
 
 def _first_pid(info: int) -> int | None:
-    """Return the id of the first process of the jail, as bubblewrap says it; ``None`` if it ends before."""
+    """Return the pid of the jail's first process, as bubblewrap reports it, or ``None`` if bubblewrap ends before."""
     text = b""
     while b"}" not in text:
         readable, _, _ = select.select([info], [], [], _START_SECONDS)

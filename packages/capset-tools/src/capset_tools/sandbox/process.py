@@ -1,4 +1,4 @@
-"""One child process per run: started without anything of the host's, bounded, monitored, and terminated."""
+"""The child process of each run: started without the host's environment, limited, monitored and terminated."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _CHILD: Final = str(Path(__file__).with_name("child") / "__main__.py")
 _START_SECONDS: Final = 30.0
 """How long a child may take to start the code, on a busy machine."""
 _GRACE_SECONDS: Final = 1.0
-"""How long beyond its time code may run before the process is killed: the interpreters stop it more gently."""
+"""How long beyond its time code may run before the process is killed. The interpreters stop it earlier and cleanly."""
 _REST_SECONDS: Final = 20.0
 """How long a child may take to send the files once the code has ended."""
 _TERM_SECONDS: Final = 0.5
 _STEP: Final = 0.1
 _WATCH_STEP: Final = 0.05
-"""How often, in seconds, the memory of the processes in a jail is added up."""
+"""Minimum seconds between two measurements of the memory of a jail."""
 _REST_OF_WATCH: Final = 10
-"""How many times as long as that took it is not done again: it takes capset's own time."""
+"""Pause after a measurement, as a multiple of the time that it took, which is capset's own."""
 _MOST_SHARED: Final = 4
-"""How many times the limit the processes of a run may seem to take while shared memory counts for each of them.
+"""Multiple of the memory limit at which a run is stopped by an upper bound that counts shared memory per process.
 
-This figure is quick to read at any size; the memory that they really take is read page by page, and waits its turn.
+The upper bound is quick to read at any size. The exact figure is read page by page, and so less often.
 """
 _OWN_BYTES: Final = 32 << 20
-"""Bytes that the first processes of a jail take."""
+"""Memory of the jail's own processes, in bytes."""
 _PACKAGE_BYTES: Final = 128 << 20
-"""Bytes that packages take when they are loaded, before there is any value."""
+"""Memory that packages take once they are loaded, in bytes, before there is any value."""
 _CHUNK: Final = 1 << 16
 _STDERR: Final = 4_096
 _SLACK: Final = 1 << 20
@@ -67,9 +67,9 @@ class Outcome:
 
 
 class ChildRun:
-    """A run, for one thread; ``stop`` may be called from another at any time.
+    """One run, for use by one thread; ``stop`` may be called from another thread at any time.
 
-    ``command`` starts the child: that of a jail, or this interpreter if it is left out.
+    ``command`` starts the child in a jail. Without it, this interpreter runs the child.
     """
 
     def __init__(self, order: Order, contents: Mapping[str, bytes], command: Sequence[str] = ()) -> None:
@@ -87,10 +87,10 @@ class ChildRun:
         limits = order["limits"]
         has_packages = any(part.startswith(f"{PACKAGES}/") for part in command)
         self._is_watched = order["backend"] == "isolated-bash" or has_packages
-        """Whether the memory of all its processes is added up; of one without packages the system bounds it."""
+        """Whether the total memory of its processes is measured; for Python without packages, the system limits it."""
         self._most_memory = limits["memory_bytes"] + _OWN_BYTES
         if has_packages:
-            self._most_memory += _PACKAGE_BYTES + 2 * limits["max_bytes"]  # the files, as they were and as they are
+            self._most_memory += _PACKAGE_BYTES + 2 * limits["max_bytes"]  # the files before and after
         self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 12_288 * limits["max_files"] + _SLACK
         self._files_bytes = 0
         self._outcome = Outcome()
@@ -135,7 +135,7 @@ class ChildRun:
         return outcome
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        """Exchange data with the child until it is done, has closed its end, or its time is up."""
+        """Exchange data with the child until it is done, closes its stdout, or has to be stopped."""
         pipes = cast("tuple[IO[bytes], IO[bytes], IO[bytes]]", (process.stdin, process.stdout, process.stderr))
         stdin, stdout, stderr = pipes
         with DefaultSelector() as selector:
@@ -168,7 +168,7 @@ class ChildRun:
                             return
 
     def _exceeds_memory(self, pid: int) -> bool:
-        """Whether all processes of a jail together take more memory than they may: added up from time to time."""
+        """Whether all processes of a jail together exceed the memory limit. Measures it only from time to time."""
         if monotonic() < self._next_look:
             return False
         began = thread_time()
@@ -191,7 +191,7 @@ class ChildRun:
         except BlockingIOError:
             return True
         except BrokenPipeError:
-            return False  # it has ended; its other streams and its status tell how
+            return False  # it has ended; its other streams and its status show how
         return self._sent < len(self._unsent)
 
     def _take(self, data: bytes) -> None:
@@ -216,7 +216,7 @@ class ChildRun:
         outcome, limits = self._outcome, self._order["limits"]
         if kind in (frames.STARTED, frames.ENDED):
             if kind in self._steps:
-                raise ValueError("code starts and ends once")
+                raise ValueError("duplicate start or end frame")
             self._steps.add(kind)
         if kind == frames.STARTED:
             self._deadline = monotonic() + limits["seconds"] + _GRACE_SECONDS
@@ -233,14 +233,14 @@ class ChildRun:
         elif kind == frames.DONE:
             ending = frames.read_ending(payload)
             if any(len((ending[name] or "").encode()) > limits["output_bytes"] for name in ("value", "error")):
-                raise ValueError("this is more of a value, or of an error, than is kept of a run")
+                raise ValueError("the value or the error exceeds the output limit")
             outcome.ending = ending
         else:
-            raise ValueError(f"no frame is of the kind {kind!r}")
+            raise ValueError(f"unknown frame kind {kind!r}")
         if len(outcome.files) > limits["max_files"] or self._files_bytes > limits["max_bytes"]:
-            raise ValueError("these are more files, or larger ones, than a run may have")
+            raise ValueError("there are more files, or larger ones, than a run may have")
         if max(len(outcome.stdout), len(outcome.stderr)) > limits["output_bytes"]:
-            raise ValueError("this is more output than is kept of a run")
+            raise ValueError("the output exceeds its limit")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """End the child and all processes it started, and reap it."""
@@ -268,7 +268,7 @@ class ChildRun:
                     return
 
     def _kill(self, number: signal.Signals) -> None:
-        """Send a signal to the child's own process group; under the lock, so that the process id is still valid."""
+        """Send a signal to the child's process group. Hold the lock, so that the process id is still valid."""
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, number)

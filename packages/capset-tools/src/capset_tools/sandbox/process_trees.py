@@ -1,4 +1,4 @@
-"""The processes below one, as Linux's ``/proc`` tells them: and the memory that they take."""
+"""The descendants of a process and their memory, from Linux's ``/proc``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def are_children_listed() -> bool:
-    """Whether this system lists the children of processes, without which nothing here is found."""
+    """Whether this system lists the children of processes. Without that, nothing here works."""
     return Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def processes_below(pid: int) -> list[int]:
-    """Return the ids of all processes that descend from one. Those that end in the meantime may be missing."""
+    """Return the pids of all descendants of a process. Those that end in the meantime may be missing."""
     pids: list[int] = []
     pending = [pid]
     while pending:
@@ -24,15 +24,15 @@ def processes_below(pid: int) -> list[int]:
 
 
 def memory_of(pids: list[int]) -> int:
-    """Return the bytes of memory that processes take, without files of a disk; what they share is counted once.
+    """Return the memory of processes in bytes, without mapped files; memory that they share is counted once.
 
-    Of a process whose shares cannot be read, it is the upper bound.
+    A process whose share cannot be read counts with its upper bound.
     """
     return sum(map(_memory, pids))
 
 
 def memory_at_most(pids: list[int]) -> int:
-    """Return an upper bound of ``memory_of``, which takes less time to read: what is shared is counted for each."""
+    """Return an upper bound of ``memory_of`` that is quicker to read: shared memory counts for each process."""
     return sum(map(_resident, pids))
 
 
@@ -47,13 +47,13 @@ def _children(pid: int) -> list[int]:
 
 def _memory(pid: int) -> int:
     sizes = _sizes(f"/proc/{pid}/smaps_rollup")
-    if "Pss_Anon" not in sizes:  # the process has ended, or is hidden, or the system does not tell it
+    if "Pss_Anon" not in sizes:  # the process has ended or is hidden, or the system does not report it
         return _resident(pid)
     return sum(sizes.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"))
 
 
 def _resident(pid: int) -> int:
-    """Return the memory of a process in RAM and in swap, without files of a disk where the system tells them apart."""
+    """Return the memory of a process in RAM and swap, without mapped files if the system reports those separately."""
     sizes = _sizes(f"/proc/{pid}/status")
     return sizes.get("VmRSS", 0) + sizes.get("VmSwap", 0) - sizes.get("RssFile", 0)
 

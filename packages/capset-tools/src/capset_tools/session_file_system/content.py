@@ -18,7 +18,7 @@ Unit = TextUnit | Literal["bytes"]
 
 @dataclass(frozen=True, slots=True)
 class ContentPart:
-    """A part of a file: its beginning, the beginning of the next one, and the length of the whole, in ``unit``."""
+    """A part of a file. ``offset``, ``next`` (the offset of the next part) and ``total`` (the file) count ``unit``."""
 
     content: str
     encoding: Encoding
@@ -29,7 +29,7 @@ class ContentPart:
 
 
 def text_of(data: bytes) -> str | None:
-    """Return the bytes as text if they are UTF-8 without NUL, or ``None``."""
+    """Return the bytes as text if they are UTF-8 without NUL, else ``None``."""
     if b"\0" in data:
         return None
     try:
@@ -43,11 +43,11 @@ def part_of(
 ) -> ContentPart:
     """Return at most ``limit`` lines or characters of a text, or bytes of anything else, from ``offset`` on.
 
-    Only a line feed ends a line, and belongs to it: the joined parts of a file give the file. ``unit`` is by default
-    lines, if there are any. With ``room`` the content takes at most so many bytes in JSON, though it is never empty; it
-    has as many whole lines as fit, and if not even one does, the part is one of characters.
+    Only a line feed ends a line. It belongs to the line, so the joined parts of a file give the file. ``unit`` is lines
+    by default for text. With ``room``, the content takes at most that many bytes in JSON, but is never empty: it has as
+    many whole lines as fit, or counts characters if not even one line fits.
 
-    Raises ``ToolError`` for an offset beyond the end, and for a unit of text for other content.
+    Raises ``ToolError`` for an offset beyond the end, and for a ``unit`` if the content is not text.
     """
     reader = PartReader(offset, limit, unit, room)
     reader.feed(data, final=True)
@@ -58,9 +58,9 @@ def part_of(
 
 
 class PartReader:
-    """``part_of`` for a file that is fed piece by piece: only the part is kept, and no more of it than there is room.
+    """``part_of`` for a file that is fed piece by piece. Keeps only the part, and no more of it than there is room.
 
-    Once ``is_text`` is false, no more pieces are needed: the part is one of bytes, up to ``end_of_bytes``.
+    Once ``is_text`` is false, no more pieces are needed: the part consists of bytes, up to ``end_of_bytes``.
     """
 
     def __init__(self, offset: int, limit: int | None, unit: TextUnit | None, room: int | None) -> None:
@@ -68,7 +68,7 @@ class PartReader:
         self._limit = limit
         self._unit = unit
         self._room = room
-        self._most = sys.maxsize if room is None else room + 1  # a character takes a byte, and one more shows the cut
+        self._most = sys.maxsize if room is None else room + 1  # a character takes a byte; one more shows a cut
         self._decoder = getincrementaldecoder("utf-8")()
         self._characters = self._line_feeds = 0
         self._ends_line = True
@@ -77,7 +77,7 @@ class PartReader:
         self.is_text = True
 
     def feed(self, data: bytes, *, final: bool) -> None:
-        """Take the next piece of the file; ``final`` is its last one."""
+        """Read the next piece of the file; ``final`` marks the last one."""
         if not self.is_text:
             return
         try:
@@ -98,7 +98,7 @@ class PartReader:
         self._ends_line = text.endswith("\n") if text else self._ends_line
 
     def _position(self, text: str) -> int | None:
-        """Return where in this text the part begins, ``None`` if it begins after it."""
+        """Return where the part begins in this text, or ``None`` if it begins later."""
         if self._unit == "characters":
             position = self._offset - self._characters
             return position if position <= len(text) else None
@@ -106,7 +106,7 @@ class PartReader:
         return _line(text, 0, skipped) if text.count("\n") >= skipped else None
 
     def text_part(self) -> ContentPart:
-        """Return the part of the text that was fed to its end. Raises ``ToolError`` for an offset beyond it."""
+        """Return the part, once the whole text was fed. Raises ``ToolError`` for an offset beyond the end."""
         text, begin = self._text, self._characters if self._begin is None else self._begin
         if self._unit == "characters":
             size = _end(self._offset, self._limit, self._characters, "characters") - self._offset
@@ -126,9 +126,9 @@ class PartReader:
         return ContentPart(self._text[:size], "text", "characters", self._characters, begin, begin + size)
 
     def end_of_bytes(self, total: int) -> int:
-        """Return where the part of a file of ``total`` bytes ends that is not text.
+        """Return where the part ends in a file of ``total`` bytes that is not text.
 
-        Raises ``ToolError`` for an offset beyond the end, and if lines or characters were asked for.
+        Raises ``ToolError`` for an offset beyond the end, and if lines or characters were requested.
         """
         if self._unit is not None:
             raise ToolError(
@@ -139,13 +139,13 @@ class PartReader:
         return end if self._room is None else min(end, self._offset + max(self._room // 4 * 3, 1))
 
     def bytes_part(self, data: bytes, total: int) -> ContentPart:
-        """Return a part with these bytes of a file of ``total``."""
+        """Return the part with these bytes of a file of ``total`` bytes."""
         content = base64.b64encode(data).decode()
         return ContentPart(content, "base64", "bytes", total, self._offset, self._offset + len(data))
 
 
 def bytes_of(content: str, encoding: Encoding) -> bytes:
-    """Return the bytes to store. Raises ``ToolError`` for text that has no UTF-8 form, or invalid base64."""
+    """Return the bytes to store. Raises ``ToolError`` for text that UTF-8 cannot encode, and for invalid base64."""
     if encoding == "text":
         return utf8_of("content", content)
     try:
@@ -155,7 +155,7 @@ def bytes_of(content: str, encoding: Encoding) -> bytes:
 
 
 def utf8_of(what: str, text: str) -> bytes:
-    """Return a text as UTF-8. Raises ``ToolError``, beginning with ``what``, if it has no such form."""
+    """Encode a text as UTF-8. Raises ``ToolError``, with a message that begins with ``what``, if that fails."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -163,7 +163,7 @@ def utf8_of(what: str, text: str) -> bytes:
 
 
 def _line(text: str, begin: int, count: int) -> int:
-    """Return the position of the line ``count`` lines after the one at ``begin``; the end after the last one."""
+    """Return the position of the line ``count`` lines after the one at ``begin``, or the end of the text."""
     for _ in range(count):
         begin = text.find("\n", begin) + 1
         if not begin:
@@ -172,7 +172,7 @@ def _line(text: str, begin: int, count: int) -> int:
 
 
 def _fitting(text: str, end: int, room: int | None) -> int:
-    """Return the last position, up to ``end``, for which the text fits in JSON; at least one character on."""
+    """Return the last position up to ``end`` at which the text fits ``room`` bytes of JSON, but at least 1."""
     if room is None or not end:
         return end
     low, high = 1, max(min(end, room), 1)  # a character takes at least one byte

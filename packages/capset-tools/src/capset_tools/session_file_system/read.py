@@ -24,7 +24,7 @@ from capset_tools.session_file_system.content import (
 PART_BYTES: Final = 1 << 20
 """Larger files are read in parts of this size, which a worker thread decodes."""
 LARGE_FILES: Final = 2
-"""Number of large files that all calls of a process read at once; one principal reads one."""
+"""How many large files all calls of a process read at once; one principal reads at most one."""
 
 
 class _File(TypedDict):
@@ -101,13 +101,13 @@ async def read_file(
     """
     stat, data = await ctx.files.read(path, size=PART_BYTES)
     size = stat.size_bytes
-    # Whatever the part turns out to be, what stands around its content takes no more than this.
+    # For every kind of part, everything around its content takes at most as many bytes as this.
     empty = FileContent(
         **_about(stat), content="", encoding="base64", unit="characters", offset=size, total=size, next_offset=size
     )
     room = ctx.result_bytes - len(json.dumps(empty, ensure_ascii=False).encode())
     if size > PART_BYTES:
-        del data  # before the wait for others
+        del data  # free it before waiting for other calls
         part = await _read_large(ctx, stat, PartReader(offset, limit, unit, room), offset)
     else:
         part = part_of(data, offset, limit, unit, room=room)

@@ -1,4 +1,4 @@
-"""Search in texts: a model's pattern, in linear time by RE2, and its matches (spec 5, P24)."""
+"""Text search for a model's pattern, in linear time by RE2 (spec 5, P24)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ LINE_CHARACTERS: Final = 500
 """A longer line is cut to this length, around the match."""
 _LEAD: Final = 100
 _MEMORY: Final = 2 << 20
-"""Bytes for one compiled pattern; the library caches the 128 last used."""
+"""Maximum bytes of a compiled pattern; the library caches the 128 used last."""
 
 
 class FoundLines(Protocol):
-    """A match, with its ends in bytes."""
+    """A match; its position is in bytes."""
 
     def start(self) -> int: ...
 
 
 class Regex(Protocol):
-    """The used interface of a pattern compiled by google-re2, which has no types of its own."""
+    """A pattern compiled by google-re2, which has no type annotations; only the used part of its interface."""
 
     def search(self, text: bytes, pos: int = 0) -> FoundLines | None: ...
     def fullmatch(self, text: bytes) -> FoundLines | None: ...
@@ -57,7 +57,7 @@ def compile_pattern(pattern: str) -> Regex:
 
 
 def compile_re2(what: str, pattern: str, prefix: str = "", **options: bool) -> Regex:
-    """Compile ``prefix + pattern`` with these options of RE2. Raises ``ToolError``, beginning with ``what``."""
+    """Compile ``prefix + pattern`` with RE2's ``options``. Raises ``ToolError``, whose message begins with ``what``."""
     import re2  # pyright: ignore[reportMissingTypeStubs]
 
     untyped = cast("Any", re2)
@@ -77,15 +77,15 @@ def compile_re2(what: str, pattern: str, prefix: str = "", **options: bool) -> R
 
 
 def hits(regex: Regex, data: bytes, context: int) -> Iterator[LineHit]:
-    """Yield every matching line of UTF-8 text, once, at its first match, with ``context`` lines on both sides."""
+    """Yield each matching line of UTF-8 text once, at its first match, with ``context`` lines before and after."""
     if data:
-        # The end of the last line begins no further line, and a carriage return is not part of its line.
+        # A line end at the end of the file does not begin another line; a carriage return is not part of its line.
         data = data.replace(b"\r\n", b"\n").removesuffix(b"\n")
         yield from _hits(regex, data, context, 0, len(data) + 1, 1)
 
 
 def _hits(regex: Regex, data: bytes, context: int, position: int, stop: int, line: int) -> Iterator[LineHit]:
-    """Yield the matching lines that begin from ``position``, where line number ``line`` begins, to before ``stop``."""
+    """Yield the matching lines that begin before ``stop``, starting at ``position``, where line ``line`` begins."""
     while position < stop and (match := regex.search(data, position)) is not None:
         begin = max(data.rfind(b"\n", position, match.start()) + 1, position)
         if begin >= stop:
@@ -158,7 +158,7 @@ def path_filter(glob: str | None) -> Callable[[str], bool]:
 
 
 def translate(glob: str) -> str:
-    """Return the RE2 expression of a glob. Raises ``ToolError`` for unbalanced braces."""
+    """Translate a glob to an RE2 expression. Raises ``ToolError`` for unbalanced braces."""
     parts: list[str] = []
     depth = 0
     for token in _TOKEN.finditer(glob):
@@ -190,8 +190,8 @@ def _set(members: str) -> str:
 
 
 BATCH_BYTES: Final = 8 << 20
-"""How many bytes of files are in memory at once. A larger file is read in parts: no line of it, with its context, is
-longer."""
+"""How many bytes of files are in memory at once. A larger file is read in parts, and is skipped if a line with its
+context is longer."""
 BATCH_FILES: Final = 500
 BATCHES: Final = 2
 """How many batches all searches of a process have in memory at once."""
@@ -246,7 +246,7 @@ async def grep_files(
     stats = await ctx.files.list("/", recursive=True)
     for batch in batched([stat for stat in stats if not stat.is_directory and is_selected(stat.path)]):
         async with slot(ctx, "grep_files", at_once=BATCHES):
-            # Matching is heavy, and RE2 lets other threads run; between batches the call can be cancelled.
+            # Matching takes CPU time, but RE2 lets other threads run. Between batches, the call can be cancelled.
             if batch[0].size_bytes > BATCH_BYTES:
                 await _search_large(ctx, batch[0], search)
             else:
@@ -278,7 +278,7 @@ class LineSearch:
         self.skipped = 0
 
     def look_at(self, files: Sequence[tuple[FileStat, bytes]]) -> None:
-        """Search in these files, until there are too many matches."""
+        """Search these files until there are too many matches."""
         for stat, data in files:
             if text_of(data) is None:
                 self.skipped += 1
@@ -288,11 +288,11 @@ class LineSearch:
                 return
 
     def hits_between(self, data: bytes, start: int, stop: int, line: int) -> Iterator[LineHit]:
-        """Yield the matches of whole lines that begin from ``start``, where number ``line`` begins, to ``stop``."""
+        """Yield the matching lines that begin before ``stop``, starting at ``start``, where line ``line`` begins."""
         return _hits(self._regex, data, self.context, start, stop, line)
 
     def add(self, path: str, line_hits: Iterable[LineHit]) -> bool:
-        """List the matching lines of a file, and return whether there was room for all."""
+        """Add the matching lines of a file, and return whether there was room for all."""
         for hit in line_hits:
             if len(self.matches) == self._most:
                 self.truncated = True
@@ -311,7 +311,7 @@ class LineSearch:
 
 
 async def _search_large(ctx: Context, stat: FileStat, search: LineSearch) -> None:
-    """Search in a file that is read in parts; one that turns out to be no text, or has longer lines, is skipped."""
+    """Search a file in parts. Skips a file that turns out not to be text, or has lines that are too long."""
     matched = len(search.matches)
     window = LineWindow(search, stat.path)
     async for data, is_last in parts_of(ctx, stat):
@@ -332,14 +332,14 @@ class LineWindow:
         self._path = path
         self._decoder = getincrementaldecoder("utf-8")()
         self._lines: bytes = b""
-        self._rest: bytes = b""  # of a line whose end has not come yet
+        self._rest: bytes = b""  # of a line whose end was not read yet
         self._position = 0
         self._line = 1
         self.is_searched = True
         """Whether the file is UTF-8 text so far, without lines that do not fit into memory."""
 
     def feed(self, data: bytes, *, final: bool) -> bool:
-        """Search the lines that have come whole, with their context; return whether to go on."""
+        """Search the lines that are complete, with their context. Return whether to continue."""
         try:
             self.is_searched = "\0" not in self._decoder.decode(data, final)
         except UnicodeDecodeError:
@@ -368,7 +368,7 @@ class LineWindow:
         return self.is_searched
 
     def _back(self, position: int, lines: int) -> int:
-        """Return where the line begins that is so many lines before the one that begins at ``position``."""
+        """Return the beginning of the line that is ``lines`` lines before the one that begins at ``position``."""
         for _ in range(lines):
             position = self._lines.rfind(b"\n", 0, max(position - 1, 0)) + 1
         return position

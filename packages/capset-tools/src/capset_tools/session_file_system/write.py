@@ -1,4 +1,4 @@
-"""The tools that write, move and delete whole files: write_file, move_file, delete_file (spec 5, P22, P23)."""
+"""The tools that change files: write_file, move_file, delete_file, edit_file (spec 5, P22, P23)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from capset_tools.session_file_system.content import Encoding, bytes_of, text_of
 from capset_tools.session_file_system.read import LARGE_FILES, PART_BYTES
 
 _ATTEMPTS: Final = 100
-"""How often an edit is retried after concurrent writes. Each retry means that another writer has succeeded."""
+"""How often an edit is attempted in spite of concurrent writes. At each failure, another writer has succeeded."""
 _LISTED: Final = 10
 MOST_BYTES: Final = 10_000_000
-"""Maximum size of an edited file, before and after: short texts, replaced everywhere, can make it any size."""
+"""Maximum size of an edited file, before and after: replacing a short text everywhere can make it any size."""
 _HINTED: Final = 1_000_000
-"""Maximum characters in which similar text is searched for, which takes many times their memory."""
+"""Maximum characters of a file that is searched for similar text, which takes many times its memory."""
 
 
 class WrittenFile(TypedDict):
@@ -65,7 +65,7 @@ async def write_file(
 
 
 # An overwritten file is lost, as with write_file. G10 calls only deletion destructive, and agents that may not delete
-# shall still be able to tidy up.
+# should still be able to tidy up.
 @tool(effect="write", permissions={"session_files:write"})
 async def move_file(ctx: Context, source: str, target: str, overwrite: bool = False) -> MovedFile:
     """Move or rename a file, or a directory with everything in it. Directories on the way are made.
@@ -127,7 +127,7 @@ async def edit_file(
     for _ in range(_ATTEMPTS - 1):
         try:
             return await _edit(ctx, path, old_text, new_text, replace_all)
-        except VersionMismatch:  # somebody wrote between the reading and the writing
+        except VersionMismatch:  # another writer came between the read and the write
             continue
     return await _edit(ctx, path, old_text, new_text, replace_all)
 
@@ -154,9 +154,11 @@ def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[b
     """Return the file's content after the replacement, and the number of replacements.
 
     If every line ends in CRLF, both texts are converted to CRLF, unless only the old text contains CRLF: such an edit
-    makes LF of them. Raises ``ToolError`` for content that is not text, for texts that are then equal, for an old text
-    that is missing, or occurs several times without ``every`` (it says where, or where a similar one is), and, in
-    advance, for a result longer than ``MOST_BYTES``.
+    is meant to convert to LF.
+
+    Raises ``ToolError`` if the content is not text, if both texts are then equal, if the old text is missing (the
+    message names a similar place, if there is one) or, without ``every``, occurs several times (the message names the
+    lines), and if the result would be longer than ``MOST_BYTES``.
     """
     text = text_of(data)
     if text is None:
@@ -214,7 +216,7 @@ def _where(text: str, old: str) -> str:
 
 
 def _hint(text: str, old: str) -> str:
-    """Return a hint: the place of a text that differs only in white space or case, if there is one."""
+    """Return a hint: the line of a text that differs only in white space or case, if there is one."""
     if len(text) > _HINTED:
         return "read the file, and copy the text exactly"
     for difference, fold in (("white space", _bare), ("white space and case", _folded)):

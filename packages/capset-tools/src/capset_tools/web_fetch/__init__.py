@@ -26,7 +26,7 @@ _CONVERTING: Final = 30.0
 
 
 class WebFetchConfig(BaseModel):
-    """What can be configured, by ``web_fetch.with_config(WebFetchConfig(…))``."""
+    """Configuration of ``web_fetch``, set by ``web_fetch.with_config(WebFetchConfig(…))``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,20 +45,20 @@ def web_fetch_over(
     first_byte: float = FIRST_BYTE,
     body: float = BODY,
 ) -> Capability[WebFetch, WebFetchConfig]:
-    """Return ``web_fetch`` over a custom resolver, custom connections, trusted servers and deadlines.
+    """Return ``web_fetch`` with a custom resolver, network backend, TLS context and deadlines.
 
     Args:
         resolver: resolves names to addresses.
         network: connects to addresses once they are checked.
-        tls: the trusted servers; see ``capset.ext.HttpClient`` for all three.
+        tls: decides which servers are trusted; see ``capset.ext.HttpClient`` for all three.
         first_byte: seconds within which each hop must answer with its headers, including its name lookup.
-        body: seconds from then on within which the body must be complete; the part received until then is returned.
+        body: seconds from then on within which the body must be complete; otherwise the part received is returned.
 
     Raises ``DefinitionError`` for a deadline that is not a positive number of seconds.
     """
     for name, seconds in (("first_byte", first_byte), ("body", body)):
         if not 0 < seconds < float("inf"):
-            raise DefinitionError(f"web_fetch_over: {name} is a positive number of seconds; got {seconds!r}")
+            raise DefinitionError(f"web_fetch_over: {name} must be a positive number of seconds; got {seconds!r}")
 
     def helpers(ctx: Context) -> WebFetch:
         config = ctx.config(capability)

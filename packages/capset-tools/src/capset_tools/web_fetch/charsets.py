@@ -10,11 +10,11 @@ from capset.ext import codec_named, codec_of, every_codec
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _IN_BYTES: Final = bytes(byte for byte in (*range(0x20), 0x7F) if byte not in b"\t\n\r") + b"\xc2"
-"""Their bytes in UTF-8; the last one starts C1 characters, and some letters."""
+"""The bytes of control characters in UTF-8; the last one begins C1 characters, but also some letters."""
 
 
 def without_controls(text: str) -> str:
-    """Return a text without the control characters of C0 and C1, except for tabs and line ends."""
+    """Remove the control characters of C0 and C1, except tabs and line ends."""
     data = text.encode(errors="replace")
     if len(data) == len(data.translate(None, _IN_BYTES)):  # faster than the expression, and usually true
         return text
@@ -22,12 +22,12 @@ def without_controls(text: str) -> str:
 
 
 MARKED_UP: Final = re.compile(r"text/html|[^/]+/(?:[^/]+\+)?xml")
-"""The types of texts that may declare their charset themselves."""
+"""Media types of markup, which may declare its own charset."""
 _PRESCAN: Final = 1_024
 _LOOKED_AT: Final = 65_536
-"""How many bytes are checked for UTF-8."""
+"""How many bytes are sampled to detect UTF-8, and decoded at once."""
 _GUESSED_BY: Final = 6_144
-"""Maximum bytes for guessing a charset, all from runs that contain more than ASCII."""
+"""Maximum bytes for guessing a charset, taken from runs that contain non-ASCII bytes."""
 _FEW: Final = 10
 """With fewer non-ASCII characters, guessing is pointless."""
 _OF_TWO_BYTES: Final = frozenset(("cp932", "euc_jp", "iso2022_jp", "iso2022_kr", "cp949", "gb18030", "big5hkscs"))
@@ -48,14 +48,14 @@ _RUN: Final = re.compile(rb"[\x80-\xff][^<>]{0,%d}" % (_GUESSED_BY - 1))
 
 
 def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool, ending: str = "") -> str:
-    """Return the text, without control characters; ``data`` is emptied in the process.
+    """Decode a text and remove its control characters. Empties ``data`` in the process.
 
-    The charset is that of a byte order mark, else of ``Content-Type``, else that declared by the markup in its first
-    1,024 bytes, else UTF-8 if that is possible, else a guess. Undecodable bytes become U+FFFD. Never raises.
+    The charset is that of a byte order mark, else of ``Content-Type``, else the one that the markup declares in its
+    first 1,024 bytes, else UTF-8 if the bytes are valid, else a guess. Undecodable bytes become U+FFFD. Never raises.
 
     Args:
         data: the bytes.
-        content_type: the header's value, or an empty text.
+        content_type: the header's value, or an empty string.
         is_marked_up: whether it is HTML or XML, which may declare its charset itself.
         is_cut: whether the bytes may end within a character.
         ending: ASCII to append to the text; appending it here saves the memory of a second text.
@@ -66,7 +66,7 @@ def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: b
         if data.startswith(codecs.BOM_UTF8):
             del data[: len(codecs.BOM_UTF8)]
     decoder = codecs.getincrementaldecoder(codec)("replace")
-    decoded = bytearray()  # in UTF-8, chunk by chunk: there is no room for a second copy of a text with wide characters
+    decoded = bytearray()  # UTF-8, chunk by chunk: a second text with wide characters would take too much memory
     for at in range(0, len(data), _LOOKED_AT):
         decoded += without_controls(decoder.decode(bytes(data[at : at + _LOOKED_AT]))).encode()
     decoded += without_controls(decoder.decode(b"", final=not is_cut)).encode()
@@ -76,7 +76,7 @@ def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: b
 
 
 def codec_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool) -> str:
-    """Return the codec of a text, found as ``text_in`` says; its arguments are the same, and ``data`` stays."""
+    """Return the codec of a text as ``text_in`` determines it, from the same arguments. Leaves ``data`` unchanged."""
     for mark, codec in _MARKS:
         if data.startswith(mark):
             return codec
@@ -126,7 +126,7 @@ def _possible(label: str) -> str | None:
 
 
 def _may_be_utf8(data: bytearray, *, is_cut: bool) -> bool:
-    """Whether more non-ASCII characters are valid UTF-8 than not: one wrong byte does not make it another charset."""
+    """Whether at least half of the non-ASCII characters are valid UTF-8: one wrong byte does not rule it out."""
     first = _NOT_ASCII.search(data)
     if first is None:
         return True
@@ -139,7 +139,7 @@ def _may_be_utf8(data: bytearray, *, is_cut: bool) -> bool:
 
 
 def _is_utf8(data: bytearray, *, is_cut: bool) -> bool:
-    """Whether all of it is valid; checked chunk by chunk, so that the text is not in memory twice."""
+    """Whether all bytes are valid UTF-8; checked chunk by chunk, so that the text is not in memory twice."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for at in range(0, len(data), _LOOKED_AT):
@@ -171,6 +171,6 @@ def _guessed(data: bytearray) -> str:
 
 
 def _whole_words(run: bytes) -> bytes:
-    """Return a run of text up to a position that is certainly not within a character, if it was cut."""
+    """Shorten a run that was cut off to its last white space, which is certainly not within a character."""
     end = max(run.rfind(b" "), run.rfind(b"\n"))
     return run[:end] if len(run) >= _GUESSED_BY and end > 0 else run

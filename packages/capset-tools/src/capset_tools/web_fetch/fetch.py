@@ -1,4 +1,4 @@
-"""The helper that fetches URLs, and file names by ``Content-Disposition`` (RFC 6266, RFC 8187) or by URL."""
+"""The helper that fetches URLs, and file names from ``Content-Disposition`` (RFC 6266, RFC 8187) or the URL."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from capset_tools.web_fetch.conversion import CUT, markdown_of, text_of
 from capset_tools.web_fetch.page import BodyReading, Format, WebPage, read_body, suffix_of
 
 MAX_BYTES: Final = 255
-"""Maximum bytes of a name in UTF-8, as on most file systems."""
+"""Maximum bytes of a file name in UTF-8, as on most file systems."""
 _PARAMETER: Final = re.compile(r';\s*([^\s;="]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;]*))', re.DOTALL)
 _EXTENDED: Final = re.compile(r"([^']{1,40})'[^']*'(.*)", re.DOTALL)
 _FILE: Final = re.compile(r".*[^.]\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,10}", re.DOTALL)
-# Control characters and invisible ones, which make a name look like another; surrogates, and line separators.
+# Control characters and invisible ones, which can make a name look like another; surrogates; line separators.
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 _WIDE: Final = re.compile(rb"[\xf0-\xf4]")
@@ -41,7 +41,7 @@ _MOST_WIDE: Final = 6_000_000
 def filename_of(disposition: str, url: str) -> str | None:
     """Return the name in the header, ``filename*`` first, else the URL's last segment if it looks like a file name.
 
-    It is one segment of a path, without control characters, of at most 255 bytes.
+    It is a single segment of a path, without control characters, and has at most 255 bytes.
     """
     return _name_in_header(disposition) or _of_path(urlsplit(url).path)
 
@@ -66,7 +66,7 @@ def _extended(value: str) -> str | None:
 
 
 def _plain(value: str) -> str:
-    """Read raw UTF-8, which many servers send although a header should be ASCII."""
+    """Decode raw UTF-8, which many servers send although a header should be ASCII."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeError:
@@ -89,18 +89,18 @@ Method = Literal["GET", "HEAD"]
 _CONVERTED_AT_ONCE: Final = 4
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _SHOWN: Final = re.compile(r"[\x20-\x7e]{1,255}")
-"""The header values that are passed on: useful ones are no longer and contain nothing else."""
+"""Header values that are passed on. Useful ones are no longer, and contain no other characters."""
 
 
 class WebFetch:
-    """Fetches URLs for the code of other capabilities, by ``ctx.use(web_fetch)``.
+    """Fetches URLs, for use by the code of other capabilities: ``ctx.use(web_fetch)``.
 
     Args:
         ctx: the context of the call; conversions run in its threads.
         client: the HTTP client.
         max_bytes: maximum bytes read of a body.
         redirects: maximum number of redirects.
-        first_byte: seconds within which each hop's answer must begin.
+        first_byte: seconds within which the response of each hop must begin.
         body: seconds within which the body must be complete.
     """
 
@@ -112,27 +112,27 @@ class WebFetch:
         self._max_bytes = max_bytes
         self._redirects = redirects
         self.first_byte = first_byte
-        """Seconds within which each hop's answer must begin."""
+        """Seconds within which the response of each hop must begin."""
         self.body = body
         """Seconds within which the body must be complete."""
 
     async def fetch(
         self, url: str, *, method: Method = "GET", as_markdown: bool = False, as_text: bool = False
     ) -> WebPage:
-        """Request a URL and return the answer, as the tool ``web_fetch`` does. Raises as ``fetch_with_url`` does."""
+        """Request a URL and return the page, like the tool ``web_fetch``. Raises the errors of ``fetch_with_url``."""
         page, _ = await self.fetch_with_url(url, method=method, as_markdown=as_markdown, as_text=as_text)
         return page
 
     async def fetch_with_url(
         self, url: str, *, method: Method = "GET", as_markdown: bool = False, as_text: bool = False
     ) -> tuple[WebPage, str]:
-        """Request a URL and return the answer, and the final URL, after all redirects.
+        """Request a URL, and return the page and the final URL after all redirects.
 
         Raises ``ToolError``: ``url_refused``, ``address_refused``, ``unknown_host``, ``tls_failed``,
         ``too_many_redirects``, ``headers_too_long``, ``too_many_interim``, ``bad_encoding``, ``not_installed``;
         ``TransientError`` for ``timeout`` and ``unreachable``.
         """
-        if find_spec("html_to_markdown") is None:  # another extra may have brought what HTTP needs
+        if find_spec("html_to_markdown") is None:  # another extra may have installed what HTTP needs
             raise ToolError(
                 "web_fetch needs the extra 'web' of capset, which is not installed.",
                 code="not_installed",
@@ -165,7 +165,7 @@ class WebFetch:
         page["size"] = len(reading.data)
         target_format = "markdown" if as_markdown else "text" if as_text else "raw"
         ending = suffix_of(reading.cut, self._max_bytes)
-        # Each takes several times the memory of its page, and a processor.
+        # A conversion takes several times the memory of its page, and a CPU.
         async with slot(self._ctx, "web_fetch", at_once=_CONVERTED_AT_ONCE):
             rendered_text = await in_thread(
                 self._ctx, lambda: rendered(reading, content_type, media_type, response.url, target_format, ending)
@@ -206,7 +206,7 @@ def _no_answer(seconds: float) -> TransientError:
 
 @dataclass(frozen=True, slots=True)
 class RenderedText:
-    """A text, and whether it is only the beginning of one."""
+    """A text, its format, and whether it is only the beginning of one."""
 
     text: str
     format: Format
@@ -216,7 +216,7 @@ class RenderedText:
 def rendered(
     reading: BodyReading, content_type: str, media_type: str, base: str, wanted: Format, ending: str
 ) -> RenderedText:
-    """Return the text, and its format; only HTML is converted. The bytes of ``reading`` are consumed.
+    """Decode a body, and convert it to the wanted format if it is HTML. Consumes the bytes of ``reading``.
 
     Args:
         reading: the body, which is not binary.

@@ -1,7 +1,7 @@
 """Elements that are hidden by their own attributes: which they are, and where they end (spec 5, P28).
 
-Nothing of them is converted, so what stands in them is read for its tags only. Where their end tag is missing, or what
-is hidden has end tags of other elements, they end where a browser would end them: otherwise it would be shown.
+Hidden elements are not converted, so their content is only scanned for tags. If the end tag of one is missing, or its
+content has end tags of other elements, it ends where a browser would end it; otherwise hidden content could be shown.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from capset_tools.web_fetch.stack import BARRIERS
 MAX_HIDDEN_TAGS: Final = 300_000
 """Maximum number of tags read in hidden elements."""
 _NEVER: Final = UNREAD | {"base", "head"}
-"""Elements that are left out anyway, or that matter without being seen."""
+"""Elements that are not treated as hidden: they are left out anyway, or matter although they are invisible."""
 _VOID: Final = frozenset({
     "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input", "keygen", "link",
     "meta", "param", "source", "track", "wbr",
 })  # fmt: skip
-"""Elements without content and end tag."""
+"""Elements without content and without an end tag."""
 
 _SHORT: Final = 16_000
 _VALUE: Final = repeated(r"""\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]++)""", "?")
@@ -43,7 +43,7 @@ _HIDING: Final = re.compile(
     + repeated(r"""\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++))""", "?"),
     re.ASCII | re.IGNORECASE,
 )
-"""The attributes of a tag up to the first that may hide its element, with the value of that."""
+"""The attributes of a tag, up to and including the first that may hide its element, with that one's value."""
 _COMMENT: Final = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|(.))", re.ASCII | re.DOTALL | re.IGNORECASE)
 _UNDISPLAYED: Final = re.compile(r"(?<![\w-])display\s*+:\s*+none(?![\w-])", re.ASCII | re.IGNORECASE)
@@ -51,13 +51,13 @@ _UNDISPLAYED: Final = re.compile(r"(?<![\w-])display\s*+:\s*+none(?![\w-])", re.
 _FORMATTING: Final = frozenset({
     "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
 })  # fmt: skip
-"""Elements that go on, with their attributes, where the end of another one ends them: until their own end tag."""
+"""Elements that are reopened, with their attributes, if the end of another one closes them."""
 _RUBY: Final = frozenset({"rb", "rp", "rt", "rtc"})
 _ENDING_P: Final = BLOCKS - {"html", "body", "caption", "legend", "menuitem", "noscript", "optgroup", "table"}
 _SPECIAL: Final = BLOCKS - {"optgroup", "menuitem"} | CELLS | {
     "button", "colgroup", "listing", "marquee", "tbody", "tfoot", "thead", "tr", "xmp",
 }  # fmt: skip
-"""Elements that no end tag of an element without a meaning of its own reaches beyond, such as that of a ``<span>``."""
+"""Elements beyond which the end tag of an ordinary element, such as ``<span>``, has no effect."""
 _TABLE: Final = frozenset({"table"})
 _CELLS: Final = CELLS | {"caption"}
 _SCOPE: Final = BARRIERS | {"marquee"}
@@ -68,14 +68,14 @@ _RANKS: Final = {
     "tr": 1,
     **dict.fromkeys(CELLS, 2),
 }
-"""The parts of a table: each ends those of its own rank and of higher ones."""
+"""The parts of a table: each ends open parts of its own rank and of higher ones."""
 _DOCTYPE: Final = re.compile(r"\s*+<!doctype html\s*+>", re.ASCII | re.IGNORECASE)
-"""Of a page that begins so, tables end paragraphs."""
+"""In a page that begins with this, tables end paragraphs."""
 
 
 def is_hidden(html: str, first: int, last: int) -> bool:
     """Return whether the attributes of a tag hide its element: ``hidden``, or ``display: none`` in its ``style``."""
-    if last - first < _SHORT:  # usually decided by this; slower for long ones, whose copies take memory
+    if last - first < _SHORT:  # a quick check that usually decides; not for long tags, whose copies take memory
         tag = html[first:last].lower()
         if "hidden" not in tag and not ("style" in tag and ("none" in tag or "&" in tag or "\\" in tag)):
             return False
@@ -84,7 +84,7 @@ def is_hidden(html: str, first: int, last: int) -> bool:
         name, double, single, bare = match.groups("")
         if name.lower() == "hidden" or (not styled and _hides(double or single or bare)):
             return True
-        styled, first = True, match.end()  # of two attributes with one name, the first counts
+        styled, first = True, match.end()  # of several attributes with the same name, the first counts
     return False
 
 
@@ -109,26 +109,26 @@ class HiddenElements:
         self._ending_p = _ENDING_P | _TABLE if _DOCTYPE.match(html) else _ENDING_P
         self._read = 0
         self.length = 0
-        """Number of characters of the hidden elements so far."""
+        """Number of characters in hidden elements so far."""
 
     @property
     def are_too_many(self) -> bool:
-        """Whether there were more tags than are read: then the page has ended with them."""
+        """Whether there were more tags than ``MAX_HIDDEN_TAGS``; the page then ends there."""
         return self._read > MAX_HIDDEN_TAGS
 
     def hide(self, name: str, first: int, last: int) -> bool:
-        """Return whether the start tag of a name, with these attributes, begins a hidden element."""
+        """Return whether a start tag with this name and these attributes begins a hidden element."""
         return last - first > 1 and name not in _NEVER and is_hidden(self._html, first, last)
 
     def end_of(self, name: str, at: int, upto: int, around: Sequence[str], beyond: Beyond) -> int:
         """Return the position after an element, or before the tag that ends it.
 
         Args:
-            name: that of the element.
+            name: the name of the element.
             at: the end of its start tag.
-            upto: where the page, or the code that it stands in, ends.
-            around: the open elements that it is in, the innermost last.
-            beyond: returns an element's end tag, or ``None``; not kept here, or the page would live in a circle.
+            upto: the end of the page, or of the code that contains it.
+            around: the open elements around it, the innermost last.
+            beyond: finds the end tag of an element, if any; not stored, to avoid a reference cycle with the page.
         """
         end = at if name in _VOID else self._end(name, at, upto, around, beyond)
         self.length += end - at
@@ -165,9 +165,9 @@ class HiddenElements:
 
 
 class _OpenElements:
-    """The open elements of a hidden one, which is the outermost of them; without any, it has ended.
+    """The open elements within a hidden one, which is the outermost. If none is left, the hidden one has ended.
 
-    Of the rules of browsers (html.spec.whatwg.org, tree construction) these are the ones that end elements.
+    These are the rules of browsers (html.spec.whatwg.org, tree construction) that end elements.
     """
 
     def __init__(self, around: Sequence[str], ending_p: AbstractSet[str]) -> None:
@@ -176,10 +176,10 @@ class _OpenElements:
         self._ending_p = ending_p
         self._hiding: list[bool] = []
         self._going_on = 0
-        """Number of hidden ones that go on where others end."""
+        """Number of hidden ones that are reopened if others end."""
         self._special: list[int] = []
         self._places: defaultdict[str, list[int]] = defaultdict(list)
-        """Of each name, so that no search takes longer where there are more."""
+        """Positions by name, so that a search takes no longer if more elements are open."""
 
     def push(self, name: str, *, hides: bool) -> None:
         if name in _RANKS and not self._is_in_table and self.names:
@@ -192,7 +192,7 @@ class _OpenElements:
         self._going_on += hides and name in _FORMATTING
 
     def end(self, name: str) -> bool:
-        """Read an end tag; return whether it ends an element around the hidden one, and this one with it."""
+        """Process an end tag. Return whether it ends an element around the hidden one, and the hidden one with it."""
         if name in _RANKS and not self._is_in_table and name != self.names[0]:
             return False
         stops = _stops_of(name)
@@ -204,11 +204,11 @@ class _OpenElements:
         if stop >= 0 or not self._reaches({name}, stops):
             return False
         if stops is _TABLE and self._reaches(_CELLS, _TABLE):
-            return True  # with a cell ends all that is in it
+            return True  # the end of a cell ends everything in it
         return self._may_be_left(blocks=name not in _FORMATTING)
 
     def start(self, name: str) -> None:
-        """Read a start tag, which may end others; ``push`` opens its own."""
+        """Process a start tag, which may end other elements; ``push`` opens the new one."""
         top = self.names[-1]
         if name in _RANKS:
             self._start_part(_RANKS[name])
@@ -222,7 +222,7 @@ class _OpenElements:
             self._end_nearest({"p"}, _SCOPE_OF_P)
 
     def _start_part(self, rank: int) -> None:
-        """Read the start tag of a part of a table, which has no meaning outside of one."""
+        """Process the start tag of a part of a table, which is ignored outside a table."""
         table = self._last(_TABLE)
         ended = [name for name, other in _RANKS.items() if other >= rank]
         places = [places[-1] for name in ended if (places := self._places[name]) and places[-1] > table]
@@ -230,7 +230,7 @@ class _OpenElements:
             self._pop(min(places, default=0))
 
     def _end_nearest(self, ended: AbstractSet[str], stops: AbstractSet[str], *, keeps: bool = False) -> None:
-        """End the nearest of some elements that is open, inside or around, unless one of the stops is nearer."""
+        """End the nearest open element of ``ended``, inside or around, unless one of ``stops`` is nearer."""
         nearest, stop = self._last(ended), self._last(stops - ended)
         if nearest > stop:
             self._close(nearest, keeps=keeps)
@@ -246,10 +246,10 @@ class _OpenElements:
         return not self._going_on and (blocks or not self._special)
 
     def _close(self, place: int, *, keeps: bool = False) -> None:
-        """End an element and those in it; the hidden ones of them that go on take the place of the outermost.
+        """End an element and those in it. Hidden ones that are reopened replace the outermost.
 
         Args:
-            place: that of the element.
+            place: the position of the element.
             keeps: whether the blocks in it stay open.
         """
         if place > 0:
@@ -285,7 +285,7 @@ class _OpenElements:
             self._special.pop()
 
     def _reaches(self, names: AbstractSet[str], stops: Iterable[str]) -> bool:
-        """Return whether one of some elements is open around this one, and none of the stops is nearer."""
+        """Return whether one of ``names`` is open around the hidden element, and none of ``stops`` is nearer."""
         for name in reversed(self._around):
             if name in names:
                 return True
@@ -301,7 +301,7 @@ _ITEMS: Final[Mapping[str, AbstractSet[str]]] = {
 
 
 def _stops_of(name: str) -> AbstractSet[str]:
-    """Return the elements beyond which an end tag ends nothing."""
+    """Return the elements beyond which an end tag has no effect."""
     if name in _RANKS or name == "table":
         return _TABLE
     if name == "p":

@@ -15,10 +15,10 @@ UNREAD: Final = frozenset({
     "script", "style", "template", "svg", "iframe", "object", "applet", "audio", "video", "canvas", "select",
     "datalist", "textarea", "title", "noembed", "noframes", "annotation", "annotation-xml",
 })  # fmt: skip
-"""Left out with their content. ``noscript`` is not among them: no scripts run here, so the page shows it."""
+"""Elements that are left out with their content. ``noscript`` is shown, since no scripts run here."""
 
 RAW: Final = frozenset({"script", "style", "textarea", "title", "iframe", "noembed", "noframes"})
-"""Elements that contain no markup but their own end tag; an unclosed one reaches to the end of the page."""
+"""Elements that contain no markup except their own end tag; an unclosed one extends to the end of the page."""
 
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
@@ -26,7 +26,7 @@ WRAPPERS: Final = frozenset({
     "html", "body", "div", "section", "article", "main", "header", "footer", "nav", "aside", "center", "form",
     "fieldset", "legend", "address", "hgroup", "dialog", "search", "menuitem", "figure", "optgroup", "noscript",
 })  # fmt: skip
-"""Elements that only break the text."""
+"""Elements that only divide the text into blocks."""
 
 EMPHASIS: Final = frozenset({
     "b", "strong", "i", "em", "s", "strike", "del", "code", "tt", "kbd", "samp", "mark", "q", "a",
@@ -46,7 +46,7 @@ WRITTEN: Final[Mapping[str, Element]] = {
     "strike": Element("<s>", "</s>", droppable=True),
     "tt": Element("<code>", "</code>", droppable=True),
 }
-"""The output for an element; all others produce none."""
+"""The output for each element; all others produce none."""
 
 BLOCKS: Final = WRAPPERS | HEADINGS | {
     "p", "ul", "ol", "menu", "dir", "dl", "dt", "dd", "li", "blockquote", "pre", "table", "details",
@@ -71,10 +71,10 @@ ENDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
 
 
 def repeated(group: str, times: str) -> str:
-    """Return a pattern for a group as often as ``times`` says, which gives back nothing that it has matched.
+    """Return a pattern that repeats a group ``times`` without backtracking.
 
-    Before 3.11.5, Python matches possessive groups wrongly (gh-106052). Atomic ones do the same, and keep in memory
-    each time that they have matched, so they are matched some hundred times at once.
+    Before 3.11.5, Python matches possessive groups wrongly (gh-106052). Atomic groups have the same effect, but keep
+    every repetition in memory, so up to 500 are matched at once.
     """
     if sys.version_info >= (3, 11, 5):
         return f"(?:{group}){times}+"
@@ -88,21 +88,21 @@ _ATTRIBUTES: Final = repeated(rf"[^>=]++|=\s*+{_VALUE}", "*")
 _CONTENT: Final = repeated(rf"[^<]++|<({_SIMPLE})>[^<]++</\3>", "*")
 _CLOSED: Final = repeated(rf"({_CONTENT})</\1>", "?")
 MARKUP: Final = re.compile(rf"<(?:({_NAME}){_ATTRIBUTES}(?:>{_CLOSED}|\Z)|/({_NAME})[^>]*+(?:>|\Z)|[!?]|/[^a-zA-Z])")
-"""A start tag, with its name, and with its content if that is text with simple emphasis only; or an end tag, with its
-name; or the beginning of something like a comment.
+"""A start tag with its name, and with its content if that is text with at most simple emphasis; an end tag with its
+name; or the beginning of a comment or the like.
 
-It also matches a tag that the end of the page cuts off, so that the rest need not be scanned again.
+It also matches a tag that is cut off by the end of the page, so that the rest need not be scanned again.
 """
 
 RUN: Final = re.compile(repeated(rf"[^<]{{1,4000}}+|<({_SIMPLE})>[^<]{{1,4000}}+</\1>", "{1,32}"))
-"""Such text, matched at once."""
+"""Text with at most simple emphasis."""
 
 _CELLS: Final = repeated(r"\s*+<(t[dh])>[^<]{0,1000}+</\1>", "{1,16}")
 CELLS_RUN: Final = re.compile(_CELLS)
 ROWS_RUN: Final = re.compile(repeated(rf"\s*+<tr>{_CELLS}\s*+</tr>", "{1,16}"))
 _ITEM: Final = repeated(rf"[^<]{{1,1000}}+|<({_SIMPLE})>[^<]{{1,1000}}+</\1>", "{0,16}")
 ITEMS_RUN: Final = re.compile(repeated(rf"\s*+<li>{_ITEM}</li>", "{2,16}"))
-"""Cells, rows, or items, without attributes and with such text only."""
+"""Cells, rows, or items, without attributes and with such text only. Each pattern matches several at once."""
 
 _ATTRIBUTE: Final = re.compile(
     r"([^\s/>=][^\s/>=]*+)" + repeated(r"""\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++))""", "?")
@@ -115,11 +115,11 @@ _COMMENT_END: Final = re.compile(r"--!?>")
 _LANGUAGE: Final = re.compile(r"""[\s"'=]lang(?:uage)?-([A-Za-z0-9_+#.-]{1,32}+)""")
 _ABSURD: Final = re.compile(r"&#0*+[0-9]{8,}+;?")
 _ZEROS: Final = re.compile(r"&#0{8,}+")
-"""References with more digits than any character's, of which Python reads 4,300 at most."""
+"""Character references with more digits than any character needs; Python parses at most 4,300."""
 _QUOTED: Final = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 
 MAX_ADDRESS: Final = 2_048
-"""Maximum characters of an address; a longer one is left out, and its text stays."""
+"""Maximum characters of a URL; of a link with a longer one, only the text is kept."""
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*+:")
 _OPENED: Final = frozenset({"http", "https", "mailto", "tel"})
@@ -132,19 +132,19 @@ _CONTROLS: Final = "".join(map(chr, range(33)))
 
 
 def quoted(text: str) -> str:
-    """Return a text escaped for an attribute."""
+    """Escape a text for an attribute."""
     return text.translate(_QUOTED)
 
 
 def resolved(text: str) -> str:
-    """Return a text with its entities resolved, however many digits they have."""
+    """Resolve the entities in a text, however many digits they have."""
     if "&" not in text:
         return text
     return unescape(_ZEROS.sub("&#0", _ABSURD.sub("\ufffd", text)))
 
 
 def attributes(html: str, first: int, last: int) -> dict[str, str]:
-    """Return the attributes of a tag, with entities resolved in their values; the first of a name counts."""
+    """Return the attributes of a tag, with entities resolved; of several with the same name, the first counts."""
     by_name: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(html, first, min(last, first + _MAX_ATTRIBUTES)):
         name, double, single, bare = match.groups("")
@@ -161,7 +161,7 @@ def href_of(html: str, first: int, last: int) -> str | None:
 
 
 def number_of(html: str, first: int, last: int, name: str, *, most: int) -> int:
-    """Return the number, at least 1, in an attribute; 1 without one."""
+    """Return the number in an attribute, from 1 to ``most``; 1 if there is none."""
     if html.find(name, first, min(last, first + _MAX_ATTRIBUTES)) < 0:
         return 1
     text = attributes(html, first, last).get(name, "").strip()
@@ -185,13 +185,13 @@ def language_of(html: str, first: int, last: int) -> str | None:
 
 
 def code(text: str, language: str | None) -> str:
-    """Return text of a page, without its markup, as code."""
+    """Return plain text as a ``<pre>`` element, with its language if known."""
     text = text.replace("<", "&lt;")
     return f'<pre><code class="language-{language}">{text}</code></pre>' if language else f"<pre>{text}</pre>"
 
 
 class PageLinks:
-    """Makes addresses absolute, based on that of the page, or on its first ``<base>``."""
+    """Makes URLs absolute, based on that of the page or on its first ``<base>``."""
 
     def __init__(self, page: str) -> None:
         self._based = False
@@ -204,11 +204,11 @@ class PageLinks:
             self._set(base)
 
     def link(self, href: str) -> str | None:
-        """Return the target of a link; ``None`` for ``javascript:``, ``data:`` and others that cannot be visited."""
+        """Return the URL of a link, or ``None`` for ``javascript:``, ``data:`` and others that cannot be visited."""
         return self._absolute(href, _OPENED)
 
     def resource(self, src: str) -> str | None:
-        """Return the address of an image; ``None`` unless it is http or https."""
+        """Return the URL of an image, or ``None`` unless it is http or https."""
         return self._absolute(src, _SHOWN) if src else None
 
     def _set(self, base: str) -> None:
@@ -219,7 +219,7 @@ class PageLinks:
     def _absolute(self, raw: str, schemes: frozenset[str]) -> str | None:
         if len(raw) > MAX_ADDRESS:
             return None
-        if _SAFE.fullmatch(raw) and "/." not in raw:  # already normal; urljoin would take a while to find that out
+        if _SAFE.fullmatch(raw) and "/." not in raw:  # already normalised: skip urljoin, which is slow
             if raw[0] == "/" and not raw.startswith("//"):
                 return self._origin + raw
             if raw[0] == "#":

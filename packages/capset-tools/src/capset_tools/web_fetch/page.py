@@ -38,13 +38,13 @@ _MAGIC: Final = re.compile(
     re.DOTALL,
 )
 _NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
-"""The bytes that occur in no text (mimesniff.spec.whatwg.org, binary data byte)."""
+"""Bytes that do not occur in text (mimesniff.spec.whatwg.org, binary data byte)."""
 
 Format = Literal["markdown", "text", "raw"]
 
 
 def kind_by_type(media_type: str) -> Kind | None:
-    """Return the kind of a media type; ``None`` if unspecific, also for ``text/plain``, which many servers use then."""
+    """Return the kind of a media type, or ``None`` if unspecific, like ``text/plain``, the default of many servers."""
     if media_type in _HTML:
         return "html"
     if media_type == "text/plain" or media_type in _SAYS_NOTHING:
@@ -53,7 +53,7 @@ def kind_by_type(media_type: str) -> Kind | None:
 
 
 def kind_by_look(sample: bytes, media_type: str) -> Kind:
-    """Return the kind of a body by its first ``SAMPLE`` bytes."""
+    """Detect the kind of a body from its first ``SAMPLE`` bytes."""
     if not sample.startswith(_MARKS):
         if _MAGIC.match(sample):
             return "binary"
@@ -75,12 +75,12 @@ def _is_utf8(sample: bytes) -> bool:
 Cut = Literal["time", "size", "broken", "coding"]
 """Why a body is incomplete: its time was up, it is too large, its connection broke off, or its coding is broken."""
 _AT_ONCE: Final = 256
-"""Number of chunks between two yields and deadline checks: tiny chunks come by the thousand."""
+"""Number of chunks between two yields to the event loop: tiny chunks come by the thousand."""
 
 
 @dataclass(slots=True)
 class BodyReading:
-    """The body read, with its content coding undone; empty for binary, unless it ended before that was detected."""
+    """A body, with its content coding undone. A binary one is empty, unless it ended before that was detected."""
 
     kind: Kind
     data: bytearray = field(default_factory=bytearray)
@@ -89,7 +89,7 @@ class BodyReading:
 
 
 async def read_body(response: HttpResponse, media_type: str, *, limit: int, seconds: float) -> BodyReading:
-    """Read at most ``limit`` bytes, in at most so many seconds; a truncated body is no error.
+    """Read at most ``limit`` bytes within ``seconds``. A truncated body is not an error.
 
     Raises ``ToolError`` (``bad_encoding``) if nothing of the body can be decoded.
     """
@@ -153,7 +153,7 @@ class WebPage(TypedDict):
 
 
 def suffix_of(cut: Cut | None, limit: int) -> str:
-    """Return the note after a truncated content; an empty text after a complete one."""
+    """Return the note to append to truncated content, or an empty string if it is complete."""
     return "" if cut is None else _SUFFIXES[cut].format(limit=limit)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, Literal, NamedTuple
 
 MAX_COLUMNS: Final = 100
-"""Further cells of a row are joined to the last one."""
+"""Maximum number of columns; further cells of a row are joined to the last one."""
 
 MAX_ROWS_SPANNED: Final = 1_000
 EMPTY: Final = "<td></td>"
@@ -22,7 +22,7 @@ _TABLE: Final = frozenset({"table"})
 _TABLE_PARTS: Final = BARRIERS | {"tr"}
 LISTS: Final = frozenset({"ul", "ol", "menu", "dir"})
 _PARTED: Final = LISTS | _TABLE
-"""Between the items of a list, and the rows of a table, a piece may end."""
+"""Elements in which a piece may end, between two items or rows."""
 _ITEMS: Final = frozenset({"li", "tr"})
 
 
@@ -56,7 +56,7 @@ class Columns:
         self.at = 0
 
     def take(self) -> bool:
-        """Place a plain cell in the simple, common case; return whether it applied."""
+        """Place a plain cell in the simple, common case. Return whether it was placed."""
         at = self.at
         if at >= MAX_COLUMNS - 1 or (at < len(self._covered) and self._covered[at]):
             return False
@@ -66,7 +66,7 @@ class Columns:
         return True
 
     def take_several(self, count: int) -> bool:
-        """Place several plain cells in the simple case; return whether it applied."""
+        """Place several plain cells in the simple case. Return whether they were placed."""
         covered, upto = self._covered, self.at + count
         if upto >= MAX_COLUMNS or any(covered[self.at : upto]):
             return False
@@ -75,7 +75,7 @@ class Columns:
         return True
 
     def take_rows(self, counts: Sequence[int]) -> bool:
-        """Place rows of plain cells, given their counts, if no cell spans into them; return whether it applied."""
+        """Place rows with these numbers of plain cells, if no cell spans into them. Return whether they were placed."""
         covered, widest = self._covered, max(counts)
         if widest >= MAX_COLUMNS or any(covered):
             return False
@@ -85,7 +85,7 @@ class Columns:
         return True
 
     def place(self, wide: int, high: int) -> tuple[int, int]:
-        """Place a cell: return the number of empty cells before it, spanned from above, and after it."""
+        """Place a cell. Return the number of empty cells before it (spanned from above) and after it."""
         covered, began = self._covered, self.at
         at = began
         while at < len(covered) and covered[at]:
@@ -150,12 +150,12 @@ class Open:
         return True
 
     def count_items(self, count: int) -> None:
-        """Count items written here, if they belong to an ordered list."""
+        """Count items that were written here, if they belong to an ordered list."""
         if self._numbered and self.names[-1:] == ["ol"]:
             self._numbered[-1] += count
 
     def end(self, name: str, *, again: bool) -> None:
-        """Close the nearest open element of a name, and those in it; with ``again`` the latter are reopened."""
+        """Close the nearest open element with this name, and those in it; with ``again``, reopen the latter."""
         names = self.names
         if self._over:
             self._over -= 1
@@ -198,7 +198,7 @@ class Open:
                 return
 
     def is_between(self, *, outermost: bool) -> bool:
-        """Return whether this is between two items or rows; with ``outermost``, of a list or table not in another."""
+        """Return whether this is between two items or rows; with ``outermost``, of an unnested list or table."""
         if not self.names:
             return False
         is_fresh = self.names[-1] in _ITEMS and self.out[-1:] == [self._elements[-1].start]

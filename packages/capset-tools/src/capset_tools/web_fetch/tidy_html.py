@@ -1,7 +1,7 @@
-"""A page in pieces that a converter can handle: small, well-formed, not deep, and reduced to readable content.
+"""Splits a page into pieces that a converter can handle: small, well-formed, shallow, and only readable content.
 
-The page is untrusted and may be hostile. HTML parsers need quadratic time for sufficiently malformed markup, and memory
-of hundreds of times its size; so the converter's input is generated here, in one pass of linear time.
+The page is untrusted and may be hostile. For sufficiently malformed markup, HTML parsers take quadratic time, and
+hundreds of times its size in memory, so the converter's input is generated here, in a single pass of linear time.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from capset_tools.web_fetch.markup import (
 from capset_tools.web_fetch.stack import EMPTY, NOTHING, Columns, Element, Open, Piece
 
 MAX_TAGS: Final = 300_000
-"""Maximum number of tags read of a page, and of parts, tags and texts, written for them."""
+"""Maximum number of tags read from a page, and of parts (tags and texts) written for it."""
 
 PIECE_TAGS: Final = 4_000
 PIECE_CHARACTERS: Final = 128_000
-"""A piece ends between two blocks once it is this large; between items or rows at twice, anywhere at three times."""
+"""A piece of this size ends between two blocks; at twice the size, between items or rows; at three times, anywhere."""
 
 _TABLE: Final = re.compile(r"<(/?)table(?=[\s/>])", re.IGNORECASE)
 _PARTS: Final = frozenset({"table", "tr", "td", "th", "thead", "tbody", "tfoot", "caption", "colgroup", "col"})
@@ -55,7 +55,7 @@ _CELLS: Final = {name: Element(f"<{name}>", f"</{name}>") for name in CELLS}
 
 
 class TooLargeError(Exception):
-    """The page has more tags than are read."""
+    """The page has too many tags to be read completely."""
 
 
 class HtmlPage:
@@ -118,13 +118,13 @@ class HtmlPage:
             raise TooLargeError
 
     def _may_cut(self, read: int) -> bool:
-        """Return whether a piece that is large enough may end here, after so many characters."""
+        """Return whether a large enough piece may end here, after ``read`` characters."""
         opened = self._open
         size = max(len(opened.out) / PIECE_TAGS, read / PIECE_CHARACTERS)
         return size > 3 or WRAPPERS.issuperset(opened.names) or (size > 2 and opened.is_between(outermost=size < 2.5))
 
     def _piece(self) -> Piece:
-        """Return the output since the last piece, and begin another."""
+        """Return the output since the last piece, and begin the next one."""
         tables = [table for table in self._tables if table is not None]
         return self._open.cut(tables[0] if len(tables) == 1 else None)
 
@@ -191,7 +191,7 @@ class HtmlPage:
         self._open.out.append(text.replace("<", "&lt;") if "<" in text else text)
 
     def _run(self, at: int) -> int:
-        """Read simple text at once, or simple cells or items, if there are any; return the position to continue at."""
+        """Read a run of simple text, cells or items, if there is one. Return the position to continue at."""
         opened, names = self._open, self._open.names
         within = names[-1] if names else ""
         if within in _ROWS:
@@ -221,7 +221,7 @@ class HtmlPage:
         return run if is_placed else None
 
     def _whole(self, name: str, text: str, match: re.Match[str]) -> int:
-        """Read an element with only simple text in it, at once if possible; return the position to continue at."""
+        """Read an element that contains only simple text, at once if possible. Return the position to continue at."""
         opened, element = self._open, WRITTEN.get(name) or _CELLS.get(name)
         first, last = match.end(1), match.start(2)
         if name == "a" and text and "<" not in text and _LINKLESS.isdisjoint(opened.names):
@@ -345,7 +345,7 @@ class HtmlPage:
             self._cell(table, "td", 0, 0)
 
     def _simple_link(self, first: int, last: int, text: str, match: re.Match[str]) -> int:
-        """Read a link with only text in it, if no link is open; return the position to continue at."""
+        """Read a link that contains only text. Return the position to continue at."""
         if len(text) > PIECE_CHARACTERS or self._hidden.hide("a", first, last):
             return self._start("a", match)
         if self._tables:

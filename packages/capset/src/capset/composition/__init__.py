@@ -1,1 +1,1 @@
-"""From definitions to one static result; pure (spec 1)."""
+"""The composition of definitions into one static result; pure (spec 1)."""

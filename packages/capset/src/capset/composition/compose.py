@@ -1,4 +1,4 @@
-"""Composition: from an agent or a block to everything that it could ever be given."""
+"""Composition: everything that an agent or a block could ever be given, merged."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from capset.errors import ContextError, DefinitionError, ToolNameConflict
 from capset.fingerprint.hashes import Ref
 
 MAX_LEVELS: Final = 50
-"""How deeply blocks may nest; a run goes no deeper."""
+"""The maximum nesting depth of blocks; no run goes deeper."""
 Exposed = tuple[Literal["resource", "state"], Scope, str]
-"""A resource, or a field of a scope's state, by its name."""
+"""A resource or a state field: its kind, scope and name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """An agent or a block with everything merged and every conflict settled; made by ``compose()``.
+    """The result of ``compose()``: an agent or a block with everything that it uses, merged and free of conflicts.
 
-    ``chosen`` are the contributing capabilities, in order, with their presets and config; ``children`` the
-    compositions of the blocks inside, by block. ``dynamic`` are the functions that add more at run time. ``notices``
-    report deprecated capabilities and those that contribute nothing. ``static_hash`` covers everything in the
-    definition that a model or a policy could see, 64 hexadecimal digits.
+    ``chosen`` lists the contributing capabilities in order, with their presets and config. ``children`` maps each
+    nested block to its composition. ``dynamic`` has the functions that add capabilities at run time. ``notices`` report
+    deprecated capabilities and those that contribute nothing. ``static_hash``, 64 hexadecimal digits, covers everything
+    in the definition that a model or a policy could see.
     """
 
     block: Block
@@ -53,29 +53,32 @@ class Composition:
 
     @cached_property
     def data(self) -> SessionData:
-        """The resources and state of this block and all below, joined. Raises as ``compose`` does for a root."""
+        """The merged resources and state of this block and all nested blocks.
+
+        Raises ``ResourceConflict`` or ``StateConflict``, as ``compose`` does for a root.
+        """
         return collect_data(self.block, (composition.merged for composition in self._below_first(set())))
 
     @property
     def tools(self) -> Mapping[str, Installed]:
-        """Every tool by its name for the model."""
+        """Every tool, by its name for the model."""
         return self.merged.tools
 
     @property
     def capabilities(self) -> tuple[AnyCapability, ...]:
-        """The capabilities that contribute, in order."""
+        """The contributing capabilities, in order."""
         return tuple(dict.fromkeys(choice.capability for choice in self.chosen))
 
     @cached_property
     def mounts(self) -> Mapping[str, bytes]:
-        """The content of every mounted file, by its path."""
+        """The content of every mounted file, by path."""
         return MappingProxyType({path: file.value for path, file in self.merged.files.items()})
 
     @cached_property
     def exposed(self) -> frozenset[Exposed]:
-        """The resources and state fields that clients may read, of this block and all below.
+        """The resources and state fields of this block and all nested blocks that clients may read.
 
-        A capability exposes its own; those of another with the same name elsewhere stay private.
+        Each capability exposes only its own: one of the same name in another scope stays private.
         """
         entries: set[Exposed] = set()
         for choice in self.chosen:
@@ -94,7 +97,7 @@ class Composition:
 
     @cached_property
     def by_capability(self) -> Mapping[AnyCapability, Chosen]:
-        """The first use of each capability."""
+        """The first use of each capability; a narrowed one is also found by its ``origin``."""
         first_uses = {choice.capability: choice for choice in reversed(self.chosen)}
         return MappingProxyType(
             first_uses | {key.origin: choice for key, choice in first_uses.items() if key.origin is not None}
@@ -113,13 +116,13 @@ class Composition:
 
     @property
     def system_text(self) -> str:
-        """The text of a model's system prompt, without context, which is resolved at every step."""
+        """The system prompt for the model, without context, which is resolved at every step."""
         return render_system(self.block.system_prompt, self.merged.instructions)
 
     def explain(self) -> tuple[Explained, ...]:
         """Return the contributor of every tool, resource, state field, text, context entry, file and policy.
 
-        A block that occurs in several places is reported once, by the first path to it.
+        A block that occurs in several places is reported once, under the first path to it.
         """
         ways: dict[Composition, tuple[str, ...]] = {}
         self._walk((), ways)
@@ -140,17 +143,18 @@ class Composition:
 
 
 def compose(block: Block, decided: Decided | None = None, *, within: SessionData | None = None) -> Composition:
-    """Merge what an agent or a block uses and declares. Pure: equal definitions give equal results in every process.
+    """Compose an agent or a block: merge everything that it uses and declares.
 
-    ``decided`` are the results of the dynamic ``uses`` for one run; resources and state that they add must be
-    declared in ``within``, or else statically here. Raises ``DefinitionError``, usually one of its conflicts, each of
-    which names both contributors.
+    Pure: equal definitions give equal results in every process. ``decided`` has the results of the dynamic ``uses`` for
+    one run. Resources and state that these add must be declared in ``within``, by default the data that ``block``
+    declares statically. Raises ``DefinitionError``, usually one of its conflicts, each of which names both
+    contributors.
     """
     if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise DefinitionError(f"compose takes an Agent, or another block; got {block!r:.80}")
     if decided is None:
         composition = _compose(block, None, {}, ())
-        _ = composition.data  # for a root, so that its conflicts are raised here
+        _ = composition.data  # raises the conflicts of a root
         return composition
     composition = _compose(block, decided, {}, ())
     _refuse_undeclared(composition, within or compose(block).data)
@@ -160,11 +164,11 @@ def compose(block: Block, decided: Decided | None = None, *, within: SessionData
 def _compose(
     block: Block, decided: Decided | None, compositions: dict[Block, Composition], within: tuple[str, ...]
 ) -> Composition:
-    """Compose a block and those inside it, each once: ``compositions`` caches the results."""
+    """Compose a block and its nested blocks, each once; ``compositions`` caches the results."""
     if len(within) > MAX_LEVELS:
         raise DefinitionError(
             f"{within[0]!r} has blocks nested more than {MAX_LEVELS} levels deep: {' → '.join(within[:6])} …",
-            hint="put some of them in a row",
+            hint="run some of them one after the other instead of inside each other",
         )
     resolved = resolve(block, decided)
     itself = Level(block.name, block.part.policies, block.part.hooks)
@@ -202,7 +206,7 @@ def _level(capability: AnyCapability) -> Level:
 
 
 def _check_static_context(merged: Merged) -> None:
-    """Refuse static context, and keys of functions, that would fail every run."""
+    """Refuse static context, and keys of context functions, that would fail every run."""
     for entry in merged.context:
         try:
             render_context([(entry.source, entry.value.placed(entry.value.value))])
@@ -222,14 +226,15 @@ def _refuse_undeclared(composition: Composition, data: SessionData) -> None:
             if new:
                 raise DefinitionError(
                     f"{source} is used dynamically and declares {new[0]!r}, which nothing declares statically",
-                    hint=f"use {choice.capability.name} statically too, with the presets switched off that come and go",
+                    hint=f"use {choice.capability.name} statically too, and switch its dynamic presets off",
                 )
 
 
 def check_routes(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> None:
     """Raise ``ToolNameConflict``, naming both contributors, if messages of one type would have two routes.
 
-    ``tools`` are by their names here; the names and aliases of the capabilities in ``chosen`` lead to tools too.
+    ``tools`` maps names in the composition to tools; the names and aliases of the capabilities in ``chosen`` are
+    routes, too.
     """
     routes = _names(tools, chosen)
     for installed in tools.values():
@@ -264,9 +269,10 @@ def _names(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> dict[str
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SessionData:
-    """All resources and state that a run can reach, joined; ``given`` are the resources as declared.
+    """The merged resources and state that a run can reach.
 
-    Where a flow settles a conflict, ``resources`` has its version, and ``given`` also those that it replaces.
+    ``given`` has every resource as declared. If a flow resolves a conflict, ``resources`` has the flow's version, and
+    ``given`` has the replaced ones, too.
     """
 
     resources: Mapping[ResourceKey, Contributed[AnyResource | Documents]]
@@ -275,7 +281,7 @@ class SessionData:
 
 
 def collect_data(block: Block, below_first: Iterable[Merged]) -> SessionData:
-    """Join the merged resources and state of a root ``block`` and of all blocks below it, those first.
+    """Merge the resources and state of a root ``block`` and of all blocks below it; ``below_first`` ends with the root.
 
     Raises ``ResourceConflict`` or ``StateConflict``, naming both contributors, unless the block has the last word.
     """

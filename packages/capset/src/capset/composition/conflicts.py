@@ -12,14 +12,14 @@ from capset.definitions.references import AnyRef
 from capset.errors import DefinitionError
 
 _PASSES: Final = 3
-"""How often refused references are retried: one may need a later one, which may need another."""
+"""How often rejected references are tried again: one may need a later one, which may need another."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CompositionConflict:
-    """Why something cannot be composed; ``capability`` is the one that does not go together with those before it.
+    """A reason why a block cannot be composed; ``capability`` is the one that conflicts with those before it.
 
-    ``capability`` is ``None`` for a conflict of the block itself, and for one that no single capability makes.
+    ``capability`` is ``None`` for a conflict of the block itself, and for one that no single capability causes.
     """
 
     error: DefinitionError
@@ -27,11 +27,11 @@ class CompositionConflict:
 
 
 def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRef]) -> tuple[CompositionConflict, ...]:
-    """Return the conflict of every reference with those before it; none if all can be composed.
+    """Return the conflict of every reference with those before it; empty if all of them can be composed.
 
-    ``make`` returns the block that uses some references; its exceptions count too. A conflicting reference is left out
-    for those after it, so each conflict is reported once. If the block itself cannot be composed, only that is
-    reported.
+    ``make`` returns a block that uses the given references; if it raises ``DefinitionError``, that counts as a
+    conflict, too. A conflicting reference is left out when later ones are checked, so each conflict is reported once.
+    If the block itself cannot be composed, only that is reported.
     """
     conflict = _conflict(make, refs)
     if conflict is None:
@@ -51,7 +51,7 @@ def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRe
 def _sorted_out(
     make: Callable[[Sequence[AnyRef]], Block], accepted: list[AnyRef], remaining: list[AnyRef]
 ) -> tuple[list[AnyRef], list[CompositionConflict]]:
-    """Accept references that fit the accepted ones, in batches where possible; return the rest, and the conflicts."""
+    """Accept references that compose with the accepted ones, in batches if possible; return the rest and conflicts."""
     refused, conflicts = list[AnyRef](), list[CompositionConflict]()
     place, step = 0, len(remaining)
     while place < len(remaining):

@@ -1,4 +1,4 @@
-"""The system text for the model, and its context, joined under each key (spec 1, C17, C21, C23–C26)."""
+"""The system text for the model, and its context, merged by key (spec 1, C17, C21, C23–C26)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESERVED: Final = frozenset(
         *("function-calls", "function-result", "invoke", "thinking", "reasoning"),
     }
 )
-"""Reserved tags, which a model or a provider may not treat as data."""
+"""Reserved tags: models and providers might not treat their content as data."""
 _TAG: Final = re.compile(r"[a-z][a-z0-9-]*")
 _BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\s]+")
 
@@ -34,7 +34,7 @@ class Rendered:
 
 @dataclass(slots=True)
 class _Tag:
-    """One tag being collected; its shape is that of its first contributor with one, named in ``source``."""
+    """A tag that is being collected; ``source`` is the contributor that determined its shape."""
 
     shape: Literal["text", "mapping"] | None = None
     source: ContributionSource | None = None
@@ -43,10 +43,10 @@ class _Tag:
 
 
 def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) -> Rendered:
-    """Join resolved entries, in their order. Equal values give equal bytes.
+    """Merge resolved context entries, in order. Equal values give equal bytes.
 
-    Raises ``ContextError`` for an invalid tag or value, and ``ContextShapeConflict`` for text from one contributor and
-    a mapping from another; each names the contributors.
+    Raises ``ContextError`` for an invalid tag or value, and ``ContextShapeConflict`` if one contributor gives text and
+    another a mapping under the same key; each names the contributors.
     """
     tags: dict[str, _Tag] = {}
     texts: list[str] = []
@@ -78,7 +78,7 @@ def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) ->
 
 
 def tag_of(key: object) -> str | None:
-    """Return a key as a tag, ``userPreferences`` as ``user-preferences``, or ``None`` if that is impossible."""
+    """Convert a key to a tag, ``userPreferences`` to ``user-preferences``; return ``None`` if that is impossible."""
     if not isinstance(key, str) or not key.isascii():
         return None
     tag = _BOUNDARY.sub("-", key).lower()
@@ -97,7 +97,7 @@ def _gather(
         if (tag := tag_of(key)) is None:
             raise ContextError(
                 f"the context of {source} has the key {key!r:.80}, which cannot be a tag",
-                hint="a tag is a word such as user-preferences, and none of those that models give a meaning",
+                hint="a tag is a word such as user-preferences that has no special meaning for models",
             )
         _put(into.setdefault(tag, _Tag()), member, source, (*path, tag), level + 1)
 
@@ -139,7 +139,7 @@ def _refused(source: ContributionSource, value: object, path: tuple[str, ...]) -
     return ContextError(
         f"the context of {source} gives {type(value).__name__}{where}: "
         "context is text, a mapping, a list of those or None",
-        hint="write it as text, in the words that the model shall read",
+        hint="write it as text, as the model should read it",
     )
 
 
@@ -176,8 +176,9 @@ def render_system(
 ) -> str:
     """Return the system text, with blank lines between its parts.
 
-    Each capability's instructions have a block of their own; then come the prompt, the block's own instructions, the
-    instructions of toolkits and tools (``member_instructions``), the context as XML, and the plain texts.
+    The parts are, in this order: one block for the instructions of each capability, the prompt, the block's own
+    instructions, the instructions of toolkits and tools (``member_instructions``), the context as XML, and the plain
+    texts.
     """
     blocks: dict[str, list[str]] = {}
     block_texts: list[str] = []

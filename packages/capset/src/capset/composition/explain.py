@@ -1,4 +1,4 @@
-"""Contributors of everything in a composition, with preset and path (spec 1, C40)."""
+"""The contributors of everything in a composition, with preset and path (spec 1, C40)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Surface = Literal["tool", "toolkit", "resource", "state", "target", "instruction
 class Explained:
     """One item of a composition: its kind, its name, and its contributor.
 
-    ``name`` is that of a tool, of a toolkit prefixed with its enclosing ones (``outer.inner``), of a resource or a
-    state field prefixed with its scope (``session.notes``; ``sequencer.x`` for a sequencer's own), a target, a path, or
-    a policy's id; for an instruction its first line, for context its keys, its text or its function's name. ``within``
-    are the blocks around the owner, the root first.
+    ``name`` is the name of a tool or a target, a file's path or a policy's id. Toolkits are prefixed with the enclosing
+    ones (``outer.inner``); resources and state fields with their scope (``session.notes``, or ``sequencer.x`` for a
+    sequencer's own state). An instruction is named by its first line; context by its keys, its text or the name of its
+    function. ``within`` lists the blocks around the owner, root first.
     """
 
     surface: Surface
@@ -35,7 +35,7 @@ class Explained:
 
 
 def explain(merged: Merged, within: tuple[str, ...] = ()) -> Iterator[Explained]:
-    """Yield everything that a block has, in order; ``within`` are the blocks around it."""
+    """Yield everything in a merged block, in order; ``within`` lists the blocks around it."""
     return (replace(explained, within=within) if within else explained for explained in _explained(merged))
 
 
@@ -65,7 +65,7 @@ def _explained(merged: Merged) -> Iterator[Explained]:
 
 
 def named(entry: ContextEntry) -> str:
-    """Return a context entry's name: its function's, its keys, or the beginning of its text."""
+    """Return a name for a context entry: that of its function, its keys, or the beginning of its text."""
     match entry.value:
         case _ if entry.function is not None:
             return f"{entry.name}()"

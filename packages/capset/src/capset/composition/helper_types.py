@@ -1,4 +1,4 @@
-"""Types of ``ctx.cap``: a protocol of the helpers that an agent has, as source for type checkers (spec 1, C41)."""
+"""The type of ``ctx.cap``: a protocol of an agent's helpers, as source code for type checkers (spec 1, C41)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from capset.definitions.callables import inner_function
 _UNKNOWN: Final = "Any"
 _ANY: Final = re.compile(r"(?<![.\w])Any\b")
 _DECORATORS: Final = ("property", "overload")
-"""Names that the source uses itself: as attributes they would hide what they decorate with."""
+"""Decorators in the generated source: properties of these names would hide them."""
 
 
 def helper_types(agent: Block) -> str:
-    """Return the source of a module with a protocol of the helpers that an agent's ``uses`` bring: ``ctx.cap``.
+    """Return the source of a module with a protocol for ``ctx.cap``: the helpers that an agent's ``uses`` bring.
 
-    ``Context[NotesHelpers]``, for an agent ``notes``, gives them their types: those that the factories of helpers
-    declare, and ``Any`` where a factory declares none that another module can import. The module imports them for type
-    checkers alone. What dynamic ``uses`` add is not in it.
+    For an agent ``notes``, annotate the context as ``Context[NotesHelpers]``. Each helper has the return type that its
+    factory declares, or ``Any`` if another module cannot import that type. The module imports the types for type
+    checkers only. It does not cover the helpers that dynamic ``uses`` add.
     """
     modules: set[str] = set()
     types: dict[str, str] = {}
@@ -58,7 +58,7 @@ def _lines(agent: str, types: Mapping[str, str], modules: list[str]) -> Iterator
 
 
 def _declared(factory: Callable[..., Any]) -> Any:
-    """Return the type of what a factory makes, as it declares it, or ``Any``."""
+    """Return the declared return type of a factory, or ``Any``."""
     inner = inner_function(factory)
     if inspect.isclass(inner):
         return inner
@@ -69,7 +69,7 @@ def _declared(factory: Callable[..., Any]) -> Any:
 
 
 def _source_of(annotation: Any, modules: set[str]) -> str:
-    """Return a type as source, and add the modules that it takes; ``Any`` if another module cannot import all of it."""
+    """Return the source of a type and add its modules to ``modules``; ``Any`` if it cannot be imported elsewhere."""
     named: set[str] = set()
     try:
         text = _expression(annotation, named)
@@ -80,7 +80,7 @@ def _source_of(annotation: Any, modules: set[str]) -> str:
 
 
 def _expression(annotation: Any, modules: set[str]) -> str:
-    """Raise ``LookupError`` for what has no name that can be imported."""
+    """Return the source of a type. Raises ``LookupError`` if a part of it cannot be imported by name."""
     if annotation is Any:
         return _UNKNOWN
     if annotation is None or annotation is NoneType:
@@ -94,7 +94,7 @@ def _expression(annotation: Any, modules: set[str]) -> str:
     imported: Any = sys.modules[named.__module__]
     for part in named.__qualname__.split("."):
         imported = getattr(imported, part, None)
-    if imported is not named:  # a class that a function has made
+    if imported is not named:  # a class defined in a function
         raise LookupError
     modules.add(named.__module__)
     inside = f"[{', '.join(_expression(argument, modules) for argument in arguments)}]" if arguments else ""
@@ -102,5 +102,5 @@ def _expression(annotation: Any, modules: set[str]) -> str:
 
 
 def _alias(module: str) -> str:
-    """Return the name of a module in the source: with an underscore, which no capability's begins with."""
+    """Return the alias of a module: it starts with an underscore, which no capability name does."""
     return f"_{module.replace('.', '_')}"

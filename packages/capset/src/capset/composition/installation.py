@@ -17,7 +17,10 @@ from capset.errors import DefinitionError, ToolNameConflict
 
 @dataclass(frozen=True, slots=True)
 class ToolNames:
-    """The names of a capability's tools here, by their own; ``prefix`` is for tools made at run time."""
+    """The names of a capability's tools in a composition, by their own names.
+
+    ``prefix`` is for tools made at run time.
+    """
 
     known: Mapping[str, str] = field(default_factory=dict[str, str])
     prefix: str = ""
@@ -27,12 +30,12 @@ class ToolNames:
         return self.known.get(tool.name) or self.prefix + tool.name
 
     def and_of(self, tools: Iterable[AnyTool]) -> ToolNames:
-        """Return these names with those of tools made at run time. Raises ``DefinitionError`` for an invalid name."""
+        """Return these names plus those of tools made at run time. Raises ``DefinitionError`` for an invalid name."""
         new_names = {tool.name: checked(f"{tool.name!r} with its prefix", self.of(tool), TOOL) for tool in tools}
         return replace(self, known={**self.known, **new_names})
 
     def in_text(self, text: str) -> str:
-        """Return instructions with tool names in backquotes replaced by their names here."""
+        """Replace the tool names in backquotes in instructions with those in the composition."""
         return with_tool_names(text, self.known)
 
 
@@ -40,7 +43,7 @@ class ToolNames:
 class Level:
     """One layer around tools, such as a block, a capability, a preset or a toolkit: its name, policies and hooks.
 
-    ``limits`` are those that all tools of a capability share.
+    ``limits`` are shared by all tools of a capability.
     """
 
     owner: str
@@ -51,7 +54,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class PolicyBinding:
-    """A policy with its first owner in traversal order, and the hooks notified of it, outermost first."""
+    """A policy, its first owner in traversal order, and the hooks to notify of its decisions, outermost first."""
 
     policy: Policy
     owner: str
@@ -62,9 +65,9 @@ class PolicyBinding:
 class Installed:
     """A tool of a composition: its name for the model, its contributor, and every policy that applies to it.
 
-    ``levels`` are the block, each capability, preset and toolkit that brings it, and itself, outermost first; ``gates``
-    (policies) and ``hooks`` are theirs, in that order; ``met`` binds each policy to its first owner here and the hooks
-    notified of it. ``toolkits`` are the names of the enclosing toolkits.
+    ``levels`` lists the layers around it, outermost first: the block, each capability, preset and toolkit that brings
+    it, and the tool itself. ``gates`` (policies) and ``hooks`` are those of the levels, in that order. ``met`` binds
+    each policy to its first owner here and the hooks to notify. ``toolkits`` has the names of the enclosing toolkits.
     """
 
     tool: AnyTool
@@ -79,7 +82,7 @@ class Installed:
 
     @property
     def owner(self) -> str:
-        """The name of the capability or the block that brought it."""
+        """The name of the capability or the block that brings it."""
         return self.source.capability or self.source.path[-1]
 
     @property
@@ -89,33 +92,33 @@ class Installed:
 
     @property
     def own_name(self) -> str:
-        """``CAPABILITY.TOOL`` as the capability itself calls them, not as an agent does."""
+        """``CAPABILITY.TOOL`` with the name that the tool has in the capability itself."""
         return f"{self.owner}.{self.tool.name}"
 
     @property
     def may_ask(self) -> bool:
-        """Whether its calls may need an approval: the tool says so, or there are policies, which may ask."""
+        """Whether a call may need an approval, by the tool's own rule or because a policy asks for it."""
         return self.tool.approval != "auto" or bool(self.gates)
 
     @property
     def asks_plainly(self) -> bool:
-        """Whether all its policies are asked at each call, with arguments of its own, and no hook is told of it."""
+        """Whether every policy is asked at each call, no hook observes the policies, and all arguments are scalars."""
         is_told = any(gate.hooks.on_policy_evaluated for gate in self.met)
         return self.tool.arguments.only_scalars and all(gate.is_live for gate in self.gates) and not is_told
 
     def behind(self, levels: tuple[Level, ...]) -> Installed:
-        """Return the tool as it is when a second path brings it too: the policies of both apply."""
+        """Return the tool as brought by a second path, too: the policies of both paths apply."""
         both = tuple(dict.fromkeys((*self.levels[:-1], *levels)))
-        # The hooks of one path do not surround the other's policies.
+        # The hooks of a path observe only the policies of that path.
         met = {gate.policy: gate for gate in (*bindings_of(levels), *self.met)}
         return replace(self, levels=both, gates=_gates(both), hooks=_hooks(both), met=tuple(met.values()))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class InstalledToolkit:
-    """A toolkit of a composition. ``levels`` are all layers around its members, itself the last.
+    """A toolkit of a composition. ``levels`` lists all layers around its members, itself last.
 
-    ``toolkits`` are the names of the enclosing toolkits, ``tools`` the names here of the tools in it.
+    ``toolkits`` has the names of the enclosing toolkits, ``tools`` the names that its tools have in the composition.
     """
 
     toolkit: AnyToolkit
@@ -147,15 +150,15 @@ class InstalledToolkit:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Its instructions for the model, with the names that its tools have here."""
+        """Its instructions for the model, with the names that its tools have in the composition."""
         return tuple(map(self.names.in_text, self.toolkit.instructions))
 
 
 class Installing:
-    """Installs members under their names in traversal order, a toolkit before its contents."""
+    """Installs tools and toolkits under their names, in traversal order, a toolkit before its contents."""
 
     def __init__(self, tools: Mapping[str, Installed] | None = None, gates: Iterable[Policy] = ()) -> None:
-        """Start from existing ``tools``, whose names must not clash, and ``gates``, policies not to collect again."""
+        """Start from existing ``tools``, whose names are taken, and ``gates``, policies that are collected already."""
         self.tools: dict[str, Installed] = dict(tools or {})
         self.steps: list[PolicyBinding | InstalledToolkit] = []
         self._order: dict[str | InstalledToolkit, None] = {}
@@ -179,7 +182,7 @@ class Installing:
         around: tuple[Level, ...],
         toolkits: tuple[str, ...] = (),
     ) -> None:
-        """Install some members with everything in them. Raises ``ToolNameConflict``, naming both contributors."""
+        """Install members and everything inside them. Raises ``ToolNameConflict``, naming both contributors."""
         for member in members:
             levels = (*around, Level(member.name, member.policies, member.hooks))
             met = bindings_of(levels)
@@ -221,14 +224,14 @@ class Installing:
         self._order[name] = None
 
     def _meet(self, gates: tuple[PolicyBinding, ...]) -> None:
-        """Add the policies not met before: this is their first owner in traversal order."""
+        """Record the policies that occur for the first time, with their owners."""
         new = [gate for gate in gates if gate.policy not in self._met]
         self._met.update(gate.policy for gate in new)
         self.steps += new
 
 
 def bindings_of(levels: Sequence[Level]) -> tuple[PolicyBinding, ...]:
-    """Return the policies of some levels, the outermost first, each with its first owner."""
+    """Return the policies of levels, the outermost first, each with its first owner."""
     met: dict[Policy, PolicyBinding] = {}
     for depth, level in enumerate(levels, start=1):
         for policy in level.policies:

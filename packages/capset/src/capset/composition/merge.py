@@ -1,4 +1,4 @@
-"""The merge table: one function joins the contributions of capabilities, presets and blocks (spec 1, C12–C20)."""
+"""The merge of the contributions of capabilities, presets and blocks, one surface at a time (spec 1, C12–C20)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ONLY_FOR: Final[Mapping[str, BlockKind]] = {
     "tools": "generator",
     "sequencer_state": "sequencer",
 }
-"""Surfaces that only one kind of block can have, even if empty; all others are for every kind."""
+"""Surfaces that only one kind of block may declare, even if empty; every kind may declare the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One part with its source, as input of the merge. ``names`` has the names of its tools here.
+    """A part to merge, with its source. ``names`` has the names of its tools in the composition.
 
-    ``around`` are the layers around the part that concern every tool in it, the outermost first.
+    ``around`` lists the layers that apply to every tool in the part, outermost first.
     """
 
     source: ContributionSource
@@ -48,9 +48,10 @@ class Contribution:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Merged:
-    """Everything joined, each value with its first contributor, in the order of the contributions.
+    """The merged contributions, each value with its first contributor, in the order of the contributions.
 
-    ``members`` are the tools and toolkits in traversal order; ``steps`` is the order of their evaluation.
+    ``members`` lists the tools and toolkits in traversal order, ``steps`` the policies and dynamic toolkits in order of
+    evaluation.
     """
 
     tools: Mapping[str, Installed]
@@ -68,9 +69,9 @@ class Merged:
 
 
 def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) -> Merged:
-    """Join contributions, in their order; ``block`` and ``kind`` describe the block that they are for.
+    """Merge contributions in order; ``block`` and ``kind`` are the name and kind of the block that they are for.
 
-    Raises ``KindError`` for a surface that this kind cannot have, ``ToolNameConflict``, ``PolicyConflict``,
+    Raises ``KindError`` for a surface that this kind cannot have, and ``ToolNameConflict``, ``PolicyConflict``,
     ``ResourceConflict``, ``StateConflict``, ``TargetConflict`` or ``MountConflict``, each naming both contributors.
     """
     parts = tuple(contributions)
@@ -165,9 +166,9 @@ def merge_resources(
 def _keyed(
     surface: str, conflict: type[DefinitionError], entries: Iterable[tuple[K, V, ContributionSource]], hint: str
 ) -> Mapping[K, Contributed[V]]:
-    """Join a surface: equal values become one, and different ones under one key conflict.
+    """Merge one surface: equal values under a key become one, different values conflict.
 
-    Definitions are compared by identity, since they have no other equality; contents by their bytes.
+    Definitions are compared by identity, since they have no other equality, and file contents by their bytes.
     """
     joined: dict[K, Contributed[V]] = {}
     for key, value, source in entries:
@@ -198,7 +199,7 @@ def _check_paths(files: Mapping[str, Contributed[bytes]]) -> None:
 def check_block(block: Block) -> None:
     """Raise ``KindError`` for surfaces that a block, or its static ``uses`` with active presets, cannot have.
 
-    Raises what ``resolve`` raises too. Nothing is merged: conflicts between children are found at the root.
+    Raises the errors of ``resolve``, too. Nothing is merged: conflicts between children are found at the root.
     """
     check_kind(block.name, block.kind, ContributionSource((block.name,)), block.part)
     for choice in resolve(block).chosen:
@@ -207,7 +208,7 @@ def check_block(block: Block) -> None:
 
 
 def check_kind(block: str, kind: BlockKind, source: ContributionSource, part: Part) -> None:
-    """Raise ``KindError``, naming capability, preset, field, block and the fix, if this kind cannot have a part."""
+    """Raise ``KindError``, naming the source, surface, block and fix, if this kind of block cannot have a part."""
     for surface, needed in ONLY_FOR.items():
         if surface in part.declared and kind != needed:
             raise KindError(
@@ -220,5 +221,5 @@ def _mending(source: ContributionSource) -> str:
     if source.preset is not None:
         return f"use {source.capability}.with_presets({source.preset}=False)"
     if source.capability is not None:
-        return f"let {source.capability!r} have it in a preset, so that with_presets(…=False) can switch it off"
+        return f"move it to a preset of {source.capability!r}, so that with_presets(…=False) can switch it off"
     return "leave it out, or declare it on a block of that kind"

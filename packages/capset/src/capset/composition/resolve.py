@@ -1,4 +1,4 @@
-"""The capabilities that a block really has, with their choices and order (spec 1, C3–C11, C27–C29; spec 5, P2)."""
+"""The effective capabilities of a block, with their choices and order (spec 1, C3–C11, C27–C29; spec 5, P2)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from capset.definitions.references import AnyRef, DynamicUses
 from capset.errors import CapabilityConflict, DefinitionError, PresetConflict
 
 MAX_CAPABILITIES: Final = 100
-"""How many capabilities one block can have, and how deeply they can depend on each other."""
+"""The maximum number of capabilities of one block, and the maximum depth of their dependencies."""
 
 Decided = Mapping[DynamicUses, tuple[AnyRef, ...]]
-"""The result of each function among the ``uses`` for one run."""
+"""The results of the functions among the ``uses``, for one run."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Chosen:
-    """One capability of a composition. ``presets`` are those that are on, in the order of their declaration.
+    """A capability of a composition. ``presets`` are those that are on, in the order of their declaration.
 
-    ``config`` is an instance of the capability's own model; ``names`` are its tools' names here, by their own. If
-    dynamic ``uses`` switch on more presets of a capability already present, a second entry has only those, and
-    ``is_base`` is false: nothing is contributed twice.
+    ``config`` is an instance of the capability's own model; ``names`` maps its tools' own names to those in the
+    composition. If dynamic ``uses`` switch on more presets of a capability that is already present, a second entry has
+    only those, with ``is_base`` false, so that nothing is contributed twice.
     """
 
     capability: AnyCapability
@@ -44,7 +44,7 @@ class Chosen:
 
     @property
     def parts(self) -> Iterator[tuple[ContributionSource, Part]]:
-        """Its contributions with their sources: its own part, then those of its presets that are on."""
+        """Its contributions with their sources: its own part, then those of its active presets."""
         name = self.capability.name
         if self.is_base:
             yield ContributionSource(self.path, name), self.capability.part
@@ -54,7 +54,7 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Resolved:
-    """The contributing capabilities, dependencies first; the functions to ask; the notices to report."""
+    """The contributing capabilities, dependencies first, the dynamic ``uses``, and the notices to report."""
 
     chosen: tuple[Chosen, ...]
     dynamic: tuple[DynamicUses, ...]
@@ -62,11 +62,11 @@ class Resolved:
 
 
 def resolve(block: Block, decided: Decided | None = None) -> Resolved:
-    """Return what a block has. ``decided`` are the results of its dynamic ``uses``; a missing function adds nothing.
+    """Resolve the capabilities of a block. ``decided`` has the results of its dynamic ``uses``; others add nothing.
 
-    Raises ``CapabilityConflict`` for two capabilities under one name or alias, even if alike; ``PresetConflict`` for
-    two references at one depth that disagree; ``DefinitionError`` for more than 100, for a required config that is
-    missing, and for dynamic ``uses`` that would change existing choices.
+    Raises ``CapabilityConflict`` for two capabilities with the same name or alias, even if they are alike;
+    ``PresetConflict`` for two references at the same depth that disagree; and ``DefinitionError`` for more than 100
+    capabilities, for a missing config without defaults, and for dynamic ``uses`` that would change existing choices.
     """
     walk = _Resolution(block)
     roots = [(ref, (block.name,)) for ref in block.uses if not callable(ref)]
@@ -91,7 +91,7 @@ def resolve(block: Block, decided: Decided | None = None) -> Resolved:
 
 
 class _Resolution:
-    """Depth first, dependencies before dependents, then list order."""
+    """A walk over capabilities: depth first, dependencies before dependents, otherwise in list order."""
 
     def __init__(self, block: Block) -> None:
         self.order: dict[AnyCapability, Path] = {}
@@ -104,7 +104,7 @@ class _Resolution:
         self._names: dict[str, AnyCapability] = {}
 
     def visit(self, refs: Iterable[tuple[AnyRef, Path]]) -> Mapping[AnyCapability, Path]:
-        """Walk on from some references, and return the new capabilities with their paths."""
+        """Visit references, and return the new capabilities with their paths."""
         before = set(self.order)
         for ref, path in refs:
             self._enter(ref.base, (*path, ref.name))
@@ -145,7 +145,7 @@ class _Resolution:
                 raise CapabilityConflict(
                     f"{self._what} uses two different capabilities named {name!r}: "
                     f"by {' → '.join(self._met[other])} and by {' → '.join(path)}",
-                    hint="use the same object twice, or give one of them another name",
+                    hint="use the same object in both places, or give one of them another name",
                 )
 
 
@@ -184,13 +184,13 @@ def _more(existing: Chosen, choices: Choices, path: Path) -> Chosen | None:
             else None
         )
     raise DefinitionError(
-        f"capability {capability.name!r} is there already, and {path[-1]} would {change}: dynamic uses only add",
-        hint="leave it as it is there, or let the static uses say less",
+        f"capability {capability.name!r} is already present, and {path[-1]} would {change}: dynamic uses can only add",
+        hint="keep the existing choice, or leave it out of the static uses",
     )
 
 
 Path = tuple[str, ...]
-"""The names on the path from the root, the root's first."""
+"""The names on the path from the root, root first."""
 _Key = tuple[str, str]
 """The subject of a choice: ``preset`` and its name, ``config``, ``prefix``, or ``rename`` and the tool's own name."""
 
@@ -203,7 +203,7 @@ class _Said:
 
 
 class Choices:
-    """The explicit choices of every capability that can be reached from some references."""
+    """The explicit choices for every capability that can be reached from a set of references."""
 
     def __init__(
         self,
@@ -213,13 +213,13 @@ class Choices:
         known: Collection[AnyCapability] = (),
         static: Choices | None = None,
     ) -> None:
-        """Walk by levels, each capability once, so that each reference is met at its least depth.
+        """Walk breadth first, each capability once, so that each reference is found at its smallest depth.
 
-        For dynamic references, ``depth`` is that of the first, ``known`` are the capabilities whose own references have
-        been walked before, and ``static`` has the earlier choices: a nearer one of those overrides a deeper one here
-        that would take something away.
+        For dynamic references, ``depth`` is the depth of the first level, ``known`` has the capabilities whose own
+        references were walked earlier, and ``static`` has the earlier choices. A nearer choice in ``static`` overrides
+        a deeper dynamic one, unless that switches a preset on.
 
-        Raises ``PresetConflict`` for two that disagree at one depth, naming both paths.
+        Raises ``PresetConflict``, naming both paths, for two choices at the same depth that disagree.
         """
         self._said: dict[AnyCapability, dict[_Key, _Said]] = {}
         self._static = static
@@ -239,9 +239,9 @@ class Choices:
         return {name: setting.value for (kind, name), setting in self._of(capability).items() if kind == "preset"}
 
     def config(self, capability: AnyCapability) -> Any:
-        """Return the capability's config, or its defaults; ``None`` if it has none.
+        """Return the chosen config or the defaults; ``None`` if the capability has no config.
 
-        Raises ``DefinitionError`` for a config that has no defaults and was not given.
+        Raises ``DefinitionError`` if the config is required and was not given.
         """
         if (setting := self._of(capability).get(("config", ""))) is not None or capability.config is None:
             return setting and setting.value
@@ -266,7 +266,7 @@ class Choices:
         )
 
     def prefix(self, capability: AnyCapability) -> str:
-        """Return the prefix of its tools' names, which may be empty."""
+        """Return the prefix of its tools' names; it may be empty."""
         setting = self._of(capability).get(("prefix", ""))
         return setting.value if setting else ""
 
@@ -291,7 +291,7 @@ class Choices:
                 setting_name = " ".join(part for part in key if part)
                 if first.path == path:
                     raise PresetConflict(
-                        f"{path[-1]!r} names the capability {ref.name!r} twice in its uses, and says two things of its "
+                        f"{path[-1]!r} uses the capability {ref.name!r} twice, with different choices for its "
                         f"{setting_name}: {_describe_value(first.value)} and {_describe_value(value)}",
                         hint="keep one of the two entries",
                     )

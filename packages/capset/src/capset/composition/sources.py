@@ -14,7 +14,7 @@ T = TypeVar("T")
 class ContributionSource:
     """A contributor: a capability, or a block itself if ``capability`` is ``None``.
 
-    ``path`` are the names on the path from the root to it; ``preset`` is the contributing preset, if any.
+    ``path`` lists the names from the root to it; ``preset`` is the contributing preset, if any.
     """
 
     path: tuple[str, ...]

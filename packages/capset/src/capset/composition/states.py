@@ -1,4 +1,4 @@
-"""Joining the models of one scope's state into one that keeps all fields, defaults and validators (spec 1, C13)."""
+"""The merge of the models of one scope's state into one with all fields, defaults and validators (spec 1, C13)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from capset.errors import StateConflict
 from capset.schemas.schema import Schema, schema_of
 
 _ANNOTATIONS: Final = frozenset({"default", "title", "description"})
-"""The keywords in which two fields of one name may differ."""
+"""The JSON Schema keywords in which two fields of the same name may differ."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MergedState:
-    """The state of one scope. ``model`` is a subclass of every contributed model, so each finds what it expects.
+    """The merged state of one scope. ``model`` is a subclass of every contributed model, and can replace each of them.
 
-    ``fields`` names the last contributor of each; ``models`` are the contributed ones, with their contributors.
+    ``fields`` maps each field to its last contributor; ``models`` are the contributed models with their contributors.
     """
 
     model: type[BaseModel]
@@ -39,12 +39,12 @@ def merge_states(
     *,
     last_word: type[BaseModel] | None = None,
 ) -> MergedState:
-    """Join models in their order: fields add up, and of two with one name the later applies, with its default.
+    """Merge models in order. Of two fields with the same name, the later one applies, with its default.
 
     ``last_word`` is one of the models; its fields override those of all others.
 
-    Raises ``StateConflict``, naming both contributors, if their JSON Schemas differ in more than default, title and
-    description, or if the classes cannot have a common subclass.
+    Raises ``StateConflict``, naming both contributors, if the JSON Schemas of two such fields differ in more than
+    default, title and description, or if the classes cannot have a common subclass.
     """
     distinct: dict[type[BaseModel], ContributionSource] = {}
     for source, model in models:
@@ -79,7 +79,7 @@ def _join(
     if len(models) == 1:
         return models[0][0]
     classes = [model for model, _ in models]
-    # The later first, in Python's lookup order; a class that another inherits from is present through that other.
+    # Later models come first in the method resolution order; a base class of another model is inherited with it.
     bases = tuple(
         model
         for model in reversed(classes)
@@ -94,12 +94,12 @@ def _join(
         name = "".join(word.title() for word in label.split())
         joined = create_model(name, __base__=bases, __validators__=validators, **definitions)
         if (unfit := unfit_default(joined)) is not None:
-            raise Unjoinable(f"the default of {unfit} does not fit what all of them ask for")
+            raise Unjoinable(f"the default of {unfit} does not fit the constraints of all of them")
     except (TypeError, PydanticUserError, Unjoinable) as error:
         contributors = " and ".join(str(source) for model, source in models if model in bases)
         raise StateConflict(
             f"{contributors}: their models cannot be joined in the {label}: {' '.join(str(error).split())}",
-            hint="give the fields or methods that meet other names, or share one model",
+            hint="rename the fields or methods that clash, or share one model",
         ) from None
     return joined
 
@@ -148,18 +148,18 @@ _HARMLESS: Final = frozenset(
         *("arbitrary_types_allowed", "use_attribute_docstrings", "validate_default"),
     }
 )
-"""Settings of a model that do not affect the fields of others: state is read strictly, field by field."""
+"""Settings that do not affect the fields of other models, since state is read strictly, field by field."""
 _PYDANTIC: Final = frozenset({"model_config", "_abc_impl", "Config"})
 Kept = Callable[..., Any]
 """A validator in the form that ``create_model`` takes."""
 
 
 class Unjoinable(Exception):
-    """Two models have no possible common class; the message gives the reason."""
+    """Two models cannot have a common subclass; the message gives the reason."""
 
 
 def hidden_validators(bases: Sequence[type[BaseModel]], fields: Collection[str]) -> dict[str, Kept]:
-    """Return the validators of ``bases`` hidden by another base's of the same name, under names of their own.
+    """Return, under new names, the validators of ``bases`` that one of the same name in another base would hide.
 
     Raises ``Unjoinable`` for anything else that would be hidden: a method, a property, a serialiser, a setting.
     """
@@ -181,7 +181,7 @@ def hidden_validators(bases: Sequence[type[BaseModel]], fields: Collection[str])
 
 
 def _members(model: type[BaseModel]) -> Iterator[tuple[str, type, object]]:
-    """Yield what a model's classes define besides fields: name, class and value, each name once."""
+    """Yield the name, class and value of all that a model's classes define besides fields, each name once."""
     names: set[str] = set()
     for owner in model.__mro__:
         if owner in BaseModel.__mro__:
@@ -193,7 +193,7 @@ def _members(model: type[BaseModel]) -> Iterator[tuple[str, type, object]]:
 
 
 def _validators(model: type) -> Mapping[str, Callable[[Any], Kept]]:
-    """Return, for each validator of a model by name, the function that recreates it."""
+    """Return functions that recreate the validators of a model, by name."""
     if not issubclass(model, BaseModel):
         return {}
     decorators, validators = (
@@ -211,10 +211,10 @@ def _validators(model: type) -> Mapping[str, Callable[[Any], Kept]]:
 def _check_settings(bases: Sequence[type[BaseModel]]) -> None:
     names = {name for model in bases for name in model.model_config} - _HARMLESS
     for name in sorted(names):
-        # A setting that is off equals one that was never given.
+        # A setting that is off is equal to one that is not set.
         settings = [model.model_config.get(name) or None for model in bases]
         if any(setting != settings[0] for setting in settings):
             description = " and ".join(
                 f"{setting!r} for {model.__name__}" for setting, model in zip(settings, bases, strict=True)
             )
-            raise Unjoinable(f"model_config says of {name!r} {description}")
+            raise Unjoinable(f"model_config sets {name!r} to {description}")

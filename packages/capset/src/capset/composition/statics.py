@@ -1,4 +1,4 @@
-"""The input of a static hash: the definition, and every payload that it names (spec 2, F3–F7)."""
+"""The input of a static hash: the definition, and every payload that it refers to (spec 2, F3–F7)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Fingerprinted(NamedTuple):
 
 
 def static_hash(block: Block, chosen: Iterable[Chosen], children: Iterable[Ref]) -> str:
-    """Return the hash of a definition with its contributing capabilities, and the blocks inside by their hashes."""
+    """Return the hash of a definition, its contributing capabilities, and the hashes of its nested blocks."""
     return definition_hash(block, [Ref(capability.name, capability.hash) for capability in _used(chosen)], children)
 
 
 def static_parts(composition: Composition) -> tuple[Fingerprinted, ...]:
-    """Return everything that ``static_hash`` covers, each once: the definition first, then what its payload names.
+    """Return everything that ``static_hash`` covers, each part once: the definition, then what its payload refers to.
 
-    Those are the capabilities as used, the toolkits, every tool, and the blocks inside with all of theirs.
+    These are the capabilities as used, the toolkits, every tool, and the nested blocks with all of theirs.
     """
     parts: dict[str, Fingerprinted] = {}
     for part in _parts(composition, set()):
@@ -50,7 +50,7 @@ def static_parts(composition: Composition) -> tuple[Fingerprinted, ...]:
 
 
 def collect_tool_hashes(composition: Composition) -> dict[str, str]:
-    """Return the hash of every tool of a composition, by its name there; tools made at run time have none yet."""
+    """Return the hash of every tool of a composition, by its name there, without tools made at run time."""
     return {name: tool_hash(installed.tool) for name, installed in composition.tools.items()}
 
 

@@ -22,9 +22,9 @@ MAX_MODEL: Final = 200
 
 
 class Agent(Block):
-    """A system prompt, instructions and capabilities; the order of ``uses`` is their priority.
+    """An agent: a system prompt, instructions and capabilities; the order of ``uses`` is their priority.
 
-    Frozen, and compared by identity; ``composition.static_hash`` tells whether two agents are the same in substance.
+    Frozen, and compared by identity. To compare two agents by content, compare their ``composition.static_hash``.
     """
 
     __slots__ = ("allowance", "model", "static_context")
@@ -49,12 +49,11 @@ class Agent(Block):
     ) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the agent.
 
-        The agent's own ``options`` are those of a ``Capability``; its ``policies`` apply to every tool that it has.
-        ``static_context``, values of the host's own by name, copied deep, is where a session host starts to merge the
-        context of a turn; it is never hashed, and no model sees it. ``model`` names the model that the runner of its
-        turns should use, in that runner's own terms, 1–200 characters; it is not hashed either. ``allowance`` limits
-        what its sessions and runs may use, and all its calls together; it is not hashed, and never raises another
-        allowance.
+        The agent's own ``options`` are those of ``ModelOptions``; its ``policies`` apply to every tool that it has.
+        ``static_context`` has values of the host by name, deep-copied: a session host starts with them when it merges
+        the context of a turn, and no model sees them. ``model`` names the model for its turns, in the terms of the
+        runner, 1–200 characters. ``allowance`` limits what its sessions and runs may use, and all its calls together;
+        it never raises another allowance. None of these three is hashed.
         """
         owner = f"agent {name!r}"
         refuse_unknown(Agent.__init__, options, ModelOptions)
@@ -76,14 +75,14 @@ class Agent(Block):
         self.freeze()
 
     async def run(self, running: Running, input: Any) -> Any:
-        """Let the kernel's generator runner work with the agent's tools and context, and return its answer."""
+        """Run the agent on the kernel's generator runner, and return its answer."""
         return await running.generate(input, None)
 
 
 def _model(owner: str, model: str) -> str:
     if not 1 <= len(checked_text(f"{owner}: model", model)) <= MAX_MODEL:
         raise DefinitionError(
-            f"{owner}: model must name a model in 1–{MAX_MODEL} letters; got {model!r:.80}",
+            f"{owner}: model must be a name of 1–{MAX_MODEL} characters; got {model!r:.80}",
             hint="leave it out to let the host choose",
         )
     return model

@@ -1,4 +1,4 @@
-"""Blocks: steps that use capabilities, and the parts that every kind has, agents included (spec 1, C20, C37)."""
+"""Blocks: steps that use capabilities, and what all kinds of them have, agents included (spec 1, C20, C37)."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ class Running(Protocol):
         ...
 
     async def enter_all(self, blocks: Mapping[str, Block], input: Any) -> dict[str, Any]:
-        """Run several children at once, each with this input, and return their outputs by the same names.
+        """Run several children concurrently on the same input, and return their outputs by name.
 
         The first failure cancels the others, and is raised once all have ended.
         """
         ...
 
     async def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call one of the block's own functions, a sync one in a worker thread, and return its result."""
+        """Call a function of the block and return its result. A sync function runs in a worker thread."""
         ...
 
     async def generate(self, input: Any, output: Schema | None) -> Any:
-        """Let the kernel's generator runner work through model steps, and return its output."""
+        """Run model steps on the kernel's generator runner, and return the output."""
         ...
 
 
 class Block(Definition, ABC):
-    """A named step. An agent is one, of the kind ``generator``; ``capset.flows`` has the others.
+    """A named step. An agent is a block of the kind ``generator``; ``capset.flows`` has the others.
 
     Frozen, and compared by identity. ``part`` is its own contribution, ``children`` are the blocks that it runs, by
-    name. ``input`` and ``output`` are ``None`` where they are unknown. With ``has_last_word`` (a flow), its own
-    resources and state settle the disagreements of its children.
+    name. ``input`` and ``output`` are ``None`` if they are unknown. If ``has_last_word`` is true (for a flow), its own
+    resources and state override conflicting ones of its children.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Block(Definition, ABC):
 
     @abstractmethod
     async def run(self, running: Running, input: Any) -> Any:
-        """Do the block's work. Inputs and outputs have the types that the block declares."""
+        """Run the block. Input and output have the types that the block declares."""
 
     @property
     def instructions(self) -> tuple[str, ...]:
@@ -124,5 +124,5 @@ class Block(Definition, ABC):
 
     @property
     def plan(self) -> Any:  # JSON data
-        """How it runs its children, by name: the part of its hash beside the children themselves."""
+        """How it runs its children, by name; the hash of the block covers it, in addition to the children."""
         return None

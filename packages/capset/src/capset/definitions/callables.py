@@ -1,4 +1,4 @@
-"""Functions behind partials, methods and objects that are called like functions."""
+"""The functions behind partials, methods and callable objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset.errors import DefinitionError
 
 
 def inner_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that runs in the end: that of a partial, or the ``__call__`` of an object."""
+    """Return the underlying function of a callable: that of a partial, or the ``__call__`` of an object."""
     inner: Any = function
     while not inspect.isroutine(inner) and not inspect.isclass(inner):
         inner = cast("Any", inner.func) if isinstance(inner, partial) else inner.__call__
@@ -20,7 +20,7 @@ def inner_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bound_names(function: object) -> frozenset[str]:
-    """Return the names of the parameters that a partial has bound by name."""
+    """Return the names of the parameters that a partial binds by keyword."""
     names: set[str] = set()
     while isinstance(function, partial):
         names |= function.keywords.keys()
@@ -29,15 +29,15 @@ def bound_names(function: object) -> frozenset[str]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling a function returns a coroutine, as its own code says."""
+    """Whether a function, or the one behind a partial or an object, is a coroutine function."""
     return inspect.iscoroutinefunction(inner_function(function))
 
 
 def checked_function(label: str, function: object, takes: str) -> Callable[..., Any]:
-    """Return a function of exactly one argument; ``takes`` says which.
+    """Return ``function`` if it takes exactly one argument, which ``takes`` describes in errors.
 
-    Raises ``DefinitionError`` for anything else. Classes and functions of Python itself, such as ``bool`` and ``any``,
-    would take anything, and only some Pythons know their signatures.
+    Raises ``DefinitionError`` for anything else, also for classes and for functions of Python itself, such as ``bool``
+    and ``any``: they would accept any argument, and only some versions of Python know their signatures.
     """
     if not callable(function):
         raise DefinitionError(f"{label} must be a function of one argument, {takes}; got {function!r:.80}")
@@ -45,7 +45,7 @@ def checked_function(label: str, function: object, takes: str) -> Callable[..., 
     if inspect.isclass(inner) or (inspect.isbuiltin(inner) and inner.__module__ in sys.stdlib_module_names):
         raise DefinitionError(
             f"{label} must be a function of one argument, {takes}; {inner.__name__} takes anything",
-            hint=f"write a function that looks into {takes}",
+            hint=f"write a function that inspects {takes}",
         )
     try:
         inspect.signature(function).bind(object())

@@ -44,27 +44,27 @@ _CACHED: Final = 1_000
 
 @lru_cache(_CACHED)
 def config_schema(model: type[BaseModel]) -> Schema:
-    """Return the schema of a config: strict and closed, like that of arguments. Raises ``DefinitionError``."""
+    """Return the schema of a config, strict and closed like that of arguments. Raises ``DefinitionError``."""
     return schema_of(f"the config {model.__name__}", model, "validation")
 
 
 def config_from(model: type[BaseModel], text: bytes) -> BaseModel:
-    """Return the config that JSON text describes. Raises pydantic's ``ValidationError``."""
+    """Parse a config from JSON text. Raises pydantic's ``ValidationError``."""
     return config_schema(model).check_json(text)
 
 
 def config_data(config: BaseModel) -> dict[str, Any]:  # JSON data
     """Return a config as JSON data from which an equal config can be loaded.
 
-    Raises ``ValueError`` for a config without such a form, for example with values that its own model would refuse.
+    Raises ``ValueError`` if that is impossible, for example because the model would refuse the config's own values.
     """
     text = config.model_dump_json(by_alias=True, round_trip=True, warnings="error").encode()
     try:
         restored = config_from(type(config), text)
     except ValidationError as error:
-        raise ValueError(f"a {type(config).__name__} is not taken again as it was written") from error
+        raise ValueError(f"a {type(config).__name__} cannot be loaded from its own JSON") from error
     if restored != config:
-        raise ValueError(f"a {type(config).__name__} does not come back as it was written")
+        raise ValueError(f"a {type(config).__name__} changes when it is written as JSON and loaded again")
     return from_json(text, allow_inf_nan=False)
 
 
@@ -83,8 +83,8 @@ class Capability(Definition, Generic[H, C]):
     """A named bundle of instructions, context, tools, data, files and helpers, in switchable presets.
 
     Frozen, and compared by identity. ``part`` is its contribution regardless of presets. With the status
-    ``coming_soon`` or ``retired`` it contributes nothing to an agent, and says so. On the wire ``name`` and ``title``
-    are called ``id`` and ``name``.
+    ``coming_soon`` or ``retired``, it contributes nothing to an agent, and a notice says so. On the wire, ``name`` and
+    ``title`` are called ``id`` and ``name``.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Capability(Definition, Generic[H, C]):
     limits: tuple[Limit, ...]
     readiness: Callable[[], Mapping[str, str]] | None
     origin: Capability[H, C] | None
-    """The capability that this is a narrower form of; requests for that one resolve to this one (``narrowed``)."""
+    """The capability of which this is a narrower form (``narrowed``); lookups of that one find this one."""
 
     def __init__(
         self,
@@ -137,17 +137,17 @@ class Capability(Definition, Generic[H, C]):
         """Check and freeze every argument. Raises ``DefinitionError``, naming the capability and the field.
 
         Args:
-            uses: the capabilities that it needs, or functions that decide.
+            uses: the capabilities that it needs, or functions that choose them at run time.
             presets: the parts that can be switched on and off, in the order in which they apply.
             default: the presets that are on unless a reference says otherwise; all of them if left out.
             helpers: makes the result of ``ctx.use(capability)``: code, not tools, and not governed.
             config: a pydantic model of the options that ``with_config(…)`` sets.
             secrets: the names that ``ctx.secret(name)`` may ask for; never hashed, stored or logged.
             expose: its resources and state fields that clients may read; none if left out.
-            mcp: those of its tools that MCP clients are offered as prompts and resources, too; never hashed.
-            limits: how often all its tools together may be called, beside the limits of each.
-            readiness: returns what it works with on this machine, by name, for operators; it may take a second, is
-                called in a thread, and is never hashed.
+            mcp: the tools that are also offered to MCP clients as prompts and resources; never hashed.
+            limits: limits on the calls of all its tools together, in addition to those of each tool.
+            readiness: returns facts by name, for operators, about what it works with on this machine; it may take a
+                second, is called in a thread, and is never hashed.
             options: its own part, regardless of presets: see ``PartOptions``.
         """
         refuse_unknown(Capability.__init__, options, PartOptions)
@@ -252,7 +252,7 @@ def _aliases(owner: str, name: str, aliases: Iterable[str]) -> tuple[str, ...]:
     names = _names(f"{owner}: aliases", aliases)
     distinct = tuple(dict.fromkeys(checked(f"{owner}: an alias", alias, CAPABILITY) for alias in names))
     if name in distinct:
-        raise DefinitionError(f"{owner}: its name is no alias of it")
+        raise DefinitionError(f"{owner}: an alias must differ from its name")
     return distinct
 
 
@@ -296,7 +296,7 @@ def _secrets(owner: str, secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def _names(label: str, names: Iterable[str]) -> list[Any]:
-    """Return names whose order is irrelevant, so a set is allowed; a single string is one name."""
+    """Return names as a list; their order is irrelevant, so a set is allowed, and a single string is one name."""
     match names:
         case str():
             return [names]
@@ -310,16 +310,15 @@ T = TypeVar("T", AnyCapability, Preset)
 
 
 def narrowed(capability: AnyCapability, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> AnyCapability:
-    """Return a capability of the same name with only these tools: each of its own replaced by those given for it.
+    """Return a copy of a capability with only these tools, each replaced by the tools that it maps to.
 
-    Instructions have the names of those given, and everything else stays; ``ctx.config(capability)`` and the like find
-    it by either object. Raises ``DefinitionError`` for a tool inside a toolkit, where the toolkit's policies apply.
+    Instructions use the names of the replacements, and everything else stays the same; ``ctx.config(capability)`` and
+    the like accept either object. Raises ``DefinitionError`` for a tool inside a toolkit, since the toolkit's policies
+    apply to it.
     """
     inside = {member for part in capability.parts.values() for member in part.members}
     if wrong := [tool.name for tool in tools if tool not in inside]:
-        raise DefinitionError(
-            f"the tool {wrong[0]!r} of {capability.name!r} stands in a toolkit and cannot be narrowed"
-        )
+        raise DefinitionError(f"the tool {wrong[0]!r} of {capability.name!r} is in a toolkit and cannot be narrowed")
     presets = {name: _preset(preset, tools) for name, preset in capability.presets.items()}
     changed = {
         "part": _part(capability.part, tools),

@@ -1,4 +1,4 @@
-"""Environments: the values that a host gives policies and handlers, and the error for one that it has not given."""
+"""Environments: the values that a host provides to policies and handlers, and the error for a missing one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class MissingValue(KeyError):
-    """A value that was read and not given: the name ``key`` of the environment, or of a principal's attributes.
+    """A value that was read but not provided: the name ``key`` of the environment, or of a principal's attributes.
 
-    ``option`` is the option of the command line that gives it.
+    ``option`` is the command-line option that provides it.
     """
 
     def __init__(self, key: object, option: str) -> None:
@@ -18,12 +18,12 @@ class MissingValue(KeyError):
 
     @property
     def told(self) -> str:
-        """The name in words that may be written into the record: it is the code's, and no data."""
+        """A description that may be recorded: the name comes from code, and is not data."""
         return f"KeyError {self.key!r:.80}"
 
 
 class Environment(dict[str, Any]):  # values are the host's own
-    """A copy of a host's values by name. Raises ``MissingValue`` for a name that is not there."""
+    """A copy of a host's values by name. Raises ``MissingValue`` for a missing name."""
 
     def __missing__(self, key: object) -> Any:
         raise MissingValue(key, "--env")

@@ -1,4 +1,4 @@
-"""Checks that the fields of frozen dataclasses declare, and that are made when an object is."""
+"""Checks that the fields of frozen dataclasses declare, and that run when an object is created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Check = Callable[[str, Any], Any]
 """Returns the value to store for a field of this name, or raises ``DefinitionError``."""
 REAL: Final = (int, float)
 POSITIVE: Final = ulp(0.0)
-"""The lowest number above 0."""
+"""The smallest float above 0."""
 
 
 def checked_field(check: Check, default: Any = MISSING) -> Any:  # like that of dataclasses.field
@@ -22,9 +22,9 @@ def checked_field(check: Check, default: Any = MISSING) -> Any:  # like that of 
 
 
 def store_checked(instance: Any, values: Mapping[str, Any] | None = None) -> None:
-    """Set the fields of a frozen dataclass to what their checks return, in order.
+    """Set each field of a frozen dataclass to the value that its check returns, in order.
 
-    ``values`` has the values to check, such as the arguments of its ``__init__``; without it, the fields have them.
+    ``values`` has the values to check, such as the arguments of its ``__init__``; by default, those of the fields.
     """
     for name, field_info in instance.__dataclass_fields__.items():
         value = getattr(instance, name) if values is None else values[name]
@@ -32,9 +32,10 @@ def store_checked(instance: Any, values: Mapping[str, Any] | None = None) -> Non
 
 
 def requiring(text: str, fits: Callable[[Any], bool], *, optional: bool = False) -> Check:
-    """Return a check that keeps a value that ``fits``; its error begins with ``text``, ``{}`` being the field's name.
+    """Return a check that accepts a value if ``fits`` returns true.
 
-    An ``optional`` value may be ``None``.
+    Its error begins with ``text``, in which ``{}`` stands for the name of the field. An ``optional`` value may be
+    ``None``.
     """
 
     def check(name: str, value: Any) -> Any:
@@ -46,11 +47,11 @@ def requiring(text: str, fits: Callable[[Any], bool], *, optional: bool = False)
 
 
 def within(kinds: type | tuple[type, ...], lowest: float, highest: float = inf) -> Callable[[Any], bool]:
-    """Return whether a value is a number of these types and in this range; no ``bool`` is."""
+    """Return a predicate for numbers of these types in this range; a ``bool`` is not a number."""
     types = kinds if isinstance(kinds, tuple) else (kinds,)
     return lambda value: type(value) in types and lowest <= value <= highest
 
 
 def instance_of(kind: type) -> Callable[[Any], bool]:
-    """Return whether a value is an object of a class."""
+    """Return a predicate for instances of a class."""
     return lambda value: isinstance(value, kind)

@@ -1,6 +1,6 @@
-"""Definitions as objects: a copy of one is itself, and pickle refers to it by its place, as to a function.
+"""The identity of definitions: a copy is the same object, and pickle refers to it by name, as to a function.
 
-Frozen values, which are compared by what they hold, are pickled with it.
+Frozen values, which compare by value, are pickled by value.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import Any, Self, cast
 
 _MADE_OF = ("handler", "evaluate", "make", "function")
-"""The attributes that may hold the function in whose place a decorator has put a definition."""
+"""Attributes that may hold the function that a decorator has replaced with a definition."""
 
 
 class _Frozen:
-    """Something that cannot be changed, so that there is no need of a copy."""
+    """An immutable object: a copy is the object itself."""
 
     __slots__ = ()
 
@@ -30,25 +30,25 @@ class _Frozen:
 
 
 class Definition(_Frozen):
-    """Something that is compared by identity, so that a copy would be another one."""
+    """An immutable object that is compared by identity, so a copy must be the object itself."""
 
     __slots__ = ()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refer to the first module that has it. Raises ``PicklingError`` for one that no module has."""
+        """Pickle as a reference to the first module that has it. Raises ``PicklingError`` if no module does."""
         from pickle import PicklingError
 
         place = next(_places(self), None)
         if place is None:
             raise PicklingError(
-                f"{self!r:.80} cannot be pickled: only a definition that is a name of a module can, and is found there "
-                "again; give it a name at the top of a module, or make it in the process that needs it"
+                f"{self!r:.80} cannot be pickled: a definition is pickled by its name in a module, and this one has "
+                "none; give it a name at the top of a module, or make it in the process that needs it"
             )
         return _found, place
 
 
 class FrozenValue(_Frozen):
-    """A frozen dataclass whose mappings are read-only views, which pickle does not know."""
+    """A frozen dataclass whose mappings are read-only views, which pickle does not support."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class FrozenValue(_Frozen):
 
 
 class _View(dict[Any, Any]):
-    """The members of a read-only view, on their way to another process."""
+    """The items of a read-only view, as they are pickled."""
 
 
 def _thawed(value: Any) -> Any:
@@ -88,7 +88,7 @@ def _found(module: str, name: str) -> object:
 
 
 def _places(definition: Definition) -> Iterator[tuple[str, str]]:
-    """Yield the modules and names by which it can be found: those of its function first, those of a script last."""
+    """Yield the modules and names that have a definition: those of its function first, ``__main__`` last."""
     for attribute in _MADE_OF:
         function: Callable[..., Any] | None = getattr(definition, attribute, None)
         module, name = (getattr(function, key, None) for key in ("__module__", "__qualname__"))

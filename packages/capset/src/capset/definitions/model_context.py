@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 MAX_LEVELS: Final = 20
-"""How deeply mappings and lists of context may nest."""
+"""The maximum nesting depth of mappings and lists in context."""
 _MESSAGE: Final = frozenset({"role", "content"})
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """A message passed to the model unchanged, beside the system text."""
+    """A message that is passed to the model unchanged, in addition to the system text."""
 
     role: Literal["user", "assistant"]
     content: str
@@ -33,7 +33,7 @@ class ContextMessage:
     def __post_init__(self) -> None:
         """Raise ``DefinitionError`` for another role, or content that is not text."""
         if self.role not in ("user", "assistant"):
-            raise DefinitionError(f"a context message is of the role user or assistant; got {self.role!r}")
+            raise DefinitionError(f"a context message has the role user or assistant; got {self.role!r}")
         checked_text("a context message's content", self.content)
 
 
@@ -48,9 +48,9 @@ ContextFunction = (
 """A function of the context, of the block's input (of any type) and the context, or without arguments."""
 
 ContextDeclaration = ContextValue | ContextFunction | Sequence["ContextDeclaration"]
-"""One entry as it is declared: a value, a function that returns one, or a list of those.
+"""One entry as declared: a value, a function that returns one, or a list of those.
 
-Functions may stand in a mapping, too, as a value or in a list, at any depth.
+A mapping may contain functions, too, as a value or in a list, at any depth.
 """
 
 
@@ -58,17 +58,17 @@ Functions may stand in a mapping, too, as a value or in a list, at any depth.
 class ContextEntry(Definition):
     """One declared entry: a ``value``, or a ``function`` of ``takes`` arguments, under its declared name.
 
-    What the function returns stands under ``keys``, the outermost first; none for one that stood in no mapping.
+    ``keys`` are those of the mappings around the function, outermost first; its result is placed under them.
     """
 
     name: str
     value: ContextValue
     function: Callable[..., Any] | None
     takes: int
-    keys: tuple[Any, ...] = ()  # of any type: composing refuses those that are no tags
+    keys: tuple[Any, ...] = ()  # of any type: composition refuses those that cannot be tags
 
     def placed(self, value: ContextValue) -> ContextValue:
-        """Return a value of the function under the entry's keys."""
+        """Nest a result of the function under the keys of the entry."""
         return _under(self.keys, value)
 
 
@@ -83,20 +83,20 @@ def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
 
 
 def message_mistake(value: Mapping[Any, Any]) -> tuple[str, str] | None:
-    """Return what is wrong with a mapping that is a message as providers write it, and a hint; ``None`` for others.
+    """Return an error and a hint for a mapping that looks like a message of a provider; ``None`` for others.
 
-    As tags it would be shown in the system text, instead of being sent.
+    Such a mapping would be rendered as tags in the system text, instead of being sent.
     """
     if not _MESSAGE.issubset(value) or (len(value) > len(_MESSAGE) and str(value["role"]) not in _ROLES):
         return None
     return (
         "a mapping of role and content, which looks like a message and would be shown as tags",
-        "a message of the user or of the assistant is ContextMessage('user', …)",
+        "for a message of the user or the assistant, use ContextMessage('user', …)",
     )
 
 
 def _entries(owner: str, declared: object, keys: tuple[Any, ...], level: int) -> Iterator[ContextEntry]:
-    """Yield an entry, or those of a list or a mapping with functions in it, each of which is resolved in its place."""
+    """Yield the entries of a declaration: each function in a list or a mapping is an entry of its own."""
     _check_level(owner, level)
     if callable(declared):
         name = str(getattr(declared, "__name__", type(declared).__name__))
@@ -116,7 +116,7 @@ def _entries(owner: str, declared: object, keys: tuple[Any, ...], level: int) ->
 
 
 def _under(keys: Sequence[Any], value: Any) -> Any:
-    """Return a value within mappings of one key each, the first outermost."""
+    """Nest a value in mappings of one key each, the first outermost."""
     for key in reversed(keys):
         value = {key: value}
     return value
@@ -128,7 +128,7 @@ def _check_level(owner: str, level: int) -> None:
 
 
 def _has_function(declared: object, level: int) -> bool:
-    """Whether there is a function at any depth of a list or a mapping."""
+    """Whether a list or a mapping contains a function, at any depth."""
     if level > MAX_LEVELS or not isinstance(declared, list | tuple | Mapping):
         return callable(declared)
     if isinstance(declared, Mapping):
@@ -161,7 +161,7 @@ def _frozen(owner: str, value: object, level: int, *, in_tag: bool = False) -> C
             raise DefinitionError(
                 f"{owner}: context is text, a mapping, a ContextMessage, a list of those or a function; "
                 f"got {value!r:.80}",
-                hint="write it as text, in the words that the model shall read",
+                hint="write it as text, as the model should read it",
             )
 
 

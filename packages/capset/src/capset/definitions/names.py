@@ -22,7 +22,7 @@ CAPABILITY: Final = re.compile(r"[a-z][a-z0-9_:-]{0,49}")
 """The name of a capability."""
 PRESET: Final = re.compile(r"[a-z][a-z0-9_]{0,49}")
 RESOURCE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
-"""Also the name of an attribute: ``ctx.session.resources.notes``."""
+"""A resource is also an attribute: ``ctx.session.resources.notes``."""
 SECRET: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 BLOCK: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 CHANNEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -62,7 +62,7 @@ def checked_text(label: str, text: object) -> str:
 
 
 def checked_optional(label: str, text: object) -> str | None:
-    """Return ``text`` as ``checked_text`` does, or ``None`` if there is none."""
+    """Check ``text`` as ``checked_text`` does; ``None`` is allowed."""
     return None if text is None else checked_text(label, text)
 
 
@@ -90,7 +90,7 @@ def text_keyed(label: str, values: object) -> Mapping[str, Any]:  # values of th
 def listed(label: str, values: object) -> list[Any]:  # the caller checks the members next
     """Return the members of an ordered list; raise ``DefinitionError`` for anything else.
 
-    A string would be split into letters, and a set has another order in every process.
+    A string would be split into characters, and a set has another order in every process.
     """
     if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
         raise DefinitionError(f"{label} must be a list; got {values!r:.80}")
@@ -111,15 +111,15 @@ _QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
 
 
 def with_tool_names(text: str, names: Mapping[str, str]) -> str:
-    """Return instructions with the tools in backquotes under other names."""
+    """Replace the tool names in backquotes in a text, as ``names`` maps them."""
     return _QUOTED.sub(lambda match: f"`{names.get(match[1], match[1])}`", text)
 
 
 def copied(label: str, value: V) -> V:
-    """Return a deep copy, so that the caller cannot change it later; raise ``DefinitionError`` if there can be none."""
+    """Return a deep copy, so that the caller cannot change it later; raise ``DefinitionError`` if that fails."""
     try:
         return deepcopy(value)
-    except Exception as error:  # of the value's own code, which may raise anything
+    except Exception as error:  # the value's own code may raise anything
         raise DefinitionError(
             f"{label} cannot be copied, so it could change later: {type(error).__name__}: {error}",
             hint="give plain data, or a function that makes the value when it is needed",
@@ -130,7 +130,7 @@ K = TypeVar("K", bound=type)
 
 
 def sealed(cls: K) -> K:
-    """Make a frozen dataclass refuse every attribute, not only its fields.
+    """Make a frozen dataclass refuse the assignment of every attribute, not only of its fields.
 
     ``Capability[Helpers](…)`` makes ``typing`` set ``__orig_class__`` on the instance. The method that the dataclass
     generates for a class with slots raises ``TypeError`` there, instead of the ``AttributeError`` that ``typing``

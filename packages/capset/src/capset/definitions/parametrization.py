@@ -17,7 +17,7 @@ from capset.errors import CapabilityCycle, DefinitionError
 P = ParamSpec("P")
 K = TypeVar("K", bound=Capability[Any, Any])
 MAX_LEVELS: Final = 100
-"""How deeply calls that make capabilities may nest."""
+"""The maximum nesting depth of calls that make capabilities."""
 
 # The calls in progress, by function and arguments: a capability that needs itself would never finish.
 _MAKING: Final[ContextVar[tuple[tuple[object, object, str], ...]]] = ContextVar("capset_making", default=())
@@ -26,11 +26,11 @@ _LOCK: Final = RLock()
 
 
 def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
-    """Cache every capability that a function makes by its arguments, for good: ``storage("user")`` is one object.
+    """Cache the capabilities that a function makes, by its arguments: ``storage("user")`` is always the same object.
 
-    Arguments are distinguished by type too (``1`` is not ``True``), whether passed by position or by name. Raises
-    ``DefinitionError`` at a call whose arguments cannot be hashed or whose result is no ``Capability``, and
-    ``CapabilityCycle``, with the whole chain, for a capability that needs itself.
+    The cache never expires. Arguments are distinguished by type, too (``1`` is not ``True``); passing them by position
+    or by name makes no difference. A call raises ``DefinitionError`` if its arguments cannot be hashed or its result is
+    not a ``Capability``, and ``CapabilityCycle``, with the whole chain, if a capability needs itself.
     """
     cache: dict[object, K] = {}
     signature = inspect.signature(make)
@@ -51,7 +51,7 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
         if cached is not None:
             return cached
         with _LOCK:
-            if (cached := cache.get(key)) is not None:  # made by another thread since
+            if (cached := cache.get(key)) is not None:  # another thread has made it
                 return cached
             call_text = _call_text(name, args, kwargs)
             above = _MAKING.get()
@@ -61,7 +61,7 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
             if len(above) >= MAX_LEVELS:
                 raise DefinitionError(
                     f"more than {MAX_LEVELS} capabilities are made inside each other: {chain:.200} …",
-                    hint="a function that makes a capability of another argument each time never ends",
+                    hint="a function that calls itself with other arguments each time never ends",
                 )
             token = _MAKING.set((*above, (cache, key, call_text)))
             try:

@@ -36,9 +36,9 @@ _CLOSING: Final = re.compile(r"<\s*/\s*capability\b", re.IGNORECASE)
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Part(Definition):
-    """Everything that is merged. ``declared`` names the surfaces that were given at all, even if empty.
+    """Everything that is merged. ``declared`` names the surfaces that were given, even if they are empty.
 
-    ``members`` are the tools and toolkits as declared, ``tools`` are all tools among and inside them.
+    ``members`` are the tools and toolkits as declared; ``tools`` are all tools among and inside them.
     """
 
     instructions: tuple[str, ...]
@@ -67,7 +67,7 @@ class StepOptions(TypedDict, total=False):
     resources: Iterable[AnyResource | Documents] | None
     """Declarations of data that its tools and functions read and write."""
     state: Mapping[Scope, type[BaseModel]] | None
-    """One pydantic model per scope, whose fields are joined with those of others."""
+    """One pydantic model per scope, whose fields are merged with those of others."""
     targets: Mapping[str, type[BaseModel]] | None
     """The state of other blocks that it works on, by their names."""
     files: Mapping[str, str | bytes] | None
@@ -78,7 +78,7 @@ class ModelOptions(StepOptions, total=False):
     """The surfaces of a block whose work a model does."""
 
     instructions: Iterable[str] | None
-    """Text about it for the model."""
+    """Instructions for the model."""
     context: Iterable[ContextDeclaration] | None
     """Shown to the model before every step: texts, mappings whose keys become tags, functions."""
     tools: Iterable[Member] | None
@@ -153,14 +153,14 @@ def _files(owner: str, files: Mapping[str, str | bytes]) -> Mapping[str, bytes]:
         if place == "/":
             raise DefinitionError(f"{owner}: a file needs a name; got {path!r}")
     if len(mounted) != len(files):
-        raise DefinitionError(f"{owner}: two of its files have one path")
+        raise DefinitionError(f"{owner}: two of its files have the same path")
     if inside := file_within_file(mounted):
         raise DefinitionError(f"{owner}: {inside[0]!r} is a file and cannot hold {inside[1]!r}")
     return MappingProxyType(mounted)
 
 
 def file_within_file(paths: Collection[str]) -> tuple[str, str] | None:
-    """Return two normalised paths of files, one below the other, or ``None`` if there are no such two."""
+    """Return the paths of two files, the second inside the first, or ``None``. Paths must be normalised."""
     for path in paths:
         for above in parents_of(path):
             if above in paths:

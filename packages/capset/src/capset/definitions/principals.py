@@ -26,9 +26,9 @@ _MAX_EXACT: Final = 2**53
 class Attributes(Mapping[str, Any]):  # a policy knows the types of its own attributes
     """A frozen, flat JSON object: strings, numbers, booleans and nulls by name, copied on construction.
 
-    Equal by value and by type: ``True``, ``1`` and ``1.0`` are three values. ``what`` names it in errors, which never
-    contain a value. Raises ``DefinitionError`` for more than ``MAX_NAMES`` names or ``MAX_BYTES`` bytes, and for a
-    malformed name or value.
+    Equal by value and by type: ``True``, ``1`` and ``1.0`` are three different values. ``what`` names it in errors,
+    which never contain a value. Raises ``DefinitionError`` for more than ``MAX_NAMES`` names or ``MAX_BYTES`` bytes,
+    and for a malformed name or value.
     """
 
     __slots__ = ("_json", "_values")
@@ -103,7 +103,7 @@ def _check(label: str, value: object) -> None:
     if isinstance(value, float) and not isfinite(value):
         raise DefinitionError(f"{label} must be a finite number")
     if isinstance(value, int) and not -_MAX_EXACT <= value <= _MAX_EXACT:
-        raise DefinitionError(f"{label} is beyond ±2^53, where readers of JSON round: write it as text, in quotes")
+        raise DefinitionError(f"{label} is beyond ±2^53, where JSON parsers round: write it as text, in quotes")
 
 
 def _kind(value: object) -> str:
@@ -122,13 +122,14 @@ PrincipalKind = Literal["user", "agent", "org", "anonymous"]
 class Principal:
     """An agent, a user or an organisation, with its permissions; or an anonymous caller.
 
-    Equal by value. Permissions are exact ``resource:verb`` strings; roles are expanded beforehand. ``on_behalf_of`` is
-    the principal it acts for, as records name it: ``user:ada``; ``acting_for`` sets it. ``allowance`` is what its
-    sessions and runs may use, and limits on all its calls together. ``attributes`` are stated by its key, its token or
-    the host, such as ``{"tier": "pro"}``, for policies to read: a flat JSON object. ``on_behalf_of_attributes`` are
-    those of each principal that ``on_behalf_of`` names, the nearest first, and empty where none are known. ``makers``
-    are those who made its key or entered it, and who made theirs, as records name them: who approves a request counts
-    as all of its makers, and so does who made it.
+    Compared by value. Permissions are exact ``resource:verb`` strings; roles are expanded beforehand. ``on_behalf_of``
+    is the principal that it acts for, as in records: ``user:ada``; ``acting_for`` sets it. ``allowance`` limits what
+    its sessions and runs may use, and all its calls together. ``attributes`` is a flat JSON object for policies, such
+    as ``{"tier": "pro"}``, from its key, its token or the host. ``on_behalf_of_attributes`` has those of each principal
+    that ``on_behalf_of`` names, nearest first, empty if they are unknown. ``makers`` are the principals who made its
+    key or added it, and their makers in turn, as in records: for approvals, a principal and any of its makers count as
+    the same.
+
     Raises ``DefinitionError`` for an empty id, an unknown kind, or a malformed permission or attribute.
     """
 

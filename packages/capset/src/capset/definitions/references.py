@@ -1,4 +1,4 @@
-"""The uses of a capability: as it is, by a reference that configures it, or by a function that decides (C4, C27)."""
+"""The uses of a capability: directly, by a reference with choices, or by a function at run time (C4, C27)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CapabilityRef(Definition, Generic[H, C]):
             store(self, "rename", _checked_names(self.base, self.rename))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Be pickled by value: only the capability has a place of its own."""
+        """Pickle by value: only the capability itself can be pickled by name."""
         rename = None if self.rename is None else dict(self.rename)
         return type(self), (self.base, dict(self.presets), self.config, self.prefix, rename)
 
@@ -108,7 +108,7 @@ def _checked_config(base: Capability[Any, C], config: C) -> C:
         raise DefinitionError(
             f"capability {base.name!r}: its config is a {model.__name__}; got {type(config).__name__}"
         )
-    # The caller's own object may still be changed.
+    # The caller may still change its own object.
     return config.model_copy(deep=True) if isinstance(config, BaseModel) else config
 
 
@@ -134,7 +134,7 @@ def _checked_names(base: Capability[Any, Any], rename: object) -> Mapping[str, s
 AnyRef = CapabilityRef[Any, Any]
 """A reference whose helpers and config do not matter here."""
 DynamicUses = Callable[["Context"], Iterable["Capability[Any, Any] | CapabilityRef[Any, Any]"]]
-"""A pure function that decides, before every run and every model step, on further capabilities to use."""
+"""A pure function that returns further capabilities to use; called before every run and every model step."""
 
 
 def checked_uses(owner: str, uses: object) -> tuple[AnyRef | DynamicUses, ...]:
@@ -149,13 +149,13 @@ def checked_uses(owner: str, uses: object) -> tuple[AnyRef | DynamicUses, ...]:
 
 
 def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:
-    """Return a function that decides at run time. Raises ``DefinitionError`` for callables meant otherwise."""
+    """Check a function among ``uses``. Raises ``DefinitionError`` for a callable that cannot be one."""
     if inspect.isclass(entry):
         raise DefinitionError(f"{owner}: uses takes Capability objects; got the class {entry.__name__}")
     name = getattr(entry, "__name__", type(entry).__name__)
     if is_maker(entry):
         raise DefinitionError(
-            f"{owner}: uses has {name!r} itself, which makes capabilities", hint=f"call it: {name}(…) is one"
+            f"{owner}: uses has {name!r} itself, which makes capabilities", hint=f"call it: {name}(…)"
         )
     if is_async(entry):
         raise DefinitionError(
@@ -165,7 +165,7 @@ def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:
 
 
 def is_maker(function: Callable[..., Any]) -> bool:
-    """Whether a function makes capabilities, as ``@parameterised`` marks it."""
+    """Whether a function is marked by ``@parameterised``."""
     return getattr(function, "makes_capabilities", False) is True
 
 

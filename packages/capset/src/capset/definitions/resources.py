@@ -24,7 +24,7 @@ Scope = Literal["request", "session", "user", "org"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
-# A memo over the few classes that definitions declare; not a registry.
+# A cache over the few classes that definitions declare; not a registry.
 _SCHEMAS: Final[WeakKeyDictionary[type[BaseModel], Schema]] = WeakKeyDictionary()
 
 ScopeState = Mapping[Scope, type[BaseModel]]
@@ -52,7 +52,7 @@ def checked_model(label: str, model: object) -> type[BaseModel]:
     """Return ``model`` if it can be a model of shared state, whose fields are stored one by one; raise otherwise."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise DefinitionError(f"{label} is a pydantic model class; got {model!r}")
-    if model.__pydantic_root_model__:  # to import RootModel takes longer than all the rest of this module
+    if model.__pydantic_root_model__:  # importing RootModel takes longer than the rest of this module
         raise DefinitionError(f"{label}: {model.__name__} has no fields; give a model with fields")
     if model.model_config.get("extra") == "allow":
         raise DefinitionError(f"{label}: {model.__name__} allows extra fields, so it would take those of other models")
@@ -69,7 +69,7 @@ def checked_model(label: str, model: object) -> type[BaseModel]:
     schema.refuse_secrets(label)
     if (problem := unfit_default(model)) is not None:
         raise DefinitionError(
-            f"{label}: {model.__name__}: {problem} needs a default that fits: state is there before anybody writes it"
+            f"{label}: {model.__name__}: {problem} needs a default that fits: state exists before it is first written"
         )
     _SCHEMAS[model] = schema
     return model
@@ -81,7 +81,7 @@ def state_schema(model: type[BaseModel]) -> Schema:
 
 
 def unfit_default(model: type[BaseModel]) -> str | None:
-    """Return the fields of a model that have no default, or a default that reading the stored value would refuse."""
+    """Return the fields without a default, or with one that could not be read back; ``None`` if there are none."""
     try:
         dumped = model().model_dump(mode="json", warnings=False)
         model.model_validate_json(to_json(dumped), strict=True)
@@ -112,7 +112,7 @@ class Resource(Definition, Generic[T]):
     schema: Schema
     make_default: Callable[[], T] | None
     has_own_default: bool
-    """Whether its default is made by a function of the host's own."""
+    """Whether its default is made by a function that the host wrote."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Resource(Definition, Generic[T]):
     ) -> None:
         """Compile the schema. ``default`` is the value before the first write, or a function that makes it.
 
-        Raises ``DefinitionError`` for a type without a schema or with secrets in it, and a default that does not fit.
+        Raises ``DefinitionError`` for a type without a schema or with secrets in it, and for an invalid default.
         """
         owner = f"resource {name!r}"
         store = object.__setattr__
@@ -161,7 +161,7 @@ class Documents(Definition):
         """Raise ``DefinitionError`` for a bad name, or the scope ``request``, which stores nothing to search."""
         checked("a resource's name", self.name, RESOURCE)
         if checked_scope(f"documents {self.name!r}", self.scope) == "request":
-            raise DefinitionError(f"documents {self.name!r} live in a session, or with a user or an org")
+            raise DefinitionError(f"documents {self.name!r} need the scope session, user or org")
 
 
 def distinct_resources(owner: str, resources: Iterable[AnyResource | Documents]) -> tuple[AnyResource | Documents, ...]:

@@ -1,4 +1,4 @@
-"""Secrets: their source, the names whose values are never recorded, and those in URLs (spec 4, G20)."""
+"""Secrets: their source, the names whose values are never recorded, and secrets in URLs (spec 4, G20)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MASK: Final = "[redacted]"
 SECRET_NAMES: Final = frozenset(
     {"authorization", "bearer", "cookie", "credential", "passphrase", "passwd", "password", "pwd", "secret"}
 )
-"""A value is a secret if a word of its name is one of these or its plural; ``is_secret_name`` has the whole rule."""
+"""A value is a secret if a word of its name is one of these or its plural; ``is_secret_name`` has the full rule."""
 _OWNERS: Final = frozenset(
     {"access", "api", "auth", "client", "encryption", "private", "refresh", "secret", "session", "signing"}
 )
@@ -35,11 +35,11 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 @lru_cache(4096)
 def is_secret_name(name: str) -> bool:
-    """Whether the words of a name are those of a secret, in the singular or the plural.
+    """Whether a name is that of a secret, in the singular or the plural.
 
-    One of ``SECRET_NAMES`` always is, and so is a name that ends in ``auth``. A ``token`` is one; ``tokens`` and keys
-    are only with the word of an owner, such as ``api_keys``, since models count tokens and mappings have keys. If a
-    name is a count (``max_tokens``, ``page_token_limit``), neither is one.
+    A name with a word of ``SECRET_NAMES`` always is, and so is one that ends in ``auth``. ``token`` counts by itself;
+    ``tokens`` and keys only together with an owner, as in ``api_keys``, since models count tokens and mappings have
+    keys. Neither counts in the name of a measure (``max_tokens``, ``page_token_limit``).
     """
     words = [word.lower() for word in _WORD.findall(name)]
     singulars = {word.removesuffix("s") for word in words}
@@ -52,21 +52,22 @@ def is_secret_name(name: str) -> bool:
 
 
 _CHUNK: Final = re.compile(r'[^\s"<>]+')
-"""A part of a text that can hold a URL, with what stands around it."""
-# A secret in a URL ends where a shell, SQL or code could read on: what runs is never hidden behind a name.
+"""A run of characters that may contain a URL."""
+# A secret in a URL ends where a shell, SQL or code could continue, so that nothing executable is masked.
 _USER: Final = re.compile(r"//([^/?#\\;'`$(){}|]*)(?:@|(?=[;'`$(){}|][^/?#\\]*@))")
 _PARAMETER: Final = re.compile(r"[?&;#]([^=?&;#\s]{1,100})=")
 _VALUE: Final = re.compile(r"[^&#;'`\\$(){}|*,]*")
 _IN_QUERIES: Final = frozenset({"jwt", "key", "pass", "sig", "signature"})
-"""Words of the names of secrets in queries alone, where APIs have their keys and signed URLs their signatures."""
+"""Words that name a secret only in a query, where APIs have their keys and signed URLs their signatures."""
 
 
 def mask_urls(text: str) -> str:
-    """Return a text with the secrets in its URLs masked.
+    """Mask the secrets in the URLs of a text.
 
-    These are the user's name and password, and in the query and the fragment the values of names that are those of a
-    secret. A name without a password is none where it is usual: outside of http and https. A secret ends at the first
-    character that a shell, SQL or code could read, such as a quote, a bracket or a semicolon: the rest stays legible.
+    These are user names and passwords, and the values of parameters with secret names in the query and the fragment. A
+    user name without a password stays in URLs of other schemes than http and https, where it is usual. A secret ends at
+    the first character that a shell, SQL or code could interpret, such as a quote, a bracket or a semicolon; the rest
+    stays legible.
     """
     if "//" not in text and not text.startswith("/"):
         return text

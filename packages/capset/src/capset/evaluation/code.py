@@ -1,7 +1,7 @@
-"""Code behind tools, and the hash of its bytes beside the hashes of declarations (spec 2, F35).
+"""The code behind tools, hashed separately from their declarations (spec 2, F35).
 
-Each source is read once per process, at its first use. That takes tens of milliseconds for a few hundred files, so
-``read_code`` does it in a thread. Opening a session awaits it; calls and records never wait.
+Each source is read once per process, on first use. A few hundred files take tens of milliseconds, so ``read_code``
+reads them in a thread. Opening a session awaits it; calls and records never wait.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 CodeKind = Literal["distribution", "package", "module"]
 SUFFIXES: Final = (".py", ".pyw", ".pyc", ".pyd", ".so")
-"""Suffixes of source, of extension modules, and of modules that are compiled and have no source."""
+"""Suffixes of source files, extension modules, and compiled modules without source."""
 _CACHES: Final = "__pycache__"
 _DEEPEST: Final = 100
 """Limit on nested wrappers, in case they form a cycle."""
 
 
 class NoSource(Exception):
-    """Raised for a handler without source that could be hashed; the text gives the reason, and no path."""
+    """Raised if a handler has no source to hash. The message gives the reason, but no path."""
 
 
 class CodeModule(NamedTuple):
-    """The file of a module, the ``name`` it is imported by, if any, and the name it was loaded under."""
+    """A module's file, its import ``name`` if it has one, and the name it was loaded under."""
 
     file: Path
     name: str | None
@@ -56,7 +56,7 @@ class CodeModule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeSource:
-    """The files that are hashed: those of a distribution's RECORD, those below a package's folder, or one module.
+    """The files to hash: those in a distribution's RECORD, those below a package's folder, or one module.
 
     ``base`` is the ``dist-info`` folder, the package's folder or the module's file; paths are relative to ``root``.
     ``name`` and ``version`` are the distribution's, if there is one; otherwise ``name`` is the package's or the file's.
@@ -72,10 +72,10 @@ class CodeSource:
 
 
 def module_of(handler: object) -> CodeModule:
-    """Return the module that a handler was defined in.
+    """Return the module that defines a handler.
 
     Looks through partials, bound methods, callable objects and decorators that use ``functools.wraps``. Raises
-    ``NoSource`` for a handler that is compiled, typed in, or made at run time.
+    ``NoSource`` if the handler is compiled, was typed in, or was created at run time.
     """
     definition = _own(handler)
     if isinstance(definition, FunctionType):
@@ -85,7 +85,7 @@ def module_of(handler: object) -> CodeModule:
     elif isinstance(definition, type) and (module := sys.modules.get(definition.__module__)) is not None:
         namespace = vars(module)
     else:
-        raise NoSource("it is no Python function: it is compiled, and has no source")
+        raise NoSource("it is not a Python function: it is compiled, and has no source")
     spec: Any = namespace.get("__spec__")
     loaded = str(namespace.get("__name__"))
     if spec is not None and spec.has_location:
@@ -97,7 +97,7 @@ def module_of(handler: object) -> CodeModule:
 
 
 def _own(handler: Any) -> object:
-    """Return the function or the class that was written for a handler."""
+    """Return the innermost function or class behind a handler's wrappers."""
     for _ in range(_DEEPEST):
         inner = _inside(handler)
         if inner is None:
@@ -107,12 +107,12 @@ def _own(handler: Any) -> object:
 
 
 def _inside(handler: Any) -> object:
-    """Return the object inside a partial, a method, a wrapper or a callable object; ``None`` if there is none."""
+    """Return the object that a partial, method, wrapper or callable object wraps, or ``None``."""
     if isinstance(handler, functools.partial):
         return cast("functools.partial[object]", handler).func
     if isinstance(handler, MethodType):
         return handler.__func__
-    for name in (ADAPTED, "__wrapped__"):  # statically: attribute access on an object may run code
+    for name in (ADAPTED, "__wrapped__"):  # static lookup: ordinary attribute access may run code
         if (inner := inspect.getattr_static(handler, name, None)) is not None:
             return inner
     if isinstance(handler, FunctionType | type):
@@ -122,10 +122,10 @@ def _inside(handler: Any) -> object:
 
 
 def source_of(module: CodeModule) -> CodeSource:
-    """Return the files that the code of a module is hashed with. Raises ``OSError`` for files that cannot be read.
+    """Return the source whose hash covers a module. Raises ``OSError`` if files cannot be read.
 
-    These are the files of the distribution that has the module in its RECORD; otherwise those of the outermost package
-    around the module, as in a checkout with an editable install; otherwise the module alone.
+    This is the distribution whose RECORD lists the module; otherwise the outermost package that contains it, as in an
+    editable install; otherwise the module alone.
     """
     file, name, loaded = module
     alone = CodeSource("module", file.parent, file, file.name, loaded=loaded)
@@ -149,9 +149,9 @@ def source_of(module: CodeModule) -> CodeSource:
 
 
 def files_of(source: CodeSource) -> dict[str, str]:
-    """Return the SHA-256 of each file of a source, by its path there. Raises ``OSError`` for files that cannot be read.
+    """Return the SHA-256 of each file of a source, by its relative path. Raises ``OSError`` if files cannot be read.
 
-    Files that a RECORD lists and that no longer exist are left out.
+    Omits files that a RECORD lists but that no longer exist.
     """
     if source.kind == "module":
         return {source.base.name: _digest(source.base)}
@@ -167,7 +167,7 @@ def files_of(source: CodeSource) -> dict[str, str]:
 
 
 def _distribution(root: Path, inside: str, top: str) -> CodeSource | None:
-    """Return the distribution, installed at ``root``, that has a file in its RECORD."""
+    """Return the distribution in ``root`` whose RECORD lists the file ``inside``."""
     from importlib.metadata import Distribution
 
     try:
@@ -179,7 +179,7 @@ def _distribution(root: Path, inside: str, top: str) -> CodeSource | None:
     for base in sorted(folders, key=lambda folder: (not folder.name.lower().startswith(top_name), folder)):
         try:
             record = _record_of(base)
-        except OSError:  # a distribution that was installed wrongly does not concern this handler
+        except OSError:  # a broken installation does not concern this handler
             continue
         if inside in record and inside in _recorded(record):
             name, version = _named(Distribution.at(base)) or (base.name.partition("-")[0], None)
@@ -192,7 +192,7 @@ def _record_of(base: Path) -> str:
 
 
 def _recorded(record: str) -> Iterator[str]:
-    """Yield the paths of the code that a RECORD lists, each once, without files outside the root, such as scripts."""
+    """Yield each code path in a RECORD once, without files outside the root, such as scripts."""
     yielded: set[str] = set()
     for row in csv.reader(record.splitlines()):
         path = posixpath.normpath(row[0].replace("\\", "/")) if row else ""
@@ -218,7 +218,7 @@ def _is_code(path: str) -> bool:
 
 @functools.cache
 def _editable(folder: Path) -> tuple[str, str | None] | None:
-    """Return name and version of the distribution that has a folder in an editable install."""
+    """Return the name and version of the editable install that contains a folder."""
     from importlib.metadata import distributions
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
@@ -234,7 +234,7 @@ def _editable(folder: Path) -> tuple[str, str | None] | None:
                 continue
             project = Path(url2pathname(urlsplit(str(origin["url"])).path)).resolve()
         except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # not as PEP 610 has it
+            continue  # not valid under PEP 610
         depth = len(project.parts)
         if folder.resolve().is_relative_to(project) and (best is None or depth > best[0]):
             best = depth, distribution
@@ -242,7 +242,7 @@ def _editable(folder: Path) -> tuple[str, str | None] | None:
 
 
 def _named(distribution: Distribution) -> tuple[str, str | None] | None:
-    """Return name and version, or ``None`` if the metadata are missing."""
+    """Return a distribution's name and version, or ``None`` if its metadata is missing."""
     from email.parser import HeaderParser
 
     headers = HeaderParser().parsestr(distribution.read_text("METADATA") or "")
@@ -260,10 +260,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code behind a tool: the SHA-256 of ``covers``, a ``code_payload`` as canonical JSON, is its ``hash``.
+    """The code behind a tool. ``hash`` is the SHA-256 of ``covers``, a ``code_payload`` as canonical JSON.
 
-    Without a hash there is a ``reason``. ``name`` is that of the distribution, with its ``version``; otherwise that of
-    the package or of the module's file.
+    If there is no hash, ``reason`` says why. ``name`` and ``version`` are the distribution's; without a distribution,
+    ``name`` is that of the package or of the module's file.
     """
 
     hash: str | None
@@ -275,7 +275,7 @@ class Code:
 
 
 class _Once(Generic[K, V]):
-    """A function whose value is computed once for each key, in any number of threads; exceptions are not cached."""
+    """A thread-safe function that computes the value for each key once. Exceptions are not cached."""
 
     def __init__(self, compute: Callable[[K], V]) -> None:
         self.known: dict[K, V] = {}
@@ -291,7 +291,7 @@ class _Once(Generic[K, V]):
 
 
 def code_of(tool: AnyTool) -> Code:
-    """Return the code behind a tool, read at the first use: with a hash, or with the reason for having none."""
+    """Return the code behind a tool, read on first use, with its hash or the reason why it has none."""
     code = _TOOLS.get(tool)
     if code is None:
         code = _TOOLS[tool] = _found(tool)
@@ -299,20 +299,20 @@ def code_of(tool: AnyTool) -> Code:
 
 
 async def read_code(snapshot: Snapshot) -> None:
-    """Read the code behind all tools of a snapshot, in play or not, in a thread, unless that is done already."""
+    """Read the code behind all tools of a snapshot, in play or not, in a thread. Skips code already read."""
     if not is_read(snapshot):
         await read_code_of(installed.tool for installed in snapshot.installed.values())
 
 
 async def read_code_of(tools: Iterable[AnyTool]) -> None:
-    """Read the code behind some tools in a thread, if that is not done already."""
+    """Read the code behind some tools in a thread. Skips code already read."""
     if pending := [tool for tool in tools if tool not in _TOOLS]:
         await asyncio.to_thread(lambda: list(map(code_of, pending)))
 
 
 def is_read(snapshot: Snapshot) -> bool:
     """Whether the code behind all tools of a snapshot has been read."""
-    if snapshot.plan is not plan_of(snapshot.composition):  # tools were made for this snapshot alone
+    if snapshot.plan is not plan_of(snapshot.composition):  # it has tools that exist only in this snapshot
         return all(installed.tool in _TOOLS for installed in snapshot.installed.values())
     if snapshot.composition not in _COMPOSITIONS:
         if not all(installed.tool in _TOOLS for installed in snapshot.installed.values()):
@@ -322,13 +322,13 @@ def is_read(snapshot: Snapshot) -> bool:
 
 
 def known_code(hash: str | None) -> Code | None:
-    """Return the code that has a hash, if this process has read it."""
+    """Return the code with a given hash, or ``None`` if this process has not read it."""
     return None if hash is None else next((code for code in [*_read.known.values()] if code.hash == hash), None)
 
 
 def _found(tool: AnyTool) -> Code:
     if tool.block is not None and not is_adapted(tool.handler):
-        where = "whose code stands in more than one place"
+        where = "whose code is in more than one place"
         return Code(None, reason=f"it runs the {tool.block.kind} {tool.block.name!r}, {where}")
     try:
         return _read(_source(module_of(tool.handler)))
@@ -344,7 +344,7 @@ def _hashed(source: CodeSource) -> Code:
     return Code(sha256(covers).hexdigest(), source.kind, source.name, source.version, covers=covers.decode())
 
 
-# Caches of values that do not change, or are read once on purpose: a process runs the code it has imported.
+# These values never change, or are deliberately read only once: a process runs the code that it has imported.
 _source: Final = _Once[CodeModule, CodeSource](source_of)
 _read: Final = _Once[CodeSource, Code](_hashed)
 _TOOLS: Final[WeakKeyDictionary[AnyTool, Code]] = WeakKeyDictionary()

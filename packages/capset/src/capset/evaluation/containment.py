@@ -1,4 +1,4 @@
-"""Containment of the code of others: its errors, its time, and hooks, which affect no event (F23, K13)."""
+"""Containment of user code: its errors, its deadline, and its hooks, which never affect the event (F23, K13)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Final
 from typing_extensions import TypeVar
 
 HOOK_SECONDS: Final = 5.0
-"""Time that one hook may take; then it is cancelled, and that is logged."""
+"""Time limit of one hook, in seconds. A hook that exceeds it is cancelled, and the failure is logged."""
 
 _log = logging.getLogger("capset.hooks")
 E = TypeVar("E")
 
 
 def is_contained(error: BaseException) -> bool:
-    """Whether an error belongs to the code that raised it.
+    """Whether an error is that of the user code, and must not reach the host.
 
-    A cancellation from outside and errors that end the interpreter do not. A ``CancelledError`` without a cancellation
-    request does, and so does ``SystemExit``: a function that an agent calls must not end its host.
+    False for a cancellation from outside and for errors that end the interpreter. True for a ``CancelledError`` without
+    a cancellation request, and for ``SystemExit``: a function that an agent calls must not end its host.
     """
     match error:
         case CancelledError():
@@ -38,8 +38,8 @@ def is_contained(error: BaseException) -> bool:
 class Deadline:
     """Cancels the task inside ``with`` when the time is up, and turns that cancellation into a ``TimeoutError``.
 
-    Like ``asyncio.timeout``, at about half its cost: it begins with ``start``, which code that never waits does not
-    call, and it can be paused in between. ``expired`` is true once the time is up, even if the code ignored its
+    It costs about half as much as ``asyncio.timeout``: the timer begins with ``start``, which code that never waits
+    need not call. ``stop`` pauses the timer. ``expired`` is true once the time is up, even if the code ignored its
     cancellation.
     """
 
@@ -68,13 +68,13 @@ class Deadline:
             raise TimeoutError from error
 
     def start(self) -> None:
-        """Begin, or go on after ``stop``; does nothing if it is running or has expired."""
+        """Start the timer, or resume it after ``stop``. Does nothing if it is running or has expired."""
         if self._handle is None and not self.expired:
             self._loop = asyncio.get_running_loop()
             self._handle = self._loop.call_later(self._left, self._expire)
 
     def start_soon(self) -> None:
-        """Begin after this step of the event loop: code that has left by then pays for no timer."""
+        """Start the timer in the next iteration of the event loop. Code that has left by then pays for no timer."""
         asyncio.get_running_loop().call_soon(self._start_inside)
 
     def _start_inside(self) -> None:
@@ -82,7 +82,7 @@ class Deadline:
             self.start()
 
     def stop(self) -> bool:
-        """Pause; return whether it was running."""
+        """Pause the timer, and return whether it was running."""
         if self._handle is None:
             return False
         self._handle.cancel()
@@ -97,7 +97,7 @@ class Deadline:
 
 
 async def dispatch_hooks(functions: Iterable[Callable[[E], Awaitable[None] | None]], event: E) -> None:
-    """Call each function with the event and wait for it. An error in one is logged by its name, and stops no other.
+    """Call and await each function with the event. An error in one is logged, and does not stop the others.
 
     Raises only a cancellation from outside.
     """
@@ -114,5 +114,5 @@ async def dispatch_hooks(functions: Iterable[Callable[[E], Awaitable[None] | Non
 
 
 def name_of(function: Callable[..., object]) -> str:
-    """Return the name of a function in logs."""
+    """Return a function's name for logs."""
     return getattr(function, "__qualname__", None) or type(function).__name__

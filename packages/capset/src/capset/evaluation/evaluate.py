@@ -1,4 +1,4 @@
-"""Evaluation of a composition: asks policies, makes dynamic toolkits, decides what is in play (spec 2, F21)."""
+"""Evaluation of a composition: runs policies, expands dynamic toolkits, selects the tools in play (spec 2, F21)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from capset.evaluation.snapshot.snapshot import Snapshot, Verdict, verdict_of
 from capset.fingerprint.hashes import invocation_hash
 
 EVALUATION_SECONDS: Final = 10.0
-"""Time that the policies and the dynamic toolkits of one evaluation may take together, without hooks."""
+"""Time limit in seconds for all policies and dynamic toolkits of one evaluation together, without hooks."""
 
 
 class Labels(TypedDict, total=False):
-    """Labels that a host may give an evaluation beside the principal and the environment; see ``evaluate``."""
+    """Labels and hooks that a host may pass to an evaluation; see ``evaluate``."""
 
     namespace: str | None
     agent_id: str | None
@@ -54,28 +54,27 @@ async def evaluate(
     timeout: float = EVALUATION_SECONDS,
     results: Mapping[str, Decision] | None = None,
 ) -> Snapshot:
-    """Decide which tools are in play. Every policy object is asked once, however many tools carry it.
+    """Decide which tools are in play. Each policy object is evaluated once, however many tools it applies to.
 
-    Never shrinks silently: ``explain`` has a reason for every tool, and a dynamic toolkit that fails, fails the
-    evaluation.
+    Tools never disappear silently: ``explain`` has a reason for every tool, and a failure in a dynamic toolkit fails
+    the evaluation.
 
     Args:
         composition: the composition to evaluate.
         principal: the acting principal.
-        env: the host's knowledge of this environment, in values of its own, for policies and handlers; it never comes
-            from the body of a request.
-        namespace: a label of the host's, for dynamic toolkits and envelopes; as ``agent_id`` and ``agent_name``.
+        env: the host's facts for policies and handlers, as Python objects of any type; never taken from a request body.
+        namespace: a label for dynamic toolkits and envelopes, chosen by the host, like ``agent_id`` and ``agent_name``.
         agent_id: see ``namespace``.
-        agent_name: see ``namespace``; the block's name if left out.
-        invocation: for whom this runs; hashed into ``invocation_hash``, see ``normalize_invocation``.
-        invocation_allowlist: the keys of ``invocation`` that count; all, if empty.
+        agent_name: see ``namespace``; defaults to the block's name.
+        invocation: whom this run is for; hashed into ``invocation_hash``, see ``normalize_invocation``.
+        invocation_allowlist: the keys of ``invocation`` to hash; all if empty.
         context: the context for dynamic ``uses``; without it they add nothing.
-        hooks: notified of every policy now, and of the calls made with the snapshot; after all others.
-        timeout: seconds for policies and dynamic toolkits together. A policy that is not done by then denies.
-        results: earlier results of policies, by their ids; those are not asked again, and hooks are not notified.
+        hooks: notified of every policy evaluation and of the calls made with the snapshot, after all other hooks.
+        timeout: seconds for all policies and dynamic toolkits together. A policy that has not answered by then denies.
+        results: earlier policy results by policy id. If given, no policy is evaluated and hooks are not notified.
 
-    Raises ``ToolkitFailed``, ``InvalidArguments`` for an invocation that cannot be hashed, and any error of dynamic
-    ``uses``.
+    Raises ``ToolkitFailed`` if a dynamic toolkit fails, ``InvalidArguments`` for an invocation that cannot be hashed,
+    and any error of dynamic ``uses``.
     """
     hashed = None if invocation is None else invocation_hash(invocation, invocation_allowlist)
     if context is not None and composition.dynamic:
@@ -110,7 +109,7 @@ async def evaluate(
 
 
 async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapshot:
-    """Evaluate another composition in the same circumstances: the same principal, environment, labels and hooks."""
+    """Evaluate another composition with the same principal, environment, labels and hooks."""
     evaluated = await evaluate(
         composition,
         principal=snapshot.principal,
@@ -127,15 +126,15 @@ async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapsh
 Step = PolicyBinding | InstalledToolkit
 _ALLOWED: Final = allow()
 _kind: Final[Callable[[object], object]] = type
-"""Recognizes a coroutine faster than ``_is_pending``, and leaves its type opaque to a type checker."""
+"""Recognizes a coroutine faster than ``_is_pending``. This signature keeps type checkers from narrowing the answer."""
 _log: Final = logging.getLogger("capset.policies")
 
 
 class Evaluation:
-    """The answers so far, and the toolkits made.
+    """The state of an evaluation: the policies' answers so far, and the verdicts on dynamic toolkits.
 
-    Given ``results``, by policy ids, no policy is asked and no hook is notified. ``labels`` are the namespace, the
-    agent's id and its name.
+    With ``results``, by policy id, no policy is evaluated and no hook is notified. ``labels`` are the namespace, the
+    agent's id and the agent's name.
     """
 
     __slots__ = (
@@ -172,19 +171,19 @@ class Evaluation:
         self._tells = results is None and (plan.is_dynamic or plan.has_hooks or bool(hooks))
 
     def plan(self, composition: Composition) -> Plan:
-        """Return the plan with the members of dynamic toolkits. Raises ``ToolkitFailed`` for a tool that cannot run."""
+        """Return the plan, with the members of dynamic toolkits. Raises ``ToolkitFailed`` if one of them cannot run."""
         return self._plan if self._making is None else self._making.plan(composition)
 
     async def take_steps(self, seconds: float) -> None:
-        """Take every step, including those found along the way. One deadline covers all that wait.
+        """Take every step, including those that new toolkits add. One deadline covers all steps that wait.
 
-        A policy that has not answered in time denies. Raises ``ToolkitFailed``.
+        A policy that has not answered in time denies. Raises ``ToolkitFailed`` if a dynamic toolkit fails or is late.
         """
         request, results, answers, tells = self._request, self._results, self.answers, self._tells
         deadline, pending = Deadline(seconds), self._pending
         try:
             with deadline:
-                while pending and not deadline.expired:  # else it was cancelled, and took no notice
+                while pending and not deadline.expired:  # a step may ignore its cancellation
                     step = self._step = pending.pop()
                     if not isinstance(step, PolicyBinding):
                         await self._make(step, deadline)
@@ -212,7 +211,7 @@ class Evaluation:
             await self._refuse()
 
     async def _refuse(self) -> None:
-        """Deny for each policy not done in time. Raises ``ToolkitFailed`` if an unmade toolkit is not denied anyway."""
+        """Deny for each pending policy. Raises ``ToolkitFailed`` for a pending toolkit that no policy denies."""
         for step in (self._step, *self._pending[::-1]):
             if not isinstance(step, PolicyBinding):
                 if self._judge(step).in_play:
@@ -223,7 +222,7 @@ class Evaluation:
             await self._notify_hooks(step)
 
     async def _notify_hooks(self, step: PolicyBinding, deadline: Deadline | None = None) -> None:
-        """Notify the hooks that a policy was asked; the deadline is paused for that time."""
+        """Notify the hooks of a policy evaluation, with the deadline paused."""
         hooks = merge_hooks(step.hooks, self._hooks)
         if not hooks.on_policy_evaluated:
             return
@@ -233,7 +232,7 @@ class Evaluation:
             deadline.start()
 
     def _judge(self, step: InstalledToolkit) -> Verdict:
-        """Decide whether a toolkit is to be made."""
+        """Decide whether to make a toolkit."""
         verdict = self.toolkits[step.qualified] = verdict_of(step.gates, self.answers)
         return verdict
 
@@ -247,5 +246,5 @@ class Evaluation:
 
 
 def _is_pending(answer: object) -> bool:
-    """Whether an answer is to be awaited; an object that is no answer at all fails when awaited, and denies."""
+    """Whether to await an answer. An object that is not a valid answer fails when awaited, and so denies."""
     return answer is not None and not isinstance(answer, (Decision, bool))

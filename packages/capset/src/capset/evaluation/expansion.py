@@ -21,9 +21,9 @@ from capset.evaluation.plan import Plan
 
 
 def with_dynamic_uses(composition: Composition, context: Context) -> Composition:
-    """Return a composition with everything its dynamic ``uses`` add here and now.
+    """Return a composition with everything that its dynamic ``uses`` add in a context.
 
-    Raises ``ContextError`` for a function that fails, and any error of ``compose`` for the references it returns.
+    Raises ``ContextError`` if one of them fails, and any error of ``compose`` for the references that they return.
     """
     decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
     block, within = composition.block, composition.data
@@ -34,7 +34,7 @@ def with_dynamic_uses(composition: Composition, context: Context) -> Composition
 
 
 def ask_uses(function: DynamicUses, context: Context) -> tuple[AnyRef, ...]:
-    """Return the references that one function among the ``uses`` gives here and now. Raises ``ContextError``."""
+    """Return the references from one dynamic ``uses`` function. Raises ``ContextError`` if it fails."""
     name = getattr(function, "__name__", "uses")
     try:
         returned = cast("object", function(context))
@@ -56,7 +56,7 @@ class Expansion:
     """The members of dynamic toolkits for one evaluation. Each toolkit is made once, however often it is used."""
 
     def __init__(self, plan: Plan) -> None:
-        """``plan`` covers the members that exist already."""
+        """``plan`` has the members that exist before the expansion."""
         self._plan = plan
         self._installing = Installing(plan.installed, plan.gates)
         self._members: dict[DynamicToolkit, tuple[Member, ...]] = {}
@@ -66,7 +66,7 @@ class Expansion:
     async def make(
         self, step: InstalledToolkit, toolkit: DynamicToolkit, context: ToolkitContext
     ) -> list[PolicyBinding | InstalledToolkit]:
-        """Make a toolkit and install its members; return the steps that these need. Raises ``ToolkitFailed``."""
+        """Make a toolkit, install its members, and return their evaluation steps. Raises ``ToolkitFailed``."""
         if toolkit not in self._members:
             self._members[toolkit] = await expand_toolkits(toolkit, context)
         members, installing = self._members[toolkit], self._installing
@@ -77,14 +77,14 @@ class Expansion:
             installing.add(members, step.source, names, step.levels, step.path)
             self._check_ids(installing.steps[step_count:])
         except DefinitionError as error:
-            message = f"the dynamic toolkit {toolkit.name!r} does not fit: {error.message}"
+            message = f"the dynamic toolkit {toolkit.name!r} cannot be installed: {error.message}"
             raise ToolkitFailed(message, hint=error.hint) from error
         speaking = replace(step, names=names, tools=frozenset(map(names.of, tools)))
         self._made[step] = speaking, slice(before, installing.count)
         return installing.steps[step_count:]
 
     def plan(self, composition: Composition) -> Plan:
-        """Return the plan of a composition, expanded. Raises ``ToolkitFailed`` for a tool that cannot run."""
+        """Return the expanded plan of a composition. Raises ``ToolkitFailed`` for a tool that cannot run."""
         if not self._made:
             return self._plan
         for installed in self._installing.tools.values():
@@ -99,7 +99,7 @@ class Expansion:
         return Plan(composition, tuple(members), MappingProxyType(self._installing.tools))
 
     def _in_order(self, members: Iterable[Installed | InstalledToolkit]) -> Iterator[Installed | InstalledToolkit]:
-        """Yield the current members, and after each toolkit its own members."""
+        """Yield the installed members, each dynamic toolkit followed by its own."""
         for member in members:
             if isinstance(member, Installed):
                 yield self._installing.tools[member.name]
@@ -111,7 +111,7 @@ class Expansion:
                 yield member
 
     def _check_ids(self, steps: Iterable[PolicyBinding | InstalledToolkit]) -> None:
-        """Refuse two policies of one id, which no record could tell apart."""
+        """Raise ``PolicyConflict`` for two policies with one id, since records could not tell them apart."""
         for step in steps:
             if isinstance(step, PolicyBinding) and self._ids.setdefault(step.policy.id, step.policy) is not step.policy:
                 raise PolicyConflict(
@@ -128,9 +128,9 @@ def _check_routes(tools: Mapping[str, Installed], composition: Composition) -> N
 
 
 async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
-    """Return the members of a dynamic toolkit here and now.
+    """Return the members of a dynamic toolkit in a context.
 
-    Raises ``ToolkitFailed`` for any failure inside it: an evaluation never shrinks silently.
+    Raises ``ToolkitFailed`` for any failure inside it, since tools must never disappear silently.
     """
     owner = f"the dynamic toolkit {toolkit.name!r}"
     try:
@@ -147,17 +147,17 @@ async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> t
     except ToolNameConflict as error:
         raise ToolkitFailed(error.message, hint=error.hint) from error
     except DefinitionError as error:
-        # The message shows the value returned, which may be anything.
+        # The message quotes the returned value, which may be anything, so it is only logged.
         _log.error("%s", error.message)
-        message = f"{owner} failed: it must give a list of tools and toolkits; the log says what it gave"
+        message = f"{owner} failed: it must return a list of tools and toolkits; the log has the details"
         raise ToolkitFailed(message) from error
-    except BaseException as error:  # of an iterator
+    except BaseException as error:  # raised by the returned iterator
         if not is_contained(error):
             raise
         raise _failed(owner, error) from error
 
 
 def _failed(owner: str, error: BaseException) -> ToolkitFailed:
-    """Return the public error for a failure, and log the failure."""
+    """Log a failure, and return the public error for it."""
     _log.error("%s failed", owner, exc_info=error)
     return ToolkitFailed(f"{owner} failed: {type(error).__name__}")

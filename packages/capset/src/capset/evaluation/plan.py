@@ -1,4 +1,4 @@
-"""The plan of a composition, computed once: tools by their policies, and their fragments of the payload."""
+"""The plan of a composition, computed once: its tools in groups, with their fragments of the runtime payload."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from capset.fingerprint.hashes import Ref, prompt_hash, tool_hash
 from capset.fingerprint.payloads import runtime_payload
 
 _KEPT: Final = 64
-"""Limit on the selections of tools, and of instructions, whose hashes a plan caches."""
+"""Maximum number of hashes that a plan caches, for selections of tools and of instructions each."""
 
 
 class Group(NamedTuple):
-    """Tools that are in play together or not at all: the same policies, the same permissions."""
+    """Tools with the same policies and permissions, which are in play together or not at all."""
 
     gates: tuple[Policy, ...]
     permissions: frozenset[str]
 
 
 class PlanEntry(NamedTuple):
-    """One tool of a plan: the number of its group, and its name and hash."""
+    """One tool of a plan, with the number of its group, its name and its hash."""
 
     installed: Installed
     group: int
@@ -37,9 +37,9 @@ class PlanEntry(NamedTuple):
 
 
 class Plan:
-    """The tools of a composition in groups, and in the runtime payload's order.
+    """The tools of a composition, in groups and in the order of the runtime payload.
 
-    ``steps`` are the steps of an evaluation, in traversal order: the policies that it asks, and the dynamic toolkits;
+    ``steps`` are those of an evaluation in traversal order: the policies to evaluate and the dynamic toolkits to make.
     ``gates`` are all policies. ``speaking`` are the members with instructions.
     """
 
@@ -70,7 +70,7 @@ class Plan:
         tools: Mapping[str, Installed],
         steps: Sequence[PolicyBinding | InstalledToolkit] = (),
     ) -> None:
-        """``members`` and ``tools`` are the composition's own, with those made for one evaluation, if any."""
+        """``members`` and ``tools`` are the composition's own, plus any made for one evaluation."""
         self.installed = tools
         self.members = members
         self.steps = [step for step in steps if is_taken(step)]
@@ -133,15 +133,15 @@ class Plan:
                 instructions = member.instructions
                 texts.setdefault(
                     (member.toolkit, instructions), instructions
-                )  # reached by two ways, its text is included once
+                )  # a toolkit that is reached twice contributes its text once
         return tuple(chain.from_iterable(texts.values()))
 
     def chosen(self, left_out: Set[int]) -> Sequence[PlanEntry]:
-        """Return the entries of all other groups, by name."""
+        """Return the entries of all groups that are not left out, sorted by name."""
         return [entry for entry in self.entries if entry.group not in left_out] if left_out else self.entries
 
     def runtime_hash(self, left_out: frozenset[int]) -> str:
-        """Return the hash of the ``runtime_payload`` of the tools in play, computed once for each selection."""
+        """Return the hash of the ``runtime_payload`` of the tools in play, cached for each selection."""
         cached = self._hashes.get(left_out)
         if cached is None:
             if len(self._hashes) >= _KEPT:
@@ -159,13 +159,13 @@ class Plan:
             begin = end
         if begin < len(payload) - len(_AFTER):
             pieces.append(payload[begin:])
-        else:  # the last tool is left out, and with it the comma before it
+        else:  # the last tool is left out, so the comma before it goes too
             last = pieces.pop()
             pieces += last[:-1] if last[-1] == _COMMA else last, memoryview(_AFTER)
         return hashlib.sha256(b"".join(pieces)).hexdigest()
 
     def prompt_hash(self, member_instructions: tuple[str, ...]) -> str:
-        """Return the hash of the prompt; ``member_instructions`` are those that ``instructions_in_play`` returns."""
+        """Return the hash of the prompt. ``member_instructions`` come from ``instructions_in_play``."""
         cached = self._prompts.get(member_instructions)
         if cached is None:
             if len(self._prompts) >= _KEPT:
@@ -177,7 +177,7 @@ class Plan:
 
 
 def is_taken(step: PolicyBinding | InstalledToolkit) -> bool:
-    """Whether an evaluation has anything to do for a step: a policy of the phase ``call`` is not asked."""
+    """Whether an evaluation takes a step. It takes all but policies of the phase ``call``."""
     return not isinstance(step, PolicyBinding) or step.policy.is_asked_at_evaluation
 
 
@@ -191,7 +191,7 @@ def _texts(member: Installed | InstalledToolkit) -> tuple[str, ...]:
 
 
 def _is_current(member: Installed | InstalledToolkit, tools: Mapping[str, Installed]) -> bool:
-    """Whether a member is the tool of its name: a tool that was installed again has more policies now."""
+    """Whether a member is still the installed tool of its name. A tool installed again has more policies now."""
     return isinstance(member, InstalledToolkit) or tools.get(member.name) is member
 
 
@@ -204,7 +204,7 @@ _NOTHING: Final = frozenset[int]()
 _ALLOWED: Final = allow()
 """The most common answer."""
 
-# A cache over frozen values, like that of the hashes.
+# A cache keyed by frozen values, like that of the hashes.
 _PLANS: WeakKeyDictionary[Composition, Plan] = WeakKeyDictionary()
 
 

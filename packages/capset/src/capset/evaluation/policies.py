@@ -1,4 +1,4 @@
-"""Asking policies, and deciding between their answers (spec 2, F15–F20)."""
+"""Evaluation of policies, and the outcome of their answers (spec 2, F15–F20)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from capset.definitions.governance.policies import Answer, Decision, DecisionKin
 from capset.evaluation.containment import dispatch_hooks, is_contained
 
 PolicyMode = Literal["authoritative", "hint"]
-"""Behaviour of a call if a ``snapshot`` policy's result is missing: deny, or ask the policy."""
+"""What a call does without the result of a ``snapshot`` policy: deny (``authoritative``) or ask it now (``hint``)."""
 
 _log = logging.getLogger("capset.policies")
-_UNHELD: Final = deny("what the policy said when the snapshot was evaluated is not known, so it denies")
+_UNHELD: Final = deny("the policy's result is missing from the snapshot, so it denies")
 _ALLOWED: Final = allow()
-"""The answer of every policy without objections."""
+"""The shared answer of policies that allow."""
 LATE: Final = deny("the policy did not answer in time, so it denies")
 
 
 @dataclass(frozen=True, slots=True)
 class FailedDecision(Decision):
-    """A denial because the policy raised ``error``, or gave no valid answer (``None``)."""
+    """A denial because the policy raised ``error``, or, if that is ``None``, returned an invalid answer."""
 
     kind: DecisionKind = "deny"
     reason: str | None = "the policy failed, so it denies"
@@ -32,15 +32,15 @@ class FailedDecision(Decision):
 
     @property
     def detail(self) -> str:
-        """The text for the record, not for the model: the error's type, or the name of the value that is missing.
+        """The reason for the record, not for the model: it adds the error's type, or the name of a missing value.
 
-        The error's text is for hooks and the log.
+        The error's own text is only for hooks and the log.
         """
         return self.reason or "" if self.error is None else f"{self.reason} ({_told(self.error)})"
 
 
 class Ruling(NamedTuple):
-    """The outcome of several answers: deny before ask before allow, and the answers that determined it."""
+    """The outcome of several answers, and those that determined it. Deny takes precedence over ask, ask over allow."""
 
     kind: DecisionKind
     determining: Sequence[tuple[Policy, Decision]]
@@ -52,12 +52,12 @@ class Ruling(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason, in words that a model may read."""
+        """The reason, safe for a model to read."""
         return "; ".join(decision.reason or policy.id for policy, decision in self.determining)
 
     @property
     def detail(self) -> str:
-        """The reason, with the type of error of a failed policy: for the record only."""
+        """The reason with the error types of failed policies, for the record only."""
         return "; ".join(
             decision.detail if isinstance(decision, FailedDecision) else decision.reason or policy.id
             for policy, decision in self.determining
@@ -65,7 +65,7 @@ class Ruling(NamedTuple):
 
 
 async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[Policy, Decision]]:
-    """Put one request to every policy, in order, without a task for those that do not suspend.
+    """Ask every policy about a request, in order and in the current task.
 
     A policy that raises, or that answers with neither a ``Decision`` nor a bool, denies. Raises only a cancellation
     from outside.
@@ -76,10 +76,10 @@ async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[P
 
 
 def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[tuple[Policy, Decision]]] | None:
-    """Begin to ask as ``ask_each`` does. Return ``None`` if all have allowed the request without being awaited.
+    """Ask every policy as ``ask_each`` does. Return ``None`` if all allow the request without being awaited.
 
-    Otherwise the returned awaitable gives all answers; the policies before the first one that needs it were asked
-    already.
+    Otherwise return an awaitable of all answers. The policies up to the first that did not simply allow have already
+    been called.
     """
     for policy in policies:
         try:
@@ -89,14 +89,14 @@ def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[
                 raise
             answer = failed(policy, error)
         if answer is not True and answer is not _ALLOWED:
-            return _ask_on(policies, request, policies.index(policy), answer)  # each is there once
+            return _ask_on(policies, request, policies.index(policy), answer)  # each policy occurs once
     return None
 
 
 async def _ask_on(
     policies: Sequence[Policy], request: Request, place: int, answer: Answer
 ) -> list[tuple[Policy, Decision]]:
-    """Ask the policies after ``place``, whose own ``answer`` is still to be awaited or decided; all before allowed."""
+    """Ask the policies after ``place``. All before it allowed; its own raw ``answer`` may have to be awaited."""
     answers = [(policy, _ALLOWED) for policy in policies[:place]]
     for index in range(place, len(policies)):
         policy = policies[index]
@@ -116,7 +116,7 @@ async def _ask_on(
 async def evaluate_policy(
     policy: Policy, request: Request, *, hooks: Hooks = NO_HOOKS, owner: str | None = None
 ) -> Decision:
-    """Put a request to one policy as ``ask_each`` does, and notify the hooks; ``owner`` is its first carrier."""
+    """Ask one policy as ``ask_each`` does, and notify the hooks. ``owner`` is the first definition with the policy."""
     ((_, decision),) = await ask_each((policy,), request)
     if hooks.on_policy_evaluated:
         await tell_asked(policy, decision, request, hooks, owner)
@@ -142,9 +142,9 @@ async def gate_tool(
     mode: PolicyMode = "authoritative",
     hooks: Hooks = NO_HOOKS,
 ) -> Ruling:
-    """Decide about one call: live policies are asked again, the others hold to their ``results``.
+    """Decide on one call: ask live policies again, and use the ``results`` of the others.
 
-    ``request`` has the tool and its arguments. ``mode`` decides if a result is missing.
+    ``request`` has the tool and its arguments. ``mode`` says what to do if a result is missing.
     """
     answers: list[tuple[Policy, Decision]] = []
     for policy in gates:
@@ -154,13 +154,13 @@ async def gate_tool(
 
 
 def held_answer(policy: Policy, results: Mapping[Policy, Decision], mode: PolicyMode) -> Decision | None:
-    """Return a policy's answer from the evaluation of the snapshot, or ``None`` if it is to be asked now."""
+    """Return a policy's answer from the evaluation of the snapshot, or ``None`` if it must be asked now."""
     answer = results.get(policy)
     return _UNHELD if answer is None and mode == "authoritative" else answer
 
 
 def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
-    """Return the outcome of some answers, regardless of their order."""
+    """Return the outcome of some answers, whatever their order."""
     denials = [answer for answer in answers if answer[1].kind == "deny"]
     if denials:
         return Ruling("deny", denials)
@@ -169,7 +169,7 @@ def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
 
 
 def failed(policy: Policy, error: BaseException) -> Decision:
-    """Return the denial of a policy that raised, and log the error."""
+    """Log the error that a policy raised, and return its denial."""
     _log.error("policy %r failed: %s", policy.id, _told(error), exc_info=error)
     return FailedDecision(error=error)
 
@@ -179,7 +179,7 @@ def _told(error: BaseException) -> str:
 
 
 def decided(policy: Policy, answer: object) -> Decision:
-    """Return the decision for a policy's answer: anything but a ``Decision`` or a bool denies, and that is logged."""
+    """Return the decision for a policy's answer. Anything but a ``Decision`` or a bool is logged, and denies."""
     if isinstance(answer, Decision):
         return answer
     if isinstance(answer, bool):

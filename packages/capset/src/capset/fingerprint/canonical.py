@@ -18,9 +18,9 @@ from capset.schemas.plain_data import is_flat
 
 MAX_EXACT: Final = 2**53
 MAX_DIGITS: Final = 4_300
-"""How many digits an integer may have; Python reads no longer ones."""
+"""Maximum number of digits of an integer; Python does not parse longer ones."""
 _TAG: Final = re.compile(r"\$+int")
-"""The key of an object that stands for an integer, or is written with one ``$`` more because it looks like that."""
+"""The key of an object that encodes an integer. An ordinary object that looks like one is escaped by another ``$``."""
 _DIGITS: Final = re.compile(rf"-?([1-9][0-9]{{15,{MAX_DIGITS - 1}}})")
 
 
@@ -41,7 +41,7 @@ def written(value: object) -> str:
 
 
 def _other(value: object) -> str:
-    """Write a value of a derived type by its base type: an ``IntEnum``, a mapping, a named tuple."""
+    """Write a value of a derived type as its base type: an ``IntEnum``, a mapping, a named tuple."""
     match value:
         case str():
             return encode_basestring(value)
@@ -74,13 +74,13 @@ def _integer(value: int) -> str:
 
 
 def _is_beyond(text: object) -> bool:
-    """Whether a value is the text of an integer beyond ±2^53, as one is written."""
+    """Whether a value is the canonical text of an integer beyond ±2^53."""
     match = _DIGITS.fullmatch(text) if isinstance(text, str) else None
     return match is not None and (len(match[1]) > 16 or match[1] > str(MAX_EXACT))
 
 
 def _looks_tagged(members: Mapping[Any, Any]) -> bool:
-    """Whether an object would be taken for an integer, or for an object that is written with one ``$`` more."""
+    """Whether an object looks like an encoded integer, or like an escaped object."""
     if len(members) != 1:
         return False
     ((key, value),) = members.items()
@@ -91,7 +91,7 @@ def _array(items: Iterable[object]) -> str:
     texts: list[str] = []
     try:
         for item in items:
-            texts.append(_WRITERS.get(type(item), _other)(item))  # noqa: PERF401  # their number is the path
+            texts.append(_WRITERS.get(type(item), _other)(item))  # noqa: PERF401  # their number gives the path
     except Uncanonical as refused:
         refused.steps.append(len(texts))
         raise
@@ -99,7 +99,7 @@ def _array(items: Iterable[object]) -> str:
 
 
 def _object(members: Mapping[Any, Any]) -> str:
-    # The C encoder asks a mapping for its items too, so both code paths see the same.
+    # The C encoder also asks a mapping for its items, so both code paths see the same.
     plain = cast("dict[Any, object]", members if type(members) is dict else dict(members.items()))
     if len(plain) == 1 and _looks_tagged(plain):
         plain = {f"${key}": value for key, value in plain.items()}
@@ -117,7 +117,7 @@ def _object(members: Mapping[Any, Any]) -> str:
 
 
 def _sorted(keys: Iterable[Any]) -> list[str]:
-    """Return keys in the order of their UTF-16 code units, which for ASCII is that of Python."""
+    """Return keys in the order of their UTF-16 code units, which for ASCII is Python's own order."""
     try:
         is_ascii = "".join(keys).isascii()
     except TypeError:
@@ -164,34 +164,34 @@ _encode: Final = JSONEncoder(
 ).encode
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 _MAX_LEVELS: Final = 100
-"""Levels of nesting for which the walk has enough stack wherever it is called."""
+"""Levels of nesting for which the walk has enough stack, wherever it is called."""
 _LONG: Final = b"0" * 16
 _BASIC_PLANE: Final = bytes(range(0xF0))
-"""The bytes of UTF-8 for all characters but those beyond U+FFFF."""
+"""The UTF-8 bytes of all characters up to U+FFFF."""
 _SKELETON: Final = bytes.maketrans(b"123456789-[", b"000000000+{")
 _FLESH: Final = bytes(set(range(256)) - set(b"0123456789.e+-[{"))
-"""The remainder of a text without these bytes quickly shows that most texts have no odd number and few containers."""
+"""Bytes to delete from a text. The rest quickly shows that most texts have no odd number and few containers."""
 _COLONS: Final = bytes.maketrans(b",[", b"::")
-"""After this, a number comes after a colon and before one or a bracket; searching from one fixed byte is fast."""
+"""Makes every number start after a colon and end at a colon or bracket, since a search from one fixed byte is fast."""
 _ODD_NUMBER: Final = re.compile(
     rb":[-0-9](?:[0-9]{15}|[0-9]*(?:\.[0-9]+(?:e[-+][0-9]+)?|e[-+][0-9]+)[:}\]])",
 )
 """An integer that may be beyond 2^53, or a float: Python writes all floats with a point, or a signed exponent."""
 _TAGGED: Final = b'$int":"'
-"""A part of the form of an integer, which texts have only escaped."""
+"""Part of an encoded integer. Inside a text, its quotes are escaped."""
 _ODD_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
-"""A key that may not be a string: such keys do not sort among strings, so one is first, written as it would be."""
+"""A first key that may not be a string. Such keys cannot be sorted with strings, so the first key shows them."""
 
 
 def flat(value: Any) -> bytes | None:
-    """Return the canonical bytes of a dict that ``is_flat``, as most arguments are; ``None`` for everything else."""
+    """Return the canonical bytes of a dict that ``is_flat``, as most arguments are, or ``None`` for anything else."""
     return to_json(dict(sorted(value.items()))) if is_flat(value) and not _looks_tagged(value) else None
 
 
 def encoded(value: Any) -> bytes | None:
     """Return the canonical bytes of a dict, a list or a tuple, or ``None`` if the walk must write them.
 
-    The walk also writes all data without a canonical form; for flat data, except the simplest, it is equally fast.
+    The walk also handles all data without a canonical form. For flat data except the simplest, it is equally fast.
     """
     kind = cast("type[Any]", type(value))
     if kind not in _CONTAINERS:
@@ -216,13 +216,13 @@ def encoded(value: Any) -> bytes | None:
 
 
 def _fits(value: Any, levels: int) -> bool:
-    """Whether a value is nested at most so many levels deep. It has been encoded, so it has no cycles."""
+    """Whether a value is nested at most ``levels`` deep. It has been encoded, so it has no cycles."""
     items = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
     return levels > 0 and all(_fits(item, levels - 1) for item in items if isinstance(item, dict | list | tuple))
 
 
 PROFILE: Final = "jcs-1"
-"""The name of these rules, stored beside every hash."""
+"""The name of these rules, stored with every hash."""
 
 
 class NotCanonical(ValueError):
@@ -239,13 +239,13 @@ def canonical(value: Any) -> bytes:
     Different data have different bytes, and ``read`` returns the data. Raises ``NotCanonical`` for NaN, infinities,
     integers of more than 4,300 digits, keys that are not text, lone surrogates, cycles and anything else.
     """
-    # The bytes always equal the walk's: the shortcut only avoids the walk where it is not needed.
+    # Both give the same bytes: the shortcut only avoids the walk where it is not needed.
     data = encoded(value)
     return walked(value) if data is None else data
 
 
 def walked(value: Any) -> bytes:
-    """Do the same as ``canonical``, without the shortcut."""
+    """Return the same bytes as ``canonical``, without the shortcut."""
     try:
         return written(value).encode()
     except Uncanonical as refused:
@@ -257,7 +257,7 @@ def walked(value: Any) -> bytes:
 
 
 def read(text: str | bytes) -> Any:
-    """Return the data of canonical text. Raises ``ValueError`` for text that is not JSON, or nested too deeply."""
+    """Parse canonical text. Raises ``ValueError`` for text that is not JSON, or is nested too deeply."""
     try:
         return json.loads(text, object_hook=_untagged, parse_int=_read_digits)
     except RecursionError:
@@ -265,12 +265,12 @@ def read(text: str | bytes) -> Any:
 
 
 def as_json(text: str | bytes) -> str:
-    """Return canonical text as ordinary JSON, with integers beyond ±2^53 as numbers, for a parser that reads those."""
+    """Return canonical text as ordinary JSON, with integers beyond ±2^53 as numbers, for parsers that read those."""
     return json.dumps(read(text), ensure_ascii=False, separators=(",", ":"))
 
 
 def _read_digits(text: str) -> int | float:
-    """Return an integer, or the float whose form is so many digits: an integer beyond ±2^53 has another form."""
+    """Parse digits as an integer, or as a float beyond ±2^53, where integers are written as tagged objects."""
     return float(text) if _is_beyond(text) else int(text)
 
 

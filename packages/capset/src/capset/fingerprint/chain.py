@@ -40,8 +40,8 @@ class Verification:
     """The result of ``verify``: how many links are valid, and the ``seq`` of the first invalid one.
 
     ``since`` is the first record present; all earlier ones were pruned, or are not in the file. ``covered`` is the last
-    record covered by a checkpoint whose signature was checked; ``None`` if no key was given. ``keys`` are those that
-    were given, and their successors, each with the records for which it is trusted.
+    record covered by a checkpoint whose signature was checked; ``None`` if no key was given. ``keys`` are the given
+    keys and their successors, each with the records for which it is trusted.
     """
 
     checked: int
@@ -54,15 +54,14 @@ class Verification:
     """Whether every link is valid."""
 
     def __post_init__(self) -> None:
-        """Set ``ok``."""
         object.__setattr__(self, "ok", self.problem is None)
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedPart:
-    """The result of ``verify_part``: what was found, the hash of the last valid link, and whether the log ends there.
+    """The result of ``verify_part``: the verification, the hash of the last valid link, and whether the log ends there.
 
-    ``checkpoints`` are those over its links, which agree with them.
+    ``checkpoints`` are those over the part's links, all of which agree with them.
     """
 
     found: Verification
@@ -77,9 +76,9 @@ class VerifiedPart:
 
 
 def link_payload(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the input of a link's hash: every column but ``hash`` that is not null.
+    """Return the input of a link's hash: every column that is not null, except ``hash``.
 
-    A column's value may be anything here, since tampered rows are read too.
+    A column may have any value here, since tampered rows are read too.
     """
     payload = {name: value for name, value in columns.items() if value is not None and name != "hash"}
     payload["kind"] = "record"
@@ -97,9 +96,9 @@ def seal(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(columns: Mapping[str, Any]) -> bytes | None:
-    """Return the canonical bytes of the input of a link's hash, or ``None`` if only the general way can write them.
+    """Return the canonical bytes of a link's hash input, or ``None`` if only ``canonical`` can write them.
 
-    A record is flat, and its columns are known, so their names need not be sorted every time. For texts and exact
+    A record is flat and its columns are known, so their names need not be sorted every time. For texts and exact
     integers, pydantic's output follows RFC 8785.
     """
     if len(columns) - ("hash" in columns) != len(_SORTED) - 1:  # without the "kind"
@@ -125,14 +124,15 @@ def verify(
     keys: Sequence[PublicKey | TrustedKey] = (),
     kept: Sequence[Checkpoint] = (),
 ) -> Verification:
-    """Walk a chain from its first link, in ``seq`` order, and stop at the first invalid one.
+    """Verify a chain from its first link, in ``seq`` order, up to the first invalid one.
 
-    Finds a change of any column, a removal, an insertion and a reordering; by checkpoints also a truncated tail and a
-    recomputed chain. ``checkpoints`` are the log's own, by their number, ``None`` if they are not at hand; ``kept``
-    are those stored elsewhere, and the log must have its own up to the newest of them. If there are ``keys``, the
-    signatures of all are checked, and there must be at least one. Where a record says that a trusted key hands over,
-    and that key has signed it, its successor is trusted from there on, and it no longer. A log that begins with a later
-    record, ``since``, needs the hash of the record before: as ``previous``, or from a checkpoint.
+    Detects changed columns and removed, inserted or reordered records; with checkpoints, also a truncated tail and a
+    recomputed chain. ``checkpoints`` are the log's own, ordered by number, or ``None`` if they are not available.
+    ``kept`` are those stored elsewhere; the log must have its own checkpoints up to the newest of them. With ``keys``,
+    all signatures are checked, and there must be at least one checkpoint. If a record says that a trusted key hands
+    over to a successor, and that key has signed the statement, the successor is trusted from there on, and the old key
+    no longer. A log that begins with a later record, ``since``, needs the hash of the record before it: as
+    ``previous``, or from a checkpoint.
     """
     walk = _Walk(since, previous or (GENESIS if since == 1 else None), keys)
     newest = 0
@@ -145,13 +145,13 @@ def verify(
 
     try:
         if kept and max(map(_seq, kept)) < since - 1:
-            raise Unsound(f"no checkpoint that was kept covers record {since} or a later one", since)
+            raise Unsound(f"no checkpoint stored elsewhere covers record {since} or a later one", since)
         walk.along(rows, merge(read_checkpoints(), sorted(kept, key=_seq), key=_seq))
         if walk.covered is None and (keys or kept):
             raise Unsound("there is no checkpoint over any of the records", since)
         if checkpoints is not None and kept and newest < (last := max(checkpoint.number for checkpoint in kept)):
             lost = f"checkpoint {last} is" if last == newest + 1 else f"checkpoints {newest + 1}–{last} are"
-            raise Unsound(f"{lost} missing: the log has lost what was kept of it elsewhere")
+            raise Unsound(f"{lost} missing from the log, but stored elsewhere")
     except Unsound as error:
         seq = walk.seq + 1 if error.seq is None else error.seq
         return Verification(walk.seq - since + 1, str(error), seq, since)
@@ -168,11 +168,11 @@ def verify_part(
     is_end: bool,
     own: PublicKey | None = None,
 ) -> VerifiedPart:
-    """Walk a part of a chain from the link ``since``, which follows one with the hash ``previous``.
+    """Verify a part of a chain from the link ``since``, which follows a link with the hash ``previous``.
 
-    ``checkpoints`` are the log's own over these links, by number, after the one before them, if there is one; at the
-    end of the log, all that follow. Signatures are checked of those that claim to be by the key ``own``, and the last
-    of them is what ``covered`` says. Other keys may have signed others.
+    ``checkpoints`` are the log's own over these links, ordered by number and preceded by the one before them, if there
+    is one; at the end of the log, they include all that follow. Only signatures of the key ``own`` are checked, and
+    ``covered`` is the last record that one of them covers. Other checkpoints may be signed with other keys.
     """
     walk = _Walk(since, previous, ())
     marks = [checkpoint for checkpoint in checkpoints if checkpoint.seq >= since - 1]
@@ -209,7 +209,7 @@ class _Walk:
         return self._hash
 
     def along(self, rows: Iterable[Mapping[str, Any]], marks: Iterable[Checkpoint]) -> None:
-        """Compare row by row, and at each checkpoint the chain with it. Raises ``Unsound``."""
+        """Verify every row, and compare the chain with each checkpoint. Raises ``Unsound``."""
         following = iter(marks)
         self._mark = next(following, None)
         while self._mark is not None and self._mark.seq < self._start:  # for pruned records
@@ -231,17 +231,17 @@ class _Walk:
                 if pending.seq == self.seq + 1
                 else f"records {self.seq + 1}–{pending.seq} are"
             )
-            raise Unsound(f"{missing} missing at the end: checkpoint {pending.number} covers so many", self.seq + 1)
+            raise Unsound(f"{missing} missing at the end: checkpoint {pending.number} covers more", self.seq + 1)
 
     def _follow(self, arguments: object) -> None:
-        """Trust the key that takes over from this record on, and the one before it up to here, if that one says so.
+        """Trust a successor key from this record on, and the old key only up to here, if the old key signed that.
 
-        A successor that the caller trusts anyway takes over without a signature, as when the key before was lost.
+        A successor that the caller already trusts needs no signature; the old key may have been lost.
         """
         try:
             data = json.loads(arguments) if isinstance(arguments, str) else None
         except (ValueError, RecursionError):
-            return  # another program's record: its hash holds, but it names no key
+            return  # a record by another program: its hash is valid, but it names no key
         if not isinstance(data, dict):
             return
         statement = cast("dict[str, Any]", data)
@@ -282,7 +282,7 @@ def _seq(checkpoint: Checkpoint) -> int:
 
 
 def _checked(row: Mapping[str, Any], previous: str, expected: int) -> str:
-    """Return a link's hash. Raises ``Unsound`` unless it is the expected link and its columns give the hash."""
+    """Return a link's hash. Raises ``Unsound`` unless it is the expected link and its hash matches its columns."""
     seq = row["seq"]
     where = seq if isinstance(seq, int) else expected
     if seq != expected:
@@ -294,5 +294,5 @@ def _checked(row: Mapping[str, Any], previous: str, expected: int) -> str:
     except NotCanonical as error:
         raise Unsound(f"record {expected} holds what no record can hold: {error}", where) from None
     if row["hash"] != actual:
-        raise Unsound(f"record {expected} was changed: its columns do not give its hash", where)
+        raise Unsound(f"record {expected} was changed: its columns do not match its hash", where)
     return actual

@@ -17,8 +17,8 @@ from capset.fingerprint.paths import word
 ChangeKind = Literal["added", "removed", "changed", "reordered", "renamed"]
 """``reordered``: the same items in another order. ``renamed``: the same model class under another name."""
 _ALIGNED: Final = 50
-"""Items of the longest lists that are aligned exactly, in a time that grows with the cube of their number. Of longer
-ones, the items that stand once in each are."""
+"""Maximum length of lists that are aligned exactly, which takes cubic time. In longer lists, only items that occur once
+in each are aligned."""
 _NAME: Final = re.compile(r"(?!\d+\Z)[^\s\"\[\]→]+")
 
 
@@ -71,7 +71,7 @@ def compare_members(
     choose: Callable[[str], Compare] = lambda key: compare,
     write: Callable[[str], str] = word,
 ) -> Iterator[Change]:
-    """Compare two mappings by key; ``choose`` picks how the values of a key are compared, ``write`` writes its step."""
+    """Compare two mappings by key. ``choose`` returns the comparison of a key's values, ``write`` its step in paths."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         yield from compare(path, before, after)
         return
@@ -105,7 +105,7 @@ def compare_lists(path: str, before: Any, after: Any, item: Compare = compare) -
 
 
 def compare_sets(path: str, before: Any, after: Any) -> Iterator[Change]:
-    """Compare two lists whose order is irrelevant; a mere reordering is reported, since it still changes hashes."""
+    """Compare two lists whose order is irrelevant. A mere reordering is still reported, since it changes hashes."""
     if not _are_lists(before, after):
         yield from compare(path, before, after)
         return
@@ -128,9 +128,9 @@ def compare_sets(path: str, before: Any, after: Any) -> Iterator[Change]:
 def compare_named(
     path: str, before: Any, after: Any, name: Callable[[Any], str | None], item: Compare = compare
 ) -> Iterator[Change]:
-    """Compare two lists of items by the names that ``name`` returns; lists without names in their order.
+    """Compare two lists of items by the names that ``name`` returns, or in order if items have no names.
 
-    If the remaining items are in another order, ``before`` and ``after`` of that change are the names.
+    If the common items are in another order, ``before`` and ``after`` of that change are lists of names.
     """
     ours, theirs = _by_name(before, name), _by_name(after, name)
     if ours is None or theirs is None:
@@ -162,7 +162,7 @@ def _by_name(items: Any, name: Callable[[Any], str | None]) -> dict[str, Any] | 
 
 
 def gaps(before: list[Item], after: list[Item]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges where two lists differ, as ``before[a:b]`` and ``after[c:d]``; the same from either side."""
+    """Return the ranges where two lists differ, as ``before[a:b]`` and ``after[c:d]``; the same in both directions."""
     if before > after:
         return [(i1, i2, j1, j2) for j1, j2, i1, i2 in gaps(after, before)]
     if max(len(before), len(after)) <= _ALIGNED:
@@ -181,7 +181,7 @@ def gaps(before: list[Item], after: list[Item]) -> list[tuple[int, int, int, int
 
 
 def _anchors(ours: list[Item], theirs: list[Item]) -> list[tuple[int, int]]:
-    """Return the places of items that are once in each of two lists, as many as are in the same order in both."""
+    """Return index pairs of items that occur once in each list: the most that are in the same order in both."""
     first, other = _single(ours), _single(theirs)
     pairs = [(at, other[element]) for element, at in first.items() if element in other]
     ends: list[int] = []
@@ -200,12 +200,12 @@ def _anchors(ours: list[Item], theirs: list[Item]) -> list[tuple[int, int]]:
 
 
 def _single(items: list[Item]) -> dict[Item, int]:
-    """Return the places of the items that are there once."""
+    """Return the indices of the items that occur once."""
     counts = Counter(items)
     return {element: at for at, element in enumerate(items) if counts[element] == 1}
 
 
 def _common(first: list[Item], other: list[Item]) -> int:
-    """Return how many items both begin with."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(first, other, strict=False))
     return next((at for at, (left, right) in pairs if left != right), min(len(first), len(other)))

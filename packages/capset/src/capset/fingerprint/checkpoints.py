@@ -1,6 +1,6 @@
 """Checkpoints: signed statements of the chain's progress, each following the previous one (spec 4, G21).
 
-Their keys are Ed25519, by ``cryptography`` (extra ``signing``), which is loaded only to sign or to check.
+Keys are Ed25519 keys of ``cryptography`` (extra ``signing``), which is imported only to sign or to verify.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 
-_HINT: Final = "capset audit keygen FILE makes a pair of them"
+_HINT: Final = "capset audit keygen FILE generates a key pair"
 _LARGEST: Final = 10_000
-"""The largest size of a file that may still hold a key, in bytes."""
+"""Maximum number of bytes to read from a key file."""
 
 GENESIS: Final = "0" * 64
 """The ``previous`` of the first link of a chain."""
 
 
 class PublicKey:
-    """The half of a key that checks signatures, and that may be public."""
+    """The public half of a key, which verifies signatures."""
 
     def __init__(self, key: Ed25519PublicKey) -> None:
         self._key = key
@@ -41,19 +41,19 @@ class PublicKey:
     def load(cls, text: str) -> Self:
         """Load a key from PEM text, or from the base64 text of its 32 bytes.
 
-        Raises ``DefinitionError`` for anything else, without repeating the text, and without the extra ``signing``.
+        Raises ``DefinitionError`` for anything else, without quoting the text, or if the extra ``signing`` is missing.
         """
         _require_cryptography()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
         if "PRIVATE KEY" in text:
-            raise DefinitionError("a public key was expected; this is a private one", hint="keep it to yourself")
+            raise DefinitionError("a public key was expected; this is a private one", hint="keep private keys secret")
         if "-----BEGIN" not in text:
             return cls(Ed25519PublicKey.from_public_bytes(_raw("public", text)))
         key = _parsed(load_pem_public_key, text)
         if not isinstance(key, Ed25519PublicKey):
-            raise DefinitionError("a public key must be one of Ed25519, as PEM or in base64", hint=_HINT)
+            raise DefinitionError("a public key must be an Ed25519 key, as PEM or in base64", hint=_HINT)
         return cls(key)
 
     @classmethod
@@ -85,7 +85,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """A key, and the records that its checkpoints may end at: ``since`` to ``until``, or to the end of the log."""
+    """A key, trusted for checkpoints that end at records ``since`` to ``until``, or up to the end of the log."""
 
     key: PublicKey
     since: int = 1
@@ -104,7 +104,7 @@ class CheckpointKey:
 
     @classmethod
     def generate(cls) -> Self:
-        """Generate a new key. Raises ``DefinitionError`` without the extra ``signing``."""
+        """Generate a new key. Raises ``DefinitionError`` if the extra ``signing`` is missing."""
         _require_cryptography()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -114,7 +114,7 @@ class CheckpointKey:
     def load(cls, text: str) -> Self:
         """Load a key from PEM text (PKCS #8), or from the base64 text of its 32 bytes.
 
-        Raises ``DefinitionError`` for anything else, without repeating the text, and without the extra ``signing``.
+        Raises ``DefinitionError`` for anything else, without quoting the text, or if the extra ``signing`` is missing.
         """
         _require_cryptography()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -126,7 +126,7 @@ class CheckpointKey:
             return cls(Ed25519PrivateKey.from_private_bytes(_raw("private", text)))
         key = _parsed(partial(load_pem_private_key, password=None), text)
         if not isinstance(key, Ed25519PrivateKey):
-            raise DefinitionError("a private key must be one of Ed25519, as PEM or in base64", hint=_HINT)
+            raise DefinitionError("a private key must be an Ed25519 key, as PEM or in base64", hint=_HINT)
         return cls(key)
 
     @classmethod
@@ -155,7 +155,7 @@ def _require_cryptography() -> None:
         import_module("cryptography")
     except ModuleNotFoundError as missing:
         raise DefinitionError(
-            "keys of checkpoints need the package cryptography", hint=install_command("signing")
+            "checkpoint keys need the package cryptography", hint=install_command("signing")
         ) from missing
 
 
@@ -206,12 +206,12 @@ class Checkpoint:
 
 
 CHECKPOINT_COLUMNS: Final = tuple(Checkpoint.__slots__)
-"""Every column's name, in order."""
+"""The column names, in order."""
 _NUMBERS: Final = frozenset({"number", "seq", "since"})
 
 
 class Unsound(ValueError):
-    """A verification failed: the message gives the problem, ``seq`` the first affected record."""
+    """A verification failed. The message gives the problem, ``seq`` the first affected record."""
 
     def __init__(self, problem: str, seq: int | None = None) -> None:
         super().__init__(problem)
@@ -219,7 +219,7 @@ class Unsound(ValueError):
 
 
 def signed(key: CheckpointKey, before: Checkpoint | None, *, seq: int, hash: str, since: int, now: str) -> Checkpoint:
-    """Return the checkpoint that follows ``before``."""
+    """Return the signed checkpoint that follows ``before``."""
     columns: dict[str, Any] = {
         "number": before.number + 1 if before else 1,
         "seq": seq,
@@ -233,25 +233,25 @@ def signed(key: CheckpointKey, before: Checkpoint | None, *, seq: int, hash: str
 
 
 def digest_of(checkpoint: Checkpoint) -> str:
-    """Return the ``previous`` of the next checkpoint."""
+    """Return the hash of a checkpoint, which is the ``previous`` of the next one."""
     return digest(asdict(checkpoint))
 
 
 def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
-    """Return a row, by column name, as a checkpoint. Raises ``Unsound`` for invalid columns."""
+    """Return the checkpoint in a row. Raises ``Unsound`` for invalid columns."""
     for name in CHECKPOINT_COLUMNS:
         if type(row.get(name)) is not (int if name in _NUMBERS else str):
-            raise Unsound(f"checkpoint {row.get('number')!r} holds what none can hold: its {name!r}")
+            raise Unsound(f"checkpoint {row.get('number')!r} has an invalid {name!r}")
     checkpoint = Checkpoint(**{name: row[name] for name in CHECKPOINT_COLUMNS})
     try:
         digest_of(checkpoint)
     except NotCanonical as error:
-        raise Unsound(f"checkpoint {checkpoint.number} holds what none can hold: {error}") from None
+        raise Unsound(f"checkpoint {checkpoint.number} is invalid: {error}") from None
     return checkpoint
 
 
 def checkpoints_in(text: str) -> list[Checkpoint]:
-    """Return the checkpoints in JSON lines, as written by ``capset audit``. Raises ``Unsound``."""
+    """Return the checkpoints in JSON lines, as written by ``capset audit``. Raises ``Unsound`` for an invalid line."""
     checkpoints: list[Checkpoint] = []
     for line in text.splitlines():
         if not line.strip():
@@ -261,19 +261,19 @@ def checkpoints_in(text: str) -> list[Checkpoint]:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise Unsound("a checkpoint is a JSON object, each on a line of its own")
+            raise Unsound("a line with a checkpoint must be one JSON object")
         checkpoints.append(checkpoint_of(cast("Mapping[str, Any]", data)))
     return checkpoints
 
 
 def succession(key: PublicKey, before: str, old: CheckpointKey | None) -> dict[str, str | None]:
-    """Return the statement that a key takes over from the one with the id ``before``, signed by that if it is given."""
+    """Return the statement that ``key`` replaces the key with the id ``before``, signed with ``old`` if it is given."""
     stated = {"id": key.id, "public": key.pem(), "before": before}
     return {**stated, "signature": None if old is None else old.sign(_succession_bytes(stated))}
 
 
 def successor_of(statement: Mapping[str, Any], before: PublicKey) -> PublicKey | None:
-    """Return the key that takes over from ``before``, if that has signed this; ``None`` for any other statement."""
+    """Return the key that replaces ``before``, or ``None`` unless ``before`` has signed this statement."""
     stated = {name: statement.get(name) for name in ("id", "public", "before")}
     signature = statement.get("signature")
     if not all(isinstance(text, str) for text in (*stated.values(), signature)):
@@ -288,7 +288,7 @@ def successor_of(statement: Mapping[str, Any], before: PublicKey) -> PublicKey |
 
 
 def check_signature(checkpoint: Checkpoint, keys: Sequence[TrustedKey]) -> None:
-    """Raise ``Unsound`` unless one of the keys, if there are any, has signed it and is trusted at its record."""
+    """Raise ``Unsound`` unless a key trusted at the checkpoint's record has signed it. Without keys, check nothing."""
     if not keys:
         return
     signer = next((trusted_key for trusted_key in keys if trusted_key.key.id == checkpoint.key), None)
@@ -301,7 +301,7 @@ def check_signature(checkpoint: Checkpoint, keys: Sequence[TrustedKey]) -> None:
     columns = asdict(checkpoint)
     del columns["signature"]
     if not signer.key.holds(checkpoint.signature, _signed_bytes(columns)):
-        raise Unsound(f"checkpoint {checkpoint.number} was changed: its signature does not hold")
+        raise Unsound(f"checkpoint {checkpoint.number} was changed: its signature is invalid")
 
 
 def _misplaced(checkpoint: Checkpoint) -> str:
@@ -309,16 +309,16 @@ def _misplaced(checkpoint: Checkpoint) -> str:
 
 
 def sound(rows: Iterable[Mapping[str, Any]], since: int) -> Generator[Checkpoint]:
-    """Yield a log's own checkpoints in order, each after checking that it follows the previous one, not who signed it.
+    """Yield a log's own checkpoints in order, after checking that each follows the previous one.
 
-    ``since`` is the first record of the log. Raises ``Unsound`` at the first invalid one.
+    Does not check signatures. ``since`` is the first record of the log. Raises ``Unsound`` at the first invalid one.
     """
     before: Checkpoint | None = None
     for row in rows:
         this = checkpoint_of(row)
         number = this.number
         if before is None:
-            if number != 1 and this.seq != since - 1:  # retention also cuts those before its own
+            if number != 1 and this.seq != since - 1:  # retention also deletes the checkpoints before its own
                 raise Unsound(f"checkpoint 1 is missing; found {number} in its place")
             if number == 1 and this.previous != GENESIS:
                 raise Unsound("checkpoint 1 does not begin a chain: its 'previous' is a hash")
@@ -335,7 +335,7 @@ def check_follows(before: Checkpoint, this: Checkpoint) -> None:
     if this.previous != digest_of(before):
         raise Unsound(f"checkpoint {this.number} does not follow the one before it: its 'previous' is another hash")
     if this.seq < before.seq or this.since < before.since:
-        raise Unsound(f"checkpoint {this.number} goes back behind the one before it")
+        raise Unsound(f"checkpoint {this.number} goes back to earlier records than the one before it")
 
 
 def _succession_bytes(stated: Mapping[str, Any]) -> bytes:

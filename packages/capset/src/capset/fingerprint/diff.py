@@ -19,12 +19,12 @@ _OF: Final[Mapping[HashName, str]] = {
     "prompt": "prompt",
     "invocation": "invocation",
 }
-"""The subject of each hash, for people."""
+"""What each hash covers, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRef:
-    """A reference with the same name and another hash."""
+    """A reference with the same name and a different hash."""
 
     name: str
     before: str
@@ -57,9 +57,9 @@ class MovedHash:
 
 @dataclass(frozen=True, slots=True)
 class ChangedCode:
-    """Tools with changed code, all from one code hash to another.
+    """Tools whose code changed from the same old hash to the same new one.
 
-    ``tools`` have the same definition as before, ``changed`` have another one too; both are names.
+    ``tools`` names those with an unchanged definition, ``changed`` those whose definition changed too.
     """
 
     before: str
@@ -72,7 +72,7 @@ class ChangedCode:
 class LinksDiff:
     """The changed hashes, the profiles if they differ, the tools and their code.
 
-    Agents' ids and names are not compared, nor is code for which one side has no hash.
+    Agent ids and names are not compared, nor is code that has no hash on one side.
     """
 
     moved: tuple[MovedHash, ...]
@@ -99,7 +99,7 @@ def diff_tools(before: Iterable[Ref], after: Iterable[Ref]) -> ToolsDiff:
 
 
 def diff_code(before: Iterable[Ref], after: Iterable[Ref]) -> tuple[ChangedCode, ...]:
-    """Compare the code of the tools that both versions have, as far as their references contain its hash."""
+    """Compare the code of the tools that are in both versions, where both references have its hash."""
     ours = {ref.name: ref for ref in before if ref.code is not None}
     changed: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for ref in sorted(after, key=lambda ref: ref.name):
@@ -124,15 +124,15 @@ def explain_relationship(before: CapabilityLink, after: CapabilityLink) -> str:
     """Describe in one sentence what two links have in common, and what differs."""
     if before.profile != after.profile:
         names = f"{before.profile} and {after.profile}"
-        return f"Hashed by different profiles, {names}, so that their hashes cannot be compared."
+        return f"Hashed with different profiles, {names}, so the hashes cannot be compared."
     diff = diff_links(before, after)
     moved = {moved_hash.name for moved_hash in diff.moved}
     counted: list[HashName] = [name for name in HASHES if hash_of(before, name) or hash_of(after, name)]
     stayed = _enumerated(_OF[name] for name in counted if name not in moved)
     if not moved:
-        return f"Same {stayed}; other code." if diff.code else f"Same in all: {stayed}."
+        return f"Same {stayed}; different code." if diff.code else f"Same in all: {stayed}."
     other = _enumerated([*(_OF[name] for name in counted if name in moved), *(["code"] if diff.code else [])])
-    return f"Same {stayed}; other {other}." if stayed else f"Nothing in common: other {other}."
+    return f"Same {stayed}; different {other}." if stayed else f"Nothing in common: different {other}."
 
 
 def format_hash_short(hash: str | None) -> str:

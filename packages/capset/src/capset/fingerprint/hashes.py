@@ -30,15 +30,16 @@ from capset.fingerprint.payloads import (
     toolkit_payload,
 )
 
-# A memo over frozen values, not a registry: it can only be searched by objects that the caller already holds.
+# A cache over frozen values, not a registry: only a caller that already has an object can look it up.
 _TOOLS: WeakKeyDictionary[AnyTool, str] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A name and a hash: what one payload says of another, such as a runtime hash of a tool.
+    """A reference from one payload to another by name and hash, such as from a runtime payload to a tool.
 
-    ``code`` is the hash of the tool's code, on a link, if it is known; no payload has it, and it tells no two apart.
+    ``code`` is the hash of the tool's code, if known. Only links have it: no payload includes it, and comparisons
+    ignore it.
     """
 
     name: str
@@ -60,9 +61,9 @@ def tool_hash(tool: AnyTool) -> str:
 
 
 def toolkit_hash(toolkit: AnyToolkit, names: Mapping[str, str] | None = None) -> str:
-    """Return the hash of a toolkit; ``names`` are the names here of its tools, by their own.
+    """Return the hash of a toolkit. ``names`` maps its tools' own names to their names here.
 
-    That of a dynamic toolkit covers no members.
+    The hash of a dynamic toolkit covers no members.
     """
     return digest(member_payload(toolkit, names))
 
@@ -77,7 +78,7 @@ def member_payload(member: Member, names: Mapping[str, str] | None = None) -> Pa
 
 
 def member_ref(member: Member, names: Mapping[str, str] | None = None) -> Ref:
-    """Return the name and the hash of a tool, under its name here, or of a toolkit."""
+    """Return the reference to a toolkit, or to a tool under its name here."""
     if isinstance(member, Tool):
         return Ref((names or {}).get(member.name, member.name), tool_hash(member))
     return Ref(member.name, toolkit_hash(member, names))
@@ -113,8 +114,8 @@ def used_payload(
 ) -> Payload:
     """Return the payload of a capability as used here; see ``capability_payload``.
 
-    ``names`` are its tools' names by their own, ``prefix`` is that of the tools that it makes at run time; ``uses`` has
-    the hashes of the capabilities that it needs.
+    ``names`` maps its tools' own names to their names here. ``prefix`` is that of the tools that it makes at run time.
+    ``uses`` has the hashes of the capabilities that it needs.
     """
     on = capability.default if presets is None else presets
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
@@ -133,9 +134,9 @@ def used_payload(
 
 
 def definition_payload(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> Payload:
-    """Return the payload of the definition of an agent or of another block, with every block that it runs.
+    """Return the payload of the definition of an agent or another block, with every block that it runs.
 
-    ``capabilities`` are the contributing ones, in order, ``children`` the blocks inside.
+    ``capabilities`` are the contributing ones in order, ``children`` the blocks inside.
     """
     used, run = [ref.payload for ref in capabilities], [ref.payload for ref in children]
     make = agent_payload if isinstance(block, Agent) else block_payload
@@ -143,7 +144,7 @@ def definition_payload(block: Block, capabilities: Iterable[Ref], children: Iter
 
 
 def definition_hash(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> str:
-    """Return the hash of the definition of an agent or of another block: its ``static_hash``."""
+    """Return the hash of the definition of an agent or another block: its ``static_hash``."""
     return digest(definition_payload(block, capabilities, children))
 
 

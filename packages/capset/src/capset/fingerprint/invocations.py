@@ -13,7 +13,7 @@ from capset.fingerprint.canonical import NotCanonical, canonical
 def normalize_invocation(invocation: Mapping[str, Any] | None, allowlist: Iterable[str] = ()) -> dict[str, Any]:
     """Return an invocation context as plain JSON data, without absent values (``None``).
 
-    ``allowlist`` names the top-level keys that count; if empty, all do. A datetime becomes ISO 8601 UTC with
+    ``allowlist`` names the top-level keys to include; if empty, all are included. A datetime becomes ISO 8601 UTC with
     milliseconds. Raises ``InvalidArguments``, naming the path, for everything else that is not JSON data: functions,
     class instances, cycles, keys that are not text, NaN, and a datetime without a time zone, which is ambiguous.
     """
@@ -45,7 +45,7 @@ def _plain(value: Any, path: str, above: tuple[int, ...]) -> Any:
         try:
             return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         except OverflowError:
-            raise _refused(path, f"the datetime {value} lies outside of the years 1 to 9999 in UTC") from None
+            raise _refused(path, f"the datetime {value} is outside the years 1 to 9999 in UTC") from None
     if id(value) in above:
         raise _refused(path, "it is a cycle")
     within = (*above, id(value))
@@ -59,7 +59,7 @@ def _plain(value: Any, path: str, above: tuple[int, ...]) -> Any:
                 raise _refused(path, f"a key must be text; got {key!r:.80}")
         return {key: _plain(member, f"{path}.{key}", within) for key, member in members.items() if member is not None}
     name = getattr(value, "__qualname__", None)
-    raise _refused(path, f"{f'the function {name!r}' if name else f'an instance of {kind.__name__}'} is no JSON data")
+    raise _refused(path, f"{f'the function {name!r}' if name else f'an instance of {kind.__name__}'} is not JSON data")
 
 
 def _refused(path: str, problem: str) -> InvalidArguments:

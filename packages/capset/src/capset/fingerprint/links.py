@@ -15,10 +15,10 @@ Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class CapabilityLink(BaseModel):
-    """The hashes of one evaluation, by ``profile``, and whose they are.
+    """The hashes of one evaluation under a hash ``profile``, with the agent that they belong to.
 
-    ``agent_id`` and ``agent_name`` are the host's labels, and never hashed. ``tool_refs`` are the tools in play, by
-    name, each with the hash of its code, which no other hash covers; ``invocation_hash`` is ``None`` where no
+    ``agent_id`` and ``agent_name`` are the host's labels and are never hashed. ``tool_refs`` are the tools in play,
+    sorted by name, each with the hash of its code, which no other hash covers. ``invocation_hash`` is ``None`` if no
     invocation was given.
     """
 
@@ -43,7 +43,7 @@ def create_link(
     tool_refs: Iterable[Ref],
     invocation_hash: str | None = None,
 ) -> CapabilityLink:
-    """Return the link of tools known to be in play; the runtime hash is computed from them.
+    """Return the link for tools known to be in play. The runtime hash is computed from them.
 
     Raises ``ValueError`` for an invalid hash.
     """

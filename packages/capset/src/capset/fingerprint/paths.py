@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 
 _WORD: Final = re.compile(r"[\w$@-]+")
 _MAX_STEPS: Final = 20
-"""How many steps of a path are shown."""
+"""Maximum number of steps to show in a path."""
 _MAX_VISITS: Final = 1_000_000
-"""How many values are visited to find a path: a mapping of a type of its own may have no end."""
+"""Maximum number of values to visit in search of a path, since a custom mapping may be endless."""
 
 
 def word(key: str) -> str:
-    """Return a key as a step of a path: a plain word as it is, anything else as JSON text."""
+    """Return a key as a step of a path: a plain word unchanged, anything else as JSON text."""
     return key if _WORD.fullmatch(key) else json.dumps(key, ensure_ascii=not key.isprintable())
 
 
@@ -28,9 +28,9 @@ def path_of(steps: Iterable[str | int]) -> str:
 
 
 def path_to(value: Any, is_wrong: Callable[[object], bool] = lambda value: False) -> str:
-    """Return the path to the first value or key that is wrong, or value that contains itself, or else to the deepest.
+    """Return the path to the first wrong key or value, or value that contains itself, or else to the deepest value.
 
-    Needs no stack of calls, of which there may be none left.
+    Does not recurse, since the call stack may be used up.
     """
     if is_wrong(value):
         return "$"
@@ -47,7 +47,7 @@ def path_to(value: Any, is_wrong: Callable[[object], bool] = lambda value: False
             key = id(member)
             if key in visited or not isinstance(member, list | tuple | Mapping):
                 continue
-            visited[key] = cast("object", member)  # and so no later value gets its id
+            visited[key] = cast("object", member)  # kept alive, so that no later value gets its id
             steps.append(step)
             levels.append(_members(member))
             above.append(key)

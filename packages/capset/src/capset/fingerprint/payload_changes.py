@@ -29,7 +29,7 @@ _LOCAL: Final = "#/$defs/"
 
 
 def compare_schemas(path: str, before: Any, after: Any) -> Iterator[Change]:
-    """Compare two schemas, each with the ``$defs`` that its references name; other values are compared as data."""
+    """Compare two schemas with the ``$defs`` that they reference. Values that are not schemas are compared as data."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         yield from compare(path, before, after)
         return
@@ -57,7 +57,7 @@ def _schema(path: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 def _keyword(key: str) -> Compare:
-    """Return how the values of a keyword are compared."""
+    """Return the comparison for the values of a keyword."""
     if key in _SETS:
         return compare_sets
     if key in _DATA:
@@ -75,7 +75,7 @@ def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _pair(before: Any, after: Any, ours: Mapping[str, Any], theirs: Mapping[str, Any], renamed: dict[str, str]) -> None:
-    """Pair definitions missing on one side with those that the other side refers to from the same place."""
+    """Pair a definition that is only in ``ours`` with one only in ``theirs`` if one place refers to both."""
     if isinstance(before, list) and isinstance(after, list):
         for pair in zip(cast("list[Any]", before), cast("list[Any]", after), strict=False):
             _pair(*pair, ours, theirs, renamed)
@@ -99,7 +99,7 @@ def _target(reference: Any) -> str | None:
 
 
 def _are_alike(before: Any, after: Any) -> bool:
-    """Whether two definitions may be one, renamed: of one type, with a common property if they have any."""
+    """Whether two definitions may be the same one renamed: of one type, with a common property if they have any."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return False
     earlier, other = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
@@ -154,7 +154,7 @@ def _discriminator(value: Mapping[str, Any], renamed: Mapping[str, str]) -> Mapp
 
 
 def diff_payloads(before: Payload, after: Payload) -> tuple[Change, ...]:
-    """Compare two canonical payloads of one kind, field by field; there is no change if their hashes are equal.
+    """Compare two canonical payloads of one kind, field by field. Equal hashes mean no changes.
 
     Raises ``NotCanonical`` for anything but JSON data, and for too deep nesting.
     """

@@ -1,7 +1,7 @@
 """The payloads behind each hash: plain mappings that anyone can rebuild and hash (spec 2, F3–F10, F35).
 
-Hooks, handlers, timeouts, ids and times are never in a payload (F11). A key whose feature the definition does not use
-has its empty value, so using the feature later changes only the hashes of definitions that use it.
+Hooks, handlers, timeouts, ids and times are never in a payload (F11). If a definition does not use a feature, the
+feature's key is empty or absent, so a new feature changes only the hashes of definitions that use it.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def tool_payload(tool: AnyTool) -> Payload:
 
 
 def toolkit_payload(toolkit: Toolkit, members: Iterable[Payload]) -> Payload:
-    """Return the payload of a toolkit; ``members`` are the ``{name, hash}`` of its tools (names here) and toolkits."""
+    """Return the payload of a toolkit. ``members`` are the ``{name, hash}`` of its tools (names here) and toolkits."""
     return _toolkit("toolkit", toolkit) | {"members": _by_name(members)}
 
 
 def dynamic_toolkit_payload(toolkit: DynamicToolkit) -> Payload:
-    """Return the payload of a dynamic toolkit: its members are in no static hash."""
+    """Return the payload of a dynamic toolkit, whose members are in no static hash."""
     return _toolkit("dynamicToolkit", toolkit)
 
 
@@ -94,10 +94,10 @@ def capability_payload(
 ) -> Payload:
     """Return the payload of a capability with these presets on, by default its own.
 
-    ``members`` are the ``{name, hash}`` of its tools, under their names here, and of its toolkits; ``uses`` those of
-    its dependencies. ``policyBindings`` has its own policies that are not asked at every turn. ``with_base`` is false
-    if only presets are added to a capability already present. ``prefix`` and ``rename`` are what a reference says of
-    names; where tools are made at run time, no member shows it.
+    ``members`` are the ``{name, hash}`` of its toolkits and of its tools, under their names here; ``uses`` those of its
+    dependencies. ``policyBindings`` has its own policies whose binding or phase is not the default. ``with_base`` is
+    false if only presets are added to a capability already present. ``prefix`` and ``rename`` are those of the
+    reference. They are included if tools are made at run time, whose names no member shows.
     """
     on = list(capability.default if presets is None else presets)
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
@@ -136,7 +136,7 @@ def capability_payload(
 
 
 def root_payload(block: Block, members: Iterable[Payload]) -> Payload:
-    """Return the payload of the toolkit of the tools, toolkits and policies that a block declares itself."""
+    """Return the payload of a block's own toolkit: the tools, toolkits and policies that it declares itself."""
     return {
         "kind": "toolkit",
         "name": "root",
@@ -150,10 +150,10 @@ def root_payload(block: Block, members: Iterable[Payload]) -> Payload:
 def agent_payload(
     agent: Block, capabilities: Sequence[Payload], root: str | None = None, children: Sequence[Payload] = ()
 ) -> Payload:
-    """Return the payload of an agent; ``capabilities`` are the ``{name, hash}`` of contributing ones, in order.
+    """Return the payload of an agent. ``capabilities`` are the ``{name, hash}`` of the contributing ones, in order.
 
-    Name and id are left out. ``root`` is the hash of the agent's own toolkit, if it has any tool or policy itself.
-    ``children`` are the ``{name, hash}`` of the blocks that its tools run; the key is there if there are any.
+    Name and id are left out. ``root`` is the hash of the agent's own toolkit, if it declares any tool or policy itself.
+    ``children`` are the ``{name, hash}`` of the blocks that its tools run; without any, the key is absent.
     """
     payload: dict[str, Any] = {
         "kind": "agent",
@@ -168,9 +168,9 @@ def agent_payload(
 def block_payload(
     block: Block, capabilities: Sequence[Payload], root: str | None, children: Sequence[Payload]
 ) -> Payload:
-    """Return the payload of a block that is not an agent; ``children`` are the ``{name, hash}`` of every block it runs.
+    """Return the payload of a block that is not an agent. ``children`` are the ``{name, hash}`` of every block it runs.
 
-    ``plan`` has the order in which it runs them, and how.
+    ``plan`` says in which order and how it runs them.
     """
     return {
         **agent_payload(block, capabilities, root),
@@ -185,12 +185,12 @@ def block_payload(
 
 
 def runtime_payload(tools: Iterable[Payload]) -> Payload:
-    """Return the payload of a runtime; ``tools`` are the ``{name, hash}`` of exactly the tools in play."""
+    """Return the payload of a runtime. ``tools`` are the ``{name, hash}`` of exactly the tools in play."""
     return {"kind": "runtime", "tools": _by_name(tools)}
 
 
 def prompt_payload(system_prompt: str, instructions: Iterable[str]) -> Payload:
-    """Return the payload of a prompt; ``instructions`` are the capabilities' in order, the agent's, the toolkits'."""
+    """Return the payload of a prompt. ``instructions`` are, in order, the capabilities', the agent's, the toolkits'."""
     return {"kind": "prompt", "systemPrompt": system_prompt, "instructions": list(instructions)}
 
 
@@ -200,7 +200,7 @@ def invocation_payload(invocation: Mapping[str, Any]) -> Payload:
 
 
 def code_payload(files: Mapping[str, str]) -> Payload:
-    """Return the payload of code; ``files`` are the SHA-256 of the bytes of each file, by its path below the root."""
+    """Return the payload of code. ``files`` has the SHA-256 of each file's bytes, by its path below the root."""
     return {"kind": "code", "files": [{"path": path, "digest": digest} for path, digest in sorted(files.items())]}
 
 
@@ -231,7 +231,7 @@ def _bindings(policies: Iterable[Policy]) -> list[Payload]:
 
 
 def _gates(preset: str, part: Part) -> Payload:
-    """Return the scope of a preset's own policies, which is not all tools of its capability."""
+    """Return a preset's own policies and the tools that they apply to, which are not all tools of the capability."""
     return {"preset": preset, "policies": _ids(part.policies), "tools": sorted(member.name for member in part.members)}
 
 
@@ -278,12 +278,10 @@ def _state(parts: Iterable[Part]) -> Mapping[str, Any]:
 
 
 def _config(capability: AnyCapability, config: BaseModel) -> Any:
-    """Return a config as JSON data, its sets sorted: their own order differs from process to process."""
+    """Return a config as JSON data with its sets sorted, since their order differs from process to process."""
     try:
         data = sorted_sets(config, config.model_dump(mode="json", warnings="error"))
         canonical(data)
     except (PydanticSerializationError, ValueError) as error:
-        raise DefinitionError(
-            f"capability {capability.name!r}: its config has no form in JSON, by which it is told apart: {error}"
-        ) from None
+        raise DefinitionError(f"capability {capability.name!r}: its config has no JSON form to hash: {error}") from None
     return data

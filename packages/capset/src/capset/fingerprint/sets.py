@@ -1,4 +1,4 @@
-"""Sets in JSON data, in an order that is the same in every process."""
+"""Sets in JSON data, sorted so that their order is the same in every process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capset.fingerprint.canonical import canonical
 
 
 def sorted_sets(value: Any, data: Any) -> Any:
-    """Sort in ``data``, the JSON form of ``value``, the lists that are sets in ``value``."""
+    """Return ``data``, the JSON form of ``value``, with those lists sorted that are sets in ``value``."""
     while isinstance(value, RootModel):
         value = cast("RootModel[Any]", value).root
     if isinstance(data, list):
@@ -34,6 +34,6 @@ def sorted_sets(value: Any, data: Any) -> Any:
 
 
 def _names_by_alias(kind: Any) -> dict[str | None, str]:
-    """Return the names of the fields of a model or a dataclass by the aliases that they may be written under."""
+    """Return the field names of a model or a dataclass, by their serialization aliases."""
     fields: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
     return {info.serialization_alias: name for name, info in fields.items()}

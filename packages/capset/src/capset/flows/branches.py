@@ -17,12 +17,12 @@ _log = logging.getLogger("capset.flows")
 
 
 def checked_decider(label: str, function: object, longest: str) -> int:
-    """Return how many arguments a function takes, one or two; ``longest`` shows its full signature in errors.
+    """Return how many arguments a function requires, one or two. ``longest`` is the full signature, for errors.
 
     Raises ``DefinitionError`` for anything else.
     """
     if isinstance(function, type) or not callable(function):
-        raise DefinitionError(f"{label} is a function {longest}; got {function!r}")
+        raise DefinitionError(f"{label} must be a function of {longest}; got {function!r}")
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
@@ -43,7 +43,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 async def decided(block: Block, role: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function, and return its answer, of any type. Raises ``InternalError``, naming both, if it fails."""
+    """Call a function of a block, and return its answer. Raises ``InternalError``, naming both, if it fails."""
     try:
         answer = function(*arguments)
         return await answer if inspect.isawaitable(answer) else answer
@@ -56,14 +56,14 @@ async def decided(block: Block, role: str, function: Callable[..., Any], *argume
 
 
 def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
-    """Return the schema of the output of any one of them; ``None`` unless all are known."""
+    """Return the schema that covers each of the outputs, or ``None`` unless all are known."""
     schemas = [output for output in outputs if output is not None]
     if len(schemas) < len(outputs) or not schemas:
         return None
     first = schemas[0]
     if all(output.annotation == first.annotation for output in schemas):
         return first
-    annotation: Any = Union[tuple(output.annotation for output in schemas)]  # noqa: UP007  # of types known only here
+    annotation: Any = Union[tuple(output.annotation for output in schemas)]  # noqa: UP007  # the types are known only here
     schema = cast("ResultSchema", schema_of(f"{owner}, its output", annotation, "serialization"))
     if all(output.json_schema == first.json_schema for output in schemas):  # two classes may have the same fields
         schema = schema.held_to(first.json_schema)
@@ -72,7 +72,7 @@ def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
 
 
 def by_name(owner: str, outputs: Mapping[str, Schema | None]) -> Schema | None:
-    """Return the schema of an object with all outputs under their names; ``None`` unless all are known."""
+    """Return the schema of an object with all outputs under their names, or ``None`` unless all are known."""
     members = {name: output.annotation for name, output in outputs.items() if output is not None}
     if len(members) < len(outputs):
         return None

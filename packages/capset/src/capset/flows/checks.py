@@ -1,4 +1,4 @@
-"""Checks common to all kinds of blocks: of children on construction, of inputs and outputs at run time."""
+"""Checks for all kinds of blocks: of children on construction, of inputs and outputs at run time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("capset.flows")
 
 
 def checked_name(kind: str, name: object) -> str:
-    """Return ``name`` if a block can have it, and be a target under it; raise ``DefinitionError`` if not."""
+    """Return ``name`` if it is valid for a block and as a target. Raises ``DefinitionError`` if not."""
     return checked(f"a {kind}'s name", name, BLOCK)
 
 
@@ -29,14 +29,14 @@ def checked_block(owner: str, block: object) -> Block:
         raise DefinitionError(f"{owner}: a block was expected (or an Agent); got {block!r}")
     if block.kind == "flow":
         raise DefinitionError(
-            f"{owner}: {block!r} is a flow, which is always the root of a session: it has the last word there",
+            f"{owner}: {block!r} is a flow, which is always the root of a session",
             hint="use the block inside it: flow.root",
         )
     return block
 
 
 def distinct_children(owner: str, blocks: Iterable[Block]) -> Mapping[str, Block]:
-    """Return blocks by name. Raises ``DefinitionError`` for a duplicate name, which targets could not tell apart."""
+    """Return blocks by name. Raises ``DefinitionError`` for a duplicate name, which would make targets ambiguous."""
     children: dict[str, Block] = {}
     for block in blocks:
         if block.name in children:
@@ -70,13 +70,15 @@ def take(block: Block, value: Any) -> Any:
 
 
 def give(block: Block, value: Any, schema: Schema | None) -> Any:
-    """Return the output if it fits. Raises ``InvalidOutput``, which gives places and no values."""
+    """Return the output if it matches the schema. Raises ``InvalidOutput``, which names places but no values."""
     if schema is None:
         return value
     try:
         return schema.check(value)
     except VALIDATION_ERRORS as error:
         fields = validation_fields(error, (), value)
-        places = ", ".join(field.path for field in fields).replace("(arguments)", "the whole of it")
-        _log.error("block %r: its output does not fit: %s", block.name, "; ".join(map(str, fields)))
-        raise InvalidOutput(f"The block {block.name!r} gave an output that does not fit its type: {places}.") from None
+        places = ", ".join(field.path for field in fields).replace("(arguments)", "the whole output")
+        _log.error("block %r: its output does not match its type: %s", block.name, "; ".join(map(str, fields)))
+        raise InvalidOutput(
+            f"The block {block.name!r} returned an output that does not match its type: {places}."
+        ) from None

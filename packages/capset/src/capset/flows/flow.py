@@ -1,4 +1,4 @@
-"""Flows: named roots."""
+"""Flows: named root blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capset.flows.checks import checked_block, checked_name
 class Flow(Block):
     """The root of a session: a named block, with all resources and state of the blocks inside.
 
-    Its own declarations settle any name that its blocks disagree on.
+    Its own declarations decide where those of its blocks conflict over a name.
     """
 
     __slots__ = ("root",)

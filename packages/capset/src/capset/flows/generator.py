@@ -1,4 +1,4 @@
-"""Generators: steps done by a model."""
+"""Generators: steps performed by a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT: Final = schema_of("a generator's text", str, "serialization")
 class Generator(Block):
     """A step in which a model works with tools and context until it has an output.
 
-    The kernel's runner does the model's steps (``Kernel(generator=…)``); the definition names no model.
+    The kernel's runner (``Kernel(generator=…)``) performs the model's steps. The definition names no model.
     """
 
     __slots__ = ("_asks_for_text",)
@@ -40,10 +40,10 @@ class Generator(Block):
         description: str = "",
         **options: Unpack[ModelOptions],
     ) -> None:
-        """Check and freeze every argument. Its own ``options`` are those of a ``Capability``.
+        """Check and freeze every argument. ``options`` are those of a ``Capability``, for its own parts.
 
-        ``input`` is the type of its input, anything if left out; ``output`` the type that the model must return, text
-        if left out. Raises ``DefinitionError``, naming the generator; ``KindError`` as every block does.
+        ``input`` is the type of its input, by default anything. ``output`` is the type that the model must return, by
+        default text. Raises ``DefinitionError``, naming the generator, and ``KindError`` as every block does.
         """
         owner = f"generator {checked_name('generator', name)!r}"
         refuse_unknown(Generator.__init__, options, ModelOptions)
@@ -61,6 +61,6 @@ class Generator(Block):
         check_block(self)
 
     async def run(self, running: Running, input: Any) -> Any:
-        """Let the runner work, and always check its output."""
+        """Run the model's steps, and check their output."""
         schema = None if self._asks_for_text else self.output
         return give(self, await running.generate(take(self, input), schema), self.output)

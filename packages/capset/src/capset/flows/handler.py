@@ -46,10 +46,10 @@ class Handler(Block):
         description: str | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
-        """Read the signature; check and freeze every argument. ``description`` defaults to the docstring's.
+        """Read the signature, and check and freeze every argument. ``description`` defaults to the docstring's.
 
-        Raises ``DefinitionError``, naming the handler and the parameter at fault; ``KindError`` for a capability with
-        parts that a handler cannot have.
+        Raises ``DefinitionError``, naming the handler and the parameter at fault, and ``KindError`` for a capability
+        with parts that a handler cannot have.
         """
         owner = f"handler {checked_name('handler', name)!r}"
         refuse_unknown(Handler.__init__, options, StepOptions)
@@ -67,7 +67,7 @@ class Handler(Block):
         check_block(self)
 
     async def run(self, running: Running, input: Any) -> Any:
-        """Call the function; its input and its output are checked."""
+        """Call the function, and check its input and output."""
         arguments = (take(self, input),) if self._signature.parameters else ()
         leading = (running.ctx,) if self._signature.takes_context else ()
         return give(self, await running.apply(self.function, *leading, *arguments), self.output)
@@ -80,7 +80,7 @@ def handler(
     description: str | None = None,
     **options: Unpack[StepOptions],
 ) -> Callable[[Callable[..., Any]], Handler]:
-    """Make a ``Handler`` from a function, with its name: ``@handler()``, or ``@handler(uses=[memory])``."""
+    """Make a ``Handler`` from a function, by default with its name: ``@handler()``, or ``@handler(uses=[memory])``."""
 
     def build(function: Callable[..., Any]) -> Handler:
         return Handler(
@@ -103,7 +103,7 @@ def _signature(owner: str, function: object) -> Signature:
     if len(signature.parameters) > 1:
         raise DefinitionError(
             f"{owner} has more than one input: {', '.join(signature.parameters)}",
-            hint="a block takes one value: put them into a model",
+            hint="a block takes one value: combine them in a model",
         )
     return signature
 
@@ -112,7 +112,9 @@ def _input(owner: str, signature: Signature) -> Schema | None:
     for name, annotation in signature.parameters.items():
         notes = getattr(annotation, "__metadata__", ())
         if any(isinstance(note, FieldInfo) and not note.is_required() for note in notes):
-            raise DefinitionError(f"{owner}, parameter {name!r}: no default is ever used: a block always has an input")
+            raise DefinitionError(
+                f"{owner}, parameter {name!r}: its default would never be used, since a block always has an input"
+            )
         return input_schema(owner, annotation)
     return None
 

@@ -21,13 +21,13 @@ from capset.flows.checks import checked_block, checked_name, distinct_children, 
 from capset.flows.handler import Uses
 
 Choose = Callable[[Any, Context], str | Awaitable[str]] | Callable[[Any], str | Awaitable[str]]
-"""A function of the input, of the type that the router takes, and optionally of the context."""
+"""A function of the router's input, and optionally of the context, that returns the name of a route."""
 
 
 class Router(Block):
     """A step that runs one of its routes: ``Router("triage", choose, routes={"bug": fix, "question": answer})``.
 
-    ``choose`` names the route; two routes may lead to the same block.
+    ``choose`` returns the name of the route. Two routes may lead to the same block.
     """
 
     __slots__ = ("_takes", "choose", "routes")
@@ -48,9 +48,10 @@ class Router(Block):
         description: str = "",
         **options: Unpack[StepOptions],
     ) -> None:
-        """Check and freeze every argument. ``input`` is the type of its input, anything if left out.
+        """Check and freeze every argument. ``input`` is the type of its input, by default anything.
 
-        Raises ``DefinitionError``, naming the router; ``KindError`` for a capability with parts that it cannot have.
+        Raises ``DefinitionError``, naming the router, and ``KindError`` for a capability with parts that it cannot
+        have.
         """
         owner = f"router {checked_name('router', name)!r}"
         refuse_unknown(Router.__init__, options, StepOptions)
@@ -72,7 +73,7 @@ class Router(Block):
 
     @property
     def plan(self) -> Any:  # JSON data
-        """The blocks' names by those of their routes."""
+        """The names of the blocks, by route."""
         return {"routes": {route: block.name for route, block in self.routes.items()}}
 
     async def run(self, running: Running, input: Any) -> Any:
@@ -89,7 +90,7 @@ class Router(Block):
 
 def _routes(owner: str, routes: object) -> Mapping[str, Block]:
     if not isinstance(routes, Mapping) or not routes:
-        raise DefinitionError(f"{owner}: routes is a mapping of names to blocks, at least one; got {routes!r}")
+        raise DefinitionError(f"{owner}: routes must be a mapping of names to at least one block; got {routes!r}")
     return MappingProxyType(
         {
             checked(f"{owner}: a route's name", name, ROUTE): checked_block(f"{owner}, route {name!r}", block)

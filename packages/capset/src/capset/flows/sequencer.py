@@ -34,8 +34,8 @@ for a context.
 class Sequencer(Block):
     """Steps in order: ``Sequencer("review").then(draft).parallel(style, facts).then(join)``.
 
-    Each method returns a new sequencer with one more step, and leaves this one unchanged. Without steps it returns its
-    input.
+    Each method returns a new sequencer with one more step and leaves this one unchanged. A sequencer without steps
+    returns its input.
     """
 
     __slots__ = ("_gives", "_takes", "steps")
@@ -58,7 +58,8 @@ class Sequencer(Block):
         """Check and freeze every argument. ``input`` and ``output`` default to the types of the steps.
 
         ``sequencer_state`` lives for one run of the sequencer; blocks inside and later ones access it as a target.
-        Raises ``DefinitionError``, naming the sequencer; ``KindError`` for a capability with parts that it cannot have.
+        Raises ``DefinitionError``, naming the sequencer, and ``KindError`` for a capability with parts that it cannot
+        have.
         """
         owner = f"sequencer {checked_name('sequencer', name)!r}"
         refuse_unknown(Sequencer.__init__, options, StepOptions)
@@ -81,14 +82,14 @@ class Sequencer(Block):
         return self._with(Then(checked_block(self._owner, block)))
 
     def tap(self, block: Block) -> Self:
-        """Add a step that is run for its side effects: its output is dropped, and the value passes through."""
+        """Add a step for its side effects: its output is discarded, and the value passes through."""
         return self._with(Tap(checked_block(self._owner, block)))
 
     def parallel(self, *blocks: Block, **named: Block) -> Self:
-        """Add a step that runs blocks at once on the same value, and returns their outputs by their names.
+        """Add a step that runs blocks concurrently on the same value, and returns their outputs by name.
 
-        A block's name is its own, or the keyword. The first failure cancels the others, and waits for them. Raises
-        ``DefinitionError`` without blocks, or for a duplicate name.
+        The name is the block's own or the keyword. The first failure cancels the other blocks, and the step waits for
+        them to end. Raises ``DefinitionError`` without blocks, or for a duplicate name.
         """
         branches: dict[str, Block] = {}
         for name, block in [*((checked_block(self._owner, branch).name, branch) for branch in blocks), *named.items()]:
@@ -147,7 +148,7 @@ class Sequencer(Block):
 
 
 class Step(ABC):
-    """One step: its blocks, and its effect on the value, whose type depends on the previous step."""
+    """A step: its blocks, and its effect on the value, whose type depends on the previous step."""
 
     __slots__ = ()
 
@@ -159,7 +160,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def plan(self) -> Any:  # JSON data
-        """Its representation in the sequencer's hash."""
+        """The step as the sequencer's hash covers it."""
 
     @property
     def takes(self) -> Schema | None:
@@ -202,7 +203,7 @@ class Then(Step):
 
 @dataclass(frozen=True, slots=True)
 class Tap(Step):
-    """A block whose output is dropped: the value passes through unchanged."""
+    """A block whose output is discarded: the value passes through unchanged."""
 
     block: Block
 
@@ -228,7 +229,7 @@ class Tap(Step):
 
 @dataclass(frozen=True, slots=True)
 class Parallel(Step):
-    """Blocks that run at once on the same value; their outputs, by name, are the next value."""
+    """Blocks that run concurrently on the same value. Their outputs, by name, are the next value."""
 
     branches: Mapping[str, Block]
 
@@ -239,12 +240,12 @@ class Parallel(Step):
 
     @property
     def plan(self) -> Any:
-        """The blocks' names by those of their branches."""
+        """The names of the blocks, by branch."""
         return {"parallel": {name: block.name for name, block in self.branches.items()}}
 
     @property
     def takes(self) -> Schema | None:
-        """The input schema of all branches, if it is the same."""
+        """The input schema of the branches, if it is the same for all."""
         inputs = [block.input for block in self.blocks]
         shapes = [schema and schema.json_schema for schema in inputs]
         return inputs[0] if all(shape == shapes[0] for shape in shapes) else None
@@ -260,7 +261,7 @@ class Parallel(Step):
 
 @dataclass(frozen=True, slots=True)
 class When(Step):
-    """One of two blocks, by a condition; without the second, the value may pass through unchanged."""
+    """One of two blocks, chosen by a condition. Without the second, the value may pass through unchanged."""
 
     condition: Condition
     arguments: int
@@ -288,7 +289,7 @@ class When(Step):
         return either(owner, [self.block.output, before if self.otherwise is None else self.otherwise.output])
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
-        """Check the condition, and run the block, or the other one, or none."""
+        """Evaluate the condition, and run the block that it chooses, if any."""
         arguments = (running.ctx, value)[-self.arguments :]
         if await decided(sequencer, "condition", self.condition, *arguments):
             return await running.enter(self.block, value)

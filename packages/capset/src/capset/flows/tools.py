@@ -1,4 +1,4 @@
-"""Blocks as tools: a tool's checks in front, the block's own run inside (spec 1, C37)."""
+"""Blocks as tools: a call passes the checks of a tool, and then runs the block (spec 1, C37)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def as_tool(
     description: str | None = None,
     **options: Unpack[BlockToolOptions],
 ) -> Tool[..., Any]:
-    """Expose a block as a tool: its calls are governed and recorded like any other, and run the block.
+    """Expose a block as a tool, whose calls are governed and recorded like any other.
 
-    The fields of an object (a pydantic model, a ``TypedDict``, a dataclass) are the tool's arguments; anything else is
-    one argument, ``input``. An agent, and a generator without an input type, take text. ``name`` and ``description``
-    are the block's if left out; the options are those of ``BlockToolOptions``.
+    If the input is an object (a pydantic model, a ``TypedDict``, a dataclass), its fields are the tool's arguments;
+    any other input is one argument, ``input``. An agent, and a generator without an input type, take text. ``name`` and
+    ``description`` default to the block's. The options are those of ``BlockToolOptions``.
 
     Raises ``DefinitionError`` for a block whose input type is unknown, and for a flow.
     """
@@ -44,7 +44,7 @@ def as_tool(
     owner = f"as_tool({block.name!r})"
     if not (block.description if description is None else description).strip():
         raise DefinitionError(
-            f"{owner} needs a description: the model chooses by it", hint="say description=…, here or on the block"
+            f"{owner} needs a description: the model chooses by it", hint="pass description=…, here or to the block"
         )
     fields, make = _arguments(owner, block)
 
@@ -80,7 +80,7 @@ def _arguments(owner: str, block: Block) -> tuple[Mapping[str, Any], Callable[[d
         if block.kind == "handler":
             return {}, lambda arguments: None
         raise DefinitionError(
-            f"{owner}: it is not known what the {block.kind} takes", hint="say it: input=… where the block is made"
+            f"{owner}: the input type of the {block.kind} is unknown", hint="pass input=… to the block"
         )
     annotation: Any = block.input.annotation
     fields = object_fields(owner, annotation)

@@ -23,10 +23,10 @@ from capset.schemas.validation_errors import SchemaMismatch
 ONLY_IN_CODE: Final = "only_in_code"
 """The member of a definition that lists the parts it cannot express.
 
-No agent file has it, so that an incomplete definition never passes for a complete one.
+It is not allowed in agent files, so that an incomplete definition never passes for a complete one.
 """
 _FILE: Final = "file"
-"""The member with the option and the path of the file that declares what the agent uses, beside what is installed."""
+"""The member with the option and path of a file that declares what the agent uses in addition to what is installed."""
 
 
 def definition_of(block: Block) -> str:
@@ -48,15 +48,15 @@ def definition_of(block: Block) -> str:
 
 
 def with_file(definition: str, option: str, path: Path) -> str:
-    """Return a definition that names the file which declares MCP servers, APIs or actions that its agent uses.
+    """Return a definition that names the file with the MCP servers, APIs or actions that its agent uses.
 
-    ``option`` is that of the file on the command line: ``agent`` or ``config``.
+    ``option`` is the file's option on the command line: ``agent`` or ``config``.
     """
     return json.dumps(json.loads(definition) | {_FILE: {option: str(path)}}, ensure_ascii=False)
 
 
 def read_definition(definition: str) -> tuple[dict[str, Any], tuple[str, Path] | None]:
-    """Return a definition as data of an agent file, and the option and the path of the file that it names, if any."""
+    """Return a definition as data of an agent file, and the option and path of the file that it names, if any."""
     data: dict[str, Any] = from_json(definition)
     for option, path in data.pop(_FILE, {}).items():
         return data, (option, Path(path))
@@ -64,9 +64,9 @@ def read_definition(definition: str) -> tuple[dict[str, Any], tuple[str, Path] |
 
 
 def own_of(agent: Agent) -> dict[str, Any]:  # JSON
-    """Return the model, the static context and the allowance of an agent, without those that are unset.
+    """Return the model, the static context and the allowance of an agent, as far as they are set.
 
-    A context that is not JSON data is left out too.
+    Omits a context that is not JSON data.
     """
     allowance = agent.allowance and agent.allowance.plain()
     settings = {"model": agent.model, "static_context": _context(agent) or None, "allowance": allowance or None}
@@ -86,7 +86,7 @@ def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
 
 
 def _is_said(member: object) -> bool:
-    """Whether a tool is an agent, with nothing but options that an agent file expresses."""
+    """Whether a tool is an agent, with no options but those that an agent file can express."""
     if not isinstance(member, Tool) or not isinstance(member.block, Agent):
         return False
     defaults = {field.name: field.default for field in fields(Tool)}
@@ -96,7 +96,7 @@ def _is_said(member: object) -> bool:
 
 
 def _agent_entry(tool: AnyTool) -> dict[str, Any]:  # JSON
-    """Return the entry of an agent that is a tool, with the whole agent."""
+    """Return the agent-file entry of a tool that is an agent, with the agent's whole definition."""
     assert tool.block is not None  # noqa: S101  # it is an agent's
     entry = {
         "agent": json.loads(definition_of(tool.block)),

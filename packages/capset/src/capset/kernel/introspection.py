@@ -1,4 +1,4 @@
-"""The tools in play for a caller, as data; nothing is run for it (spec 3, K18)."""
+"""The tools in play for a caller, as data; listing them runs nothing (spec 3, K18)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from capset.kernel.call.context import CallContext
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ToolView:
-    """A tool in play, by the name that its callers use here.
+    """A tool in play, under the name that its callers use here.
 
     ``qualified`` is ``capability.tool``. ``inbound`` and ``outbound`` are the JSON Schemas of its messages,
-    ``arguments`` that of a model's arguments; these and the ``examples`` are JSON data of the definition itself, and
-    must not be changed. ``hash`` is the tool's, 64 hexadecimal digits.
+    ``arguments`` is that of a model's arguments; these and the ``examples`` are the definition's own JSON data and must
+    not be changed. ``hash`` is the tool's hash, 64 hexadecimal digits.
     """
 
     name: str
@@ -45,7 +45,7 @@ def tools_of(ctx: Context) -> Mapping[str, ToolView]:
     Raises ``DefinitionError`` for a context that is not the kernel's.
     """
     if not isinstance(ctx, CallContext):
-        raise DefinitionError(f"tools_of takes the Context that a handler is given; got {ctx!r:.80}")
+        raise DefinitionError(f"tools_of takes the Context that a handler receives; got {ctx!r:.80}")
     snapshot = ctx.origin.context.snapshot
     tools = snapshot.tools
     return MappingProxyType({ref.name: _view(tools[ref.name], ref.hash) for ref in snapshot.tool_refs})

@@ -65,13 +65,13 @@ class Kernel:
     """The runtime: ``async with Kernel(store="sqlite:///capset.db") as kernel: …``.
 
     ``store`` is a URL whose scheme an installed store provides (``sqlite:///FILE``, ``memory://``) or a ``Store``.
-    ``redis`` is the URL of a Redis by which the processes of the store tell each other at once of what they change.
-    ``secrets`` is the source for ``ctx.secret``, by default the environment; ``generator`` runs the model steps of
-    blocks. ``governance`` applies to every call; ``workspace`` is the one folder of the host that tools may read.
-    ``checkpoints`` signs the records and sets their retention; by default there are none and records are kept forever.
-    ``observers`` are notified of every call; by default calls are traced if the host has set up OpenTelemetry.
-    ``channels`` tell people of requests for approvals; a server sends what is queued for them. Entering opens the
-    kernel and leaving writes all pending records; both raise ``StoreError``.
+    ``redis`` is the URL of a Redis server through which the processes of the store notify each other of changes at
+    once. ``secrets`` is the source for ``ctx.secret``, by default the environment; ``generator`` runs the model steps
+    of blocks. ``governance`` applies to every call; ``workspace`` is the only folder of the host that tools may read.
+    ``checkpoints`` signs the records and sets their retention; by default, records are unsigned and kept forever.
+    ``observers`` are notified of every call; by default, calls are traced if the host has set up OpenTelemetry.
+    ``channels`` notify people of approval requests; a server sends what is queued for them. Entering opens the kernel,
+    and leaving writes all pending records; both raise ``StoreError``.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Kernel:
         self._bind = lru_cache(CACHED)(compile_tools)
         self._define = lru_cache(CACHED)(definition_of)
         self.closing: Final = AsyncExitStack()
-        """Resources to close with the kernel once it is open: after its calls, and before its store."""
+        """Resources to close with the kernel, added once it is open: after its calls end, before its store closes."""
 
     async def __aenter__(self) -> Self:
         """Open the store."""
@@ -144,12 +144,12 @@ class Kernel:
 
     @property
     def store(self) -> Store:
-        """The store with all data; operations on it are neither governed nor on record."""
+        """The store with all data; operations on it are neither governed nor recorded."""
         return self._entered().store
 
     @property
     def current(self) -> CurrentRows:
-        """The pins and the agents of the store, at most a moment old."""
+        """The pins and the agents of the store, cached for a moment at most."""
         return self._entered().current
 
     @property
@@ -159,12 +159,12 @@ class Kernel:
 
     @property
     def approvals(self) -> ApprovalService:
-        """Pending approvals of this kernel."""
+        """The approval requests of this kernel's store."""
         return self._entered().approvals
 
     @property
     def deliveries(self) -> Deliveries:
-        """The channels of this kernel, and what is queued for them."""
+        """The channels of this kernel, and the deliveries to them."""
         return self._entered().deliveries
 
     @property
@@ -194,7 +194,7 @@ class Kernel:
 
     @property
     def abandoned(self) -> int:
-        """Number of tasks and threads abandoned so far, since they did not end when they were cancelled (K15)."""
+        """Number of tasks and threads abandoned so far because they did not end when they were cancelled (K15)."""
         runtime = self._entered()
         return runtime.abandoned + runtime.threads.abandoned
 
@@ -209,7 +209,7 @@ class Kernel:
         return self._signing
 
     async def sign(self, checkpoints: Checkpoints, *, by: Actor) -> None:
-        """Sign the record from now on, if the key is the one of its log: a log without one adopts it, by an act."""
+        """Sign the records from now on if the key is the log's own; a log without a key adopts it, as an act."""
         signing = await begin_signing(self._entered(), checkpoints.key.public, by)
         if signing.key is None:
             self._signing = signing
@@ -232,16 +232,16 @@ class Kernel:
             runtime.observers = tuple(existing for existing in runtime.observers if existing is not observer)
 
     def compose(self, root: Block) -> Composition:
-        """Return ``compose(root)``, made once for each agent or block in use."""
+        """Return ``compose(root)``, cached for the agents and blocks in use."""
         return self._compose(root)
 
     def bind(self, composition: Composition) -> CompiledTools:
-        """Compile every tool, once for each composition in use."""
+        """Compile every tool of a composition; cached for the compositions in use."""
         return self._bind(composition)
 
     @property
     def clock(self) -> Clock:
-        """The clock of everything in this kernel."""
+        """The clock that everything in this kernel uses."""
         return self._clock
 
     def now(self) -> str:
@@ -265,13 +265,13 @@ class Kernel:
     ) -> AsyncGenerator[Session]:
         """Open a session of an agent, a flow or another block.
 
-        It is a new one, or the principal's own session ``session_id``, with its files and its state.
+        It is a new one, or the principal's existing session ``session_id``, with its files and its state.
 
         ``env`` holds the host's own values for this environment; policies and handlers read it. ``budget`` limits the
-        total use of the session, by its calls and by those that they make, in every opening of it. It is stored with a
-        new session; an existing session's budget can be lowered for this opening, not raised. ``labels`` are those of
+        total use of the session, by its calls and by those that they make, across all openings. It is stored with a new
+        session; an existing session's budget can be lowered for this opening, but not raised. ``labels`` are those of
         ``evaluate``: ``hooks``, ``invocation``, ``namespace`` and so on, for this opening. Raises ``NotFound`` for a
-        session that does not exist, or belongs to another principal or agent, and all errors of ``compose`` and
+        session that does not exist or belongs to another principal or agent, and all errors of ``compose`` and
         ``evaluate``.
         """
         check_opening(agent, principal, env)
@@ -298,13 +298,13 @@ class Kernel:
         budget: Budget | None = None,
         **labels: Unpack[Labels],
     ) -> Session:
-        """Return the session of a stored ``row``, as ``open`` does; for hosts that found or made the row themselves.
+        """Return the session of a stored ``row``, as ``open`` does; for hosts that looked up or created the row.
 
-        It is for the invocation whose hash is in the row, unless ``invocation`` names another for this opening.
+        Its invocation hash is the one in the row, unless ``invocation`` gives another invocation for this opening.
         """
         check_owner(row, principal)
         if row.agent != agent.name:
-            raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
+            raise NotFound(f"the session {row.id!r} belongs to the agent {row.agent!r}, not to {agent.name!r}")
         snapshot = await self._evaluated(self.compose(agent), principal, env, labels)
         await read_code(snapshot)
         if row.invocation_hash is not None and labels.get("invocation") is None:
@@ -325,7 +325,7 @@ class Kernel:
     def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:
         """Return the session of a stored ``row`` with an existing snapshot, such as a hydrated one.
 
-        If the governance requires known principals, an unknown one has nothing in play. Raises ``NotFound`` for a
+        If the governance requires authentication, an anonymous principal has nothing in play. Raises ``NotFound`` for a
         session that does not belong to the snapshot's principal.
         """
         check_owner(row, snapshot.principal)
@@ -363,9 +363,9 @@ class Kernel:
         return Serving(self._entered(), session.ask, messages, limit)
 
     def spawn(self, work: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
-        """Start a task of the host's own, such as a turn. Closing waits for it, then cancels it, as it does with calls.
+        """Start a task for the host, such as a turn. Closing waits for it, then cancels it, as it does with calls.
 
-        It should raise nothing: its exceptions go nowhere else.
+        It should raise nothing, since nothing handles its exceptions.
         """
         task = self._entered().spawn(work)
         task.set_name(name)
@@ -379,9 +379,9 @@ class Kernel:
         by: Principal | Actor | None = None,
         **columns: Unpack[ActColumns],
     ) -> ActEntry:
-        """Return the entry of an administrative act, for the port that makes the change, or ``audit.commit``.
+        """Return the entry of an administrative act, to pass to the port that makes the change or to ``audit.commit``.
 
-        ``about`` has the ids of what it concerns, and no secrets. ``by`` is the one who acts, the host by default.
+        ``about`` has the ids of what it concerns, and no secrets. ``by`` is the actor, the host by default.
         """
         runtime, actor = self._entered(), by if isinstance(by, Actor) else actor_of(by)
         return act_entry(runtime.ids, name, about, by=actor, redact=runtime.redactor, **columns)
@@ -413,7 +413,7 @@ class Kernel:
         return await evaluate(composition, principal=actor, env=env, **labels)
 
     def _known(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot; with nothing in play for an unknown principal if the governance requires known ones."""
+        """Return a snapshot, with nothing in play for an anonymous principal if authentication is required."""
         if self._governance.require_auth and snapshot.principal.kind == "anonymous":
             return snapshot.closed(ANONYMOUS)
         return snapshot

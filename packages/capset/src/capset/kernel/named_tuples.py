@@ -1,4 +1,4 @@
-"""Named tuples for the path of every call, made in half the time that their constructors take."""
+"""Creation of named tuples on the path of every call, in half the time that their constructors take."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ class _Make(Protocol):
 
 
 new_tuple: Final[_Make] = vars(tuple)["__new__"]
-"""Return a named tuple of a kind from all of its fields, in order."""
+"""Creates a named tuple of the class ``kind`` from all of its fields, in order."""

@@ -1,4 +1,4 @@
-"""The immutable registry of everything installed and known to a process, filled by entry points (spec 5, P1)."""
+"""The immutable registry of everything installed and known to a process, filled from entry points (spec 5, P1)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class LoadProblem:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Registry:
-    """Capabilities and agents by name, and load problems: a broken definition does not keep out the rest.
+    """Capabilities and agents by name, and load problems: a broken definition does not keep out the others.
 
     ``aliases`` are the capabilities by their other names. ``earlier`` are replaced agents, newest first: running
-    sessions keep the version that they started with. ``missing`` are the extras of its package that a capability needs
-    and that are not installed.
+    sessions keep the version that they started with. ``missing`` has the extras of its package that a capability needs
+    but that are not installed.
     """
 
     capabilities: Mapping[str, AnyCapability]
@@ -59,7 +59,7 @@ class Registry:
         agents: Iterable[Agent] = (),
         problems: Iterable[LoadProblem] = (),
     ) -> Self:
-        """Return a registry of these. Raises ``DefinitionError`` for two different definitions of one name or alias."""
+        """Return a registry of definitions. Raises ``DefinitionError`` if two differ and share a name or an alias."""
         named = _by_name("capabilities", capabilities)
         return cls(named, _by_name("agents", agents), tuple(problems), _by_alias(named))
 
@@ -86,7 +86,7 @@ class Registry:
     def get(self, name: str) -> AnyCapability:
         """Return a capability by its name, or by an alias.
 
-        Raises ``NotFound`` with the nearest name, or why it did not load.
+        Raises ``NotFound`` with the nearest name, or the reason why it did not load.
         """
         capability = self.capabilities.get(name) or self.aliases.get(name)
         if capability is None:
@@ -94,7 +94,7 @@ class Registry:
         return capability
 
     def get_agent(self, name: str) -> Agent:
-        """Return an agent by its name. Raises ``NotFound`` with the nearest name, or why it did not load."""
+        """Return an agent by name. Raises ``NotFound`` with the nearest name, or the reason why it did not load."""
         try:
             return self.agents[name]
         except KeyError:
@@ -102,12 +102,12 @@ class Registry:
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """All tools of all capabilities, and those that agents declare themselves."""
+        """All tools of all capabilities, and the tools that agents declare themselves."""
         brought = [tool for capability in self.capabilities.values() for tool in capability.every_tool]
         return tuple(dict.fromkeys([*brought, *(tool for agent in self.agents.values() for tool in agent.part.tools)]))
 
     def versions(self, name: str) -> tuple[Agent, ...]:
-        """Return all agents of a name, earlier ones too; the current one first."""
+        """Return all versions of an agent, the current one first, then the earlier ones."""
         now = self.agents.get(name)
         before = tuple(agent for agent in self.earlier if agent.name == name)
         return before if now is None else (now, *before)

@@ -19,8 +19,8 @@ class Result(Generic[R]):
     """The outcome of a call: ``data`` if ``success``, else ``error``.
 
     ``record`` is the id of the call's record; the hashes are those of its snapshot. ``refused`` is whether the call
-    failed before its handler was started. ``content`` is what a model reads, as pieces of content in JSON, where the
-    result is content; ``foreign`` is the answer of a server of others, as it came.
+    failed before its handler was started. If the result is content, ``content`` is what a model reads, as content
+    pieces in JSON. ``foreign`` is the answer of a third-party server in its original form.
     """
 
     success: bool

@@ -1,4 +1,4 @@
-"""Revocation: what may be withdrawn while it is in use is looked up again, within a second (spec 4, G54)."""
+"""Revocation: whatever may be withdrawn while it is in use is looked up again within a second (spec 4, G54)."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from capset.stores.base import AgentRow, Entry, Store, ToolPin
 
 _log = logging.getLogger("capset.kernel")
 FRESH_SECONDS: Final = 0.4
-"""The maximum age, in seconds, of what was looked up and may be withdrawn."""
+"""Maximum age, in seconds, of a cached row that may be withdrawn."""
 LOOK_SECONDS: Final = 0.3
-"""The seconds between two looks while work goes on. Both together are less than the second that is promised."""
+"""Seconds between two checks while work is running. Both together are less than the promised second."""
 
 
 class Credential(Protocol):
-    """The means by which the caller of a session acts, such as an API key.
+    """What the caller of a session acts with, such as an API key.
 
-    Every call asks it, and asks again once it has waited; so does a turn while it runs.
+    Every call checks it, and checks it again after a wait; so does a turn while it runs.
     """
 
     @property
     def admits_all(self) -> bool:
-        """Whether it was found valid a moment ago, and is for every tool: a call need not ask."""
+        """Whether it was valid a moment ago and covers every tool, so that a call need not check it."""
         ...
 
     def check_tool(self, own_name: str | None) -> None:
-        """Raise ``PermissionDenied`` for a tool that it is not for.
+        """Raise ``PermissionDenied`` for a tool that it does not cover.
 
-        ``own_name`` is ``CAPABILITY.TOOL``, as the capability itself calls them; ``None`` if there is no such tool.
+        ``own_name`` is ``CAPABILITY.TOOL`` with the capability's own names; ``None`` if there is no such tool.
         """
         ...
 
     async def check(self, *, afresh: bool = False) -> None:
-        """Raise ``Unauthenticated`` or ``PermissionDenied`` if its caller may not act in the session any more.
+        """Raise ``Unauthenticated`` or ``PermissionDenied`` if its caller may no longer act in the session.
 
-        ``afresh`` asks the store itself. Raises ``StoreError`` if that does not answer.
+        ``afresh`` bypasses caches and asks the store. Raises ``StoreError`` if the store does not answer.
         """
         ...
 
 
 class CurrentRows:
-    """Rows of the store by which something is withdrawn: pins of tools, and agents, ``FRESH_SECONDS`` old at most.
+    """Cached rows that decide whether something is withdrawn: pins of tools, and agents; ``FRESH_SECONDS`` old at most.
 
-    Changes that this process makes or hears of are known at once.
+    Changes that this process makes, or is notified of, are seen at once.
     """
 
     def __init__(self, store: Store) -> None:
@@ -58,7 +58,7 @@ class CurrentRows:
         self._agents: TtlCache[tuple[str | None, str], AgentRow | None] = TtlCache(FRESH_SECONDS)
 
     async def pins(self, server: str) -> Mapping[str, str]:
-        """Return the hashes of the approved tools of a server, by their names there."""
+        """Return the hashes of a server's approved tools, by their names on the server."""
 
         async def look_up() -> Mapping[str, str]:
             return {pin.tool: pin.hash for pin in await self._store.pins.list(server)}
@@ -66,9 +66,9 @@ class CurrentRows:
         return await self._pins.get(server, look_up)
 
     async def agent(self, org: str | None, id: str, *, afresh: bool = False) -> tuple[float, AgentRow | None]:
-        """Return when an agent was looked up, by the monotonic clock, and the agent: ``None`` if none is stored.
+        """Return when an agent was looked up, by the monotonic clock, and its row, ``None`` if none is stored.
 
-        ``afresh`` asks the store itself.
+        ``afresh`` bypasses the cache.
         """
         seconds = 0.0 if afresh else FRESH_SECONDS
         return await self._agents.get_since((org, id), lambda: self._store.agents.get(org, id), seconds)
@@ -81,7 +81,7 @@ class CurrentRows:
         self.forget()
 
     def forget(self) -> None:
-        """Look everything up again: something has changed."""
+        """Clear the cache, since something has changed."""
         self._pins.forget(lambda _, pins: True)
         self._agents.forget(lambda _, row: True)
 
@@ -89,9 +89,9 @@ class CurrentRows:
 class RevocationWatch:
     """Context manager that cancels the work inside once ``check`` raises; the work then ends with that error.
 
-    Work that is done before the first look costs one timer. A store or an issuer that does not answer changes nothing,
-    nor does a host that is closing: work that needs it fails by itself. ``cancel`` cancels the task of the work, where
-    somebody else has to know of that.
+    Work that is done before the first check costs one timer. A store or an issuer that does not answer changes nothing,
+    nor does a host that is closing: work that needs it fails by itself. ``cancel`` replaces ``task.cancel()`` if the
+    owner of the task must know that it was cancelled.
     """
 
     __slots__ = ("_before", "_cancel", "_check", "_error", "_handle", "_looking", "_worker")
@@ -105,10 +105,10 @@ class RevocationWatch:
         self._looking: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Start checking."""
         worker = asyncio.current_task()
         if worker is None:
-            raise RuntimeError("work is watched in a task of its own")
+            raise RuntimeError("a RevocationWatch must be entered in a task")
         self._worker, self._before = worker, worker.cancelling()
         self._handle = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._begin)
         return self
@@ -116,11 +116,11 @@ class RevocationWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop looking. Raises the error of ``check`` if it ended the work, and nothing else has cancelled the work."""
+        """Stop checking. Raises the error of ``check`` if that ended the work, and nothing else has cancelled it."""
         self._handle.cancel()
         if self._looking is not None:
             self._looking.cancel()
-            self._looking = None  # its end refers to this watch, and so to the arguments of a call
+            self._looking = None  # the task refers to this watch, and through it to the arguments of a call
         if self._error is None:
             return
         if self._worker.uncancel() <= self._before and isinstance(error, asyncio.CancelledError):
@@ -134,7 +134,7 @@ class RevocationWatch:
             try:
                 await self._check()
             except CapsetError as error:
-                if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:  # else it could not be looked up
+                if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:  # otherwise the check itself has failed
                     self._error = error
                     if self._cancel is None:
                         self._worker.cancel()
@@ -142,5 +142,5 @@ class RevocationWatch:
                         self._cancel(self._worker)
                     return
             except Exception:
-                _log.exception("what may have been withdrawn could not be looked up; it is looked up again")
+                _log.exception("a check for a withdrawal failed and will be repeated")
             await asyncio.sleep(LOOK_SECONDS)

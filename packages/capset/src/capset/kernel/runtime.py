@@ -73,21 +73,21 @@ class KernelRuntime:
         clock: Clock,
         digest_key: bytes,
         secrets: Secrets,
-        generator: Any,  # a ``GeneratorRunner``, if there is one: what runs blocks is above
+        generator: Any,  # a ``GeneratorRunner`` or ``None``; its module is in a layer above
         governance: Governance,
         workspace: Path | None,
         approvals: Callable[[KernelRuntime], ApprovalService],
-        observers: tuple[Any, ...] = (),  # each an ``Observer`` of calls, which are above
+        observers: tuple[Any, ...] = (),  # of ``Observer``; its module is in a layer above
         channels: tuple[NotificationChannel, ...] = (),
     ) -> None:
-        """``approvals`` makes the approval service of this kernel."""
+        """``approvals`` creates the approval service of this kernel."""
         self.store = store
         self.governance = governance
         self.workspace = workspace
         self.secrets = secrets
         self.generator = generator
         self.locks: WeakValueDictionary[ScopeKey, asyncio.Lock] = WeakValueDictionary()
-        """Locks of the values that tasks of this process read and then change, as long as any does."""
+        """Locks of the values that tasks of this process read and then change, kept while any task uses them."""
         self.audit = store.audit
         self.current = CurrentRows(store)
         self.clock = clock
@@ -108,13 +108,13 @@ class KernelRuntime:
         self.calls = 0
         """Number of running calls and runs of blocks, in the kernel's tasks or in their callers' own."""
         self.idle: asyncio.Event | None = None
-        """Set by the last of them, once a caller waits for that."""
+        """Set when the last of them ends, if a caller waits for that."""
         self._tasks: dict[asyncio.Task[None], Callable[[asyncio.Task[None]], None] | None] = {}
         """The tasks that the kernel waits for, each with the callback for its end."""
         self._stopping: set[asyncio.Task[None]] = set()
-        """Those that the kernel has cancelled."""
+        """The tasks that the kernel has cancelled."""
         self.readers: set[asyncio.Task[None]] = set()
-        """The tasks that read messages, which new calls come from."""
+        """The tasks that read incoming messages, from which new calls come."""
         self.abandoned = 0
         """Number of abandoned tasks: those that did not end when they were cancelled (K15)."""
 
@@ -131,7 +131,7 @@ class KernelRuntime:
     def spawn(
         self, work: Coroutine[None, None, None], ended: Callable[[asyncio.Task[None]], None] | None = None
     ) -> asyncio.Task[None]:
-        """Start a task that the kernel waits for. ``ended`` is called when it has ended, or is abandoned."""
+        """Start a task that the kernel waits for. ``ended`` is called when it has ended or is abandoned."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = ended
         task.add_done_callback(self._end)
@@ -154,15 +154,15 @@ class KernelRuntime:
         self.tell_idle()
 
     def tell_idle(self) -> None:
-        """Tell who waits for it that no call is running any more, if that is so."""
+        """Set ``idle``, if a caller waits for it, unless a call is still running."""
         if self.idle is not None and not self.calls:
             self.idle.set()
 
     async def drain(self, seconds: float) -> None:
         """Wait for every call; cancel the kernel's own tasks that are not done in time, and wait for their cleanup.
 
-        Tasks that read new messages are cancelled at once. A call in its caller's own task is the caller's to cancel:
-        if it is not done in time, it is reported.
+        Tasks that read new messages are cancelled at once. A call in its caller's own task can only be cancelled by the
+        caller: if it is not done in time, it is reported.
         """
         end = asyncio.get_running_loop().time() + seconds
         self.cancel(self.readers)
@@ -181,7 +181,7 @@ class KernelRuntime:
     def is_stopping(self) -> bool:
         """Whether the current task is one of the kernel's own, and the kernel has cancelled it.
 
-        ``cancelling()`` is no substitute: a task group leaves it raised once a child has failed (Python 3.11 and 3.12).
+        ``cancelling()`` is no substitute: after a child fails, a task group leaves it above 0 (Python 3.11 and 3.12).
         """
         return asyncio.current_task() in self._stopping
 
@@ -205,10 +205,10 @@ class KernelRuntime:
 
 
 class EnvironmentSecrets:
-    """The default ``Secrets``: the environment variable of the same name."""
+    """The default ``Secrets``: reads the environment variable of the same name."""
 
     async def get(self, name: str) -> str | None:
-        """Return a variable, or ``None`` if it is not set."""
+        """Return the value of a variable, or ``None`` if it is not set."""
         return os.environ.get(name)
 
 
@@ -219,5 +219,5 @@ def workspace_folder(workspace: str | Path) -> Path:
     """
     folder = Path(workspace).resolve()
     if not folder.is_dir():
-        raise DefinitionError(f"the workspace {str(workspace)!r} is no folder", hint="make it first, or name another")
+        raise DefinitionError(f"the workspace {str(workspace)!r} is not a folder", hint="create it, or name another")
     return folder

@@ -1,4 +1,4 @@
-"""Checks of who may open which session with what."""
+"""Checks when a session is opened: its arguments and its owner."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from capset.stores.base import SessionRow
 
 
 def check_opening(agent: object, principal: object, env: object) -> None:
-    """Raise ``DefinitionError`` for arguments that no session can be opened with."""
+    """Raise ``DefinitionError`` for arguments with which no session can be opened."""
     if not isinstance(agent, Block):
         raise DefinitionError(
             f"a session is opened for an Agent, a Flow or another block; got {agent!r}",
             hint="put a capability into an agent: Agent('name', uses=[…])",
         )
     if not isinstance(principal, Principal):
-        raise DefinitionError(f"principal is a Principal, such as Principal('ada'); got {principal!r}")
+        raise DefinitionError(f"principal must be a Principal, such as Principal('ada'); got {principal!r}")
     if env is not None and not isinstance(env, Mapping):
-        raise DefinitionError(f"env is a mapping of names to values; got {env!r}")
+        raise DefinitionError(f"env must be a mapping of names to values; got {env!r}")
 
 
 def check_owner(row: SessionRow, principal: Principal) -> None:
-    """Raise ``NotFound`` unless a session is the principal's, for the same others that it acts for."""
+    """Raise ``NotFound`` unless a session belongs to the principal, acting for the same others."""
     theirs = (row.principal, row.principal_kind, row.org, row.on_behalf_of)
     if theirs != (principal.id, principal.kind, principal.org, principal.on_behalf_of):
         raise no_session(row.id, principal)

@@ -1,6 +1,6 @@
-"""Network addresses, needed by everything that uses a network, and HTTP to public ones.
+"""Checks of network addresses, for everything that uses a network, and an HTTP client for public ones.
 
-``HttpClient`` makes requests. Each of its parts is a module: ``urls`` parses, ``addresses`` looks names up and judges
-addresses, ``connections`` connects to those that passed, or through what ``proxies`` names, and ``response`` limits
-what is received.
+``HttpClient`` in ``client`` makes the requests. ``urls`` parses URLs, ``addresses`` resolves names and classifies
+addresses, ``connections`` connects to permitted addresses or through one of the ``proxies``, and ``response`` limits
+how much is received.
 """

@@ -1,4 +1,4 @@
-"""The reach of addresses, public or internal, and the resolution of names to them (spec 4, G29)."""
+"""Classification of addresses as public or internal, and resolution of names (spec 4, G29)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capset.errors import DefinitionError, ToolError, TransientError
 from capset.net.urls import read_authority
 
 Reach = Literal["public", "internal", "refused"]
-"""``internal`` is this machine or a private network, which a host may allow by name; ``refused`` is never allowed."""
+"""``internal`` is this machine or a private network, and may be allowed by name; ``refused`` is never allowed."""
 
 _INTERNAL_4: Final = (
     IPv4Network("10.0.0.0/8"),
@@ -28,7 +28,7 @@ _INTERNAL_4: Final = (
 _REFUSED_4: Final = (
     IPv4Network("0.0.0.0/8"),  # this machine, on many systems
     IPv4Network("168.63.129.16/32"),  # a public address where a cloud serves its machines' metadata
-    IPv4Network("169.254.0.0/16"),  # link-local, and the metadata of machines in most clouds
+    IPv4Network("169.254.0.0/16"),  # link-local; most clouds serve their machines' metadata here
     IPv4Network("192.0.0.0/24"),
     IPv4Network("192.0.2.0/24"),  # documentation, as are 198.51.100.0/24 and 203.0.113.0/24
     IPv4Network("192.88.99.0/24"),  # relays of 6to4
@@ -64,7 +64,7 @@ def reach_of(address: str) -> Reach:
 def _reach_4(address: IPv4Address) -> Reach:
     if any(address in network for network in _INTERNAL_4):
         return "internal"
-    # Addresses outside the list that Python knows to be special are refused too.
+    # Addresses that Python knows to be special are refused even if they are not listed here.
     return "public" if address.is_global and not any(address in network for network in _REFUSED_4) else "refused"
 
 
@@ -78,12 +78,12 @@ def _reach_6(address: IPv6Address) -> Reach:
 
 
 def is_address(host: str) -> bool:
-    """Whether the host of a URL is written as an address, and not as a name."""
+    """Whether the host of a URL is an IP address rather than a name."""
     return ":" in host or host.replace(".", "").isdigit()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or a name is this machine's own, reachable only from itself."""
+    """Whether ``host`` is ``localhost`` or a loopback address."""
     if host == "localhost":
         return True
     try:
@@ -93,12 +93,12 @@ def is_loopback(host: str) -> bool:
 
 
 AT_ONCE: Final = 64
-"""How many names a process looks up at once, including abandoned look-ups."""
+"""The maximum number of concurrent lookups of a process, including abandoned ones."""
 _free: Final = BoundedSemaphore(AT_ONCE)
 
 
 class NotSent(TransientError):
-    """Raised for a request of which nothing was sent: its host cannot be reached, or not be looked up."""
+    """Raised if nothing of a request was sent, for example because its host cannot be resolved or reached."""
 
 
 class Resolver(Protocol):
@@ -110,20 +110,20 @@ class Resolver(Protocol):
 
 
 async def system_resolver(host: str, /) -> Sequence[str]:
-    """Resolve a name as every program on this machine does: by its hosts file and its name servers.
+    """Resolve a name with the system's resolver: the hosts file and the name servers of this machine.
 
-    Each look-up has a thread of its own, which nothing waits for once its caller has given up: in a pool, a few names
-    whose servers do not answer would block all others. Raises ``socket.gaierror``, ``EAI_AGAIN`` if there are too many
-    at once.
+    Each lookup has its own thread, and nothing waits for it once its caller is cancelled: in a pool, a few names whose
+    servers do not respond would block all other lookups. Raises ``socket.gaierror``, with ``EAI_AGAIN`` if there are
+    too many concurrent lookups.
     """
     if not _free.acquire(blocking=False):
-        raise socket.gaierror(socket.EAI_AGAIN, "too many names are looked up at once")
+        raise socket.gaierror(socket.EAI_AGAIN, "too many names are being looked up at once")
     loop = asyncio.get_running_loop()
     lookup: asyncio.Future[list[str]] = loop.create_future()
 
     def set_outcome(addresses: list[str], failure: OSError | None) -> None:
         if lookup.done():
-            return  # its caller has given up
+            return  # the caller was cancelled
         if failure is None:
             lookup.set_result(addresses)
         else:
@@ -137,7 +137,7 @@ async def system_resolver(host: str, /) -> Sequence[str]:
         except OSError as error:
             failure = error
         except UnicodeError:  # for a name that DNS cannot represent
-            failure = socket.gaierror(socket.EAI_NONAME, "no name")
+            failure = socket.gaierror(socket.EAI_NONAME, "invalid host name")
         finally:
             _free.release()
         try:
@@ -155,29 +155,29 @@ async def system_resolver(host: str, /) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Hosts that may lead to this machine or a private network: exact names, with any port or with one.
+    """Hosts that may resolve to this machine or a private network: exact names, with any port or a specific one.
 
-    They never lead to addresses that are neither public nor internal: link-local addresses (where clouds serve the
-    secrets of their machines), multicast and the like stay refused.
+    Addresses that are neither public nor internal stay refused even for these: link-local addresses (where clouds serve
+    the secrets of their machines), multicast and the like.
     """
 
     entries: frozenset[tuple[str, int | None]] = frozenset()
 
     @classmethod
     def read(cls, entries: Iterable[str]) -> Allowed:
-        """Parse ``host`` and ``host:port``, such as ``intranet.example:8080`` or ``[::1]:8080``.
+        """Parse entries of the form ``host`` or ``host:port``, such as ``intranet.example:8080`` or ``[::1]:8080``.
 
-        Raises ``DefinitionError``, naming the entry, for anything else, and for an address that stays refused.
+        Raises ``DefinitionError``, naming the entry, if one has another form or is an address that is always refused.
         """
         return cls(frozenset(map(_read, entries)))
 
     def takes(self, host: str, port: int, address: str) -> bool:
-        """Whether a host may be connected to at this one of its addresses."""
+        """Whether a connection to ``host`` may use this ``address``."""
         reach = reach_of(address)
         return self.names(host, port) if reach == "internal" else reach == "public"
 
     def names(self, host: str, port: int) -> bool:
-        """Whether a host is among these, at this port."""
+        """Whether ``host`` is allowed at this port."""
         return (host, None) in self.entries or (host, port) in self.entries
 
 
@@ -188,7 +188,7 @@ def _read(entry: str) -> tuple[str, int | None]:
         why = error.message.replace("The URL has", "it has")
         raise DefinitionError(f"an allowed host is host or host:port; got {entry!r}: {why}") from None
     if is_address(host) and reach_of(host) == "refused":
-        raise DefinitionError(f"an allowed host cannot be {entry!r}: its address is neither public nor of a network")
+        raise DefinitionError(f"an allowed host cannot be {entry!r}: its address is neither public nor private")
     return host, port
 
 
@@ -208,4 +208,4 @@ AllowedHosts = Annotated[
     ),
     AfterValidator(_are_hosts),
 ]
-"""The type of a config's field passed on as ``allow`` of ``HttpClient``; entries that are not hosts are refused."""
+"""The type of a config field for the ``allow`` of ``HttpClient``. Entries that are not hosts are refused."""

@@ -1,4 +1,4 @@
-"""HTTP for tools that make requests on a user's behalf, and must not be diverted (spec 4, G29)."""
+"""An HTTP client for tools, protected against server-side request forgery (spec 4, G29)."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 _REDIRECTED: Final = frozenset({"GET", "HEAD"})
-"""The methods whose redirects are followed: of any other, it would be a second request with effects."""
+"""The methods whose redirects are followed. For any other, that would be a second request with effects."""
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
-"""The methods whose requests say their length also if it is 0, as RFC 9110 asks."""
+"""The methods whose requests have a ``Content-Length`` even if it is 0, as RFC 9110 recommends."""
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 REDIRECTS: Final = 10
-"""How many redirects are followed by default."""
+"""The default maximum number of redirects."""
 
 MAX_HEADERS: Final = 64
 MAX_LENGTH: Final = 8_192
-"""The maximum length of a value, in characters."""
+"""The maximum length of a header's value, in characters."""
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _FRAMING: Final = (
     *("host", "content-length", "content-encoding", "transfer-encoding", "te", "trailer", "connection", "keep-alive"),
     *("upgrade", "expect", "http2-settings", "accept-encoding"),
 )
-# A server behind a proxy trusts them.
+# Servers behind a proxy trust these.
 _WHO_ASKS: Final = ("forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip", "x-client-ip", "client-ip")
 _OTHER_METHODS: Final = ("x-http-method", "x-http-method-override", "x-method-override")
 _CLOUD_SECRETS: Final = ("metadata", "metadata-flavor", "x-google-metadata-request")
-"""Headers that unlock the services where clouds give machines their secrets."""
+"""Headers that unlock the metadata services where clouds serve the secrets of their machines."""
 _DENIED: Final = frozenset((*_FRAMING, *_WHO_ASKS, *_OTHER_METHODS, *_CLOUD_SECRETS))
 _DENIED_PREFIXES: Final = ("proxy-", "x-forwarded-", "x-aws-ec2-metadata-", "x-original-", "x-rewrite-")
 _HARMLESS: Final = frozenset(
@@ -54,21 +54,21 @@ _HARMLESS: Final = frozenset(
 
 
 class HttpClient:
-    """An HTTP client. Each hop has a connection of its own, to an address that was checked for it.
+    """An HTTP client that opens a new connection for every hop, to an address that it has checked.
 
-    It stores no connections and no cookies, and does not read ``.netrc``.
+    It keeps no connections and no cookies, and does not read ``.netrc``.
 
     Args:
         allow: the internal hosts that may be requested, ``host`` or ``host:port``; see ``Allowed``.
         resolver: resolves names to addresses.
-        network: connects to addresses once they are checked; httpcore's own if left out.
-        tls: the trusted servers; those that the machine trusts if left out.
-        ca_file: a file of certificates in PEM, whose authorities are trusted beside the machine's.
-        proxies: returns the proxy for a URL, such as ``environment_proxy``; none if left out, also where the
-            environment names one. What is behind a proxy is checked only if the URL is written with an address, so
-            leave it out for URLs that a model chooses.
+        network: the backend that connects to checked addresses; defaults to httpcore's own.
+        tls: the TLS context; by default, the certificate authorities of the machine and of ``ca_file`` are trusted.
+        ca_file: a PEM file of certificate authorities that are trusted in addition to the machine's.
+        proxies: returns the proxy for a URL, such as ``environment_proxy``. By default there is none, even if the
+            environment names one. Behind a proxy, addresses are checked only if the URL contains the address itself,
+            so use no proxy for URLs that a model chooses.
 
-    Raises ``DefinitionError`` for an entry of ``allow`` that is not a host.
+    Raises ``DefinitionError`` if an entry of ``allow`` is not a host.
     """
 
     def __init__(
@@ -103,14 +103,13 @@ class HttpClient:
         """Send a request, follow redirects, and yield the response, whose body is read inside the block.
 
         Args:
-            method: redirects of ``GET`` and ``HEAD`` are followed, and keep it; a redirect of any other is yielded.
-            url: absolute, http or https.
+            method: redirects of ``GET`` and ``HEAD`` are followed with the same method; those of others are yielded.
+            url: an absolute http or https URL.
             timeout: seconds for everything, including the block; ``None`` if the hops and the body have limits instead.
             headers: sent in addition to the client's own; see ``checked_headers``.
             content: the body of the request.
-            hop_timeout: seconds until each hop's response has begun, that is, its headers have arrived; includes name
-                resolution and TLS.
-            redirects: how many are followed at most; ``None`` yields a redirect as it is.
+            hop_timeout: seconds until the response headers of each hop have arrived, including name resolution and TLS.
+            redirects: the maximum number to follow; with ``None``, a redirect itself is yielded.
 
         Raises ``ToolError``: ``url_refused``, ``header_refused``, ``address_refused`` before anything is sent to the
         refused destination; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``headers_too_long``,
@@ -181,7 +180,7 @@ def _headers(url: Url, headers: Mapping[str, str], length: int | None) -> list[t
 
 
 def not_installed() -> ToolError:
-    """Return the error for a request without the packages that HTTP needs."""
+    """Return the error for a request when the packages that HTTP needs are not installed."""
     return ToolError(
         "HTTP needs the extra 'web' of capset, which is not installed.",
         code="not_installed",
@@ -195,10 +194,10 @@ def _late(message: str) -> TransientError:
 
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with their names in lower case.
+    """Check headers, and return them with lower-case names.
 
-    ``Authorization`` and ``Cookie`` may be sent: the caller provides them, and nothing is stored. Raises ``ToolError``
-    (``header_refused``), naming the header and never its value, if one is denied, duplicate or malformed.
+    ``Authorization`` and ``Cookie`` are allowed: the caller provides them, and nothing is stored. Raises ``ToolError``
+    (``header_refused``), naming the header but never its value, if one is denied, duplicate or malformed.
     """
     if len(headers) > MAX_HEADERS:
         raise _refused(f"There are {len(headers)} headers; at most {MAX_HEADERS} can be sent.")
@@ -206,11 +205,11 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         key = name.lower()
         if not _NAME.fullmatch(name):
-            raise _refused(f"{name[:128]!r} is no header's name; expected letters, digits and hyphens.")
+            raise _refused(f"{name[:128]!r} is not a valid header name; expected letters, digits and hyphens.")
         if key in _DENIED or key.startswith(_DENIED_PREFIXES):
             raise _refused(f"The header {name!r} cannot be set; leave it out.")
         if key in checked:
-            raise _refused(f"The header {name!r} is given twice; names are the same in any case.")
+            raise _refused(f"The header {name!r} is set twice; header names are case-insensitive.")
         if len(value) > MAX_LENGTH or not _VALUE.fullmatch(value):
             raise _refused(
                 f"The value of the header {name!r} cannot be sent; expected at most {MAX_LENGTH} printable ASCII "

@@ -1,4 +1,4 @@
-"""Connections to checked addresses only (spec 4, G29). Imports httpcore2, so it is loaded only when needed."""
+"""Connections to checked addresses only (spec 4, G29). Imports httpcore2, so import it lazily."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from capset.net.addresses import Allowed, NotSent, Resolver, is_address
 from capset.net.proxies import Proxies, Proxy
 
 _TRIED: Final = 4
-"""How many addresses of one name are tried; all are checked."""
+"""How many addresses of a name are tried. All of them are checked first."""
 _SECONDS: Final = 3.0
-"""How long a connection to one address may take, in seconds, if there are others."""
+"""The timeout for connecting to one address, in seconds, if there are others to try."""
 _MAX_INTERIM: Final = 8
-"""How many interim responses (1xx) may come before a response: RFC 9110 sets no limit, and servers send one or two."""
+"""The maximum number of interim responses (1xx). RFC 9110 sets no limit; servers send one or two."""
 _TOO_LONG: Final = 431
-"""The status with which h11 rejects a line or headers without end; it reads 100 KiB of them."""
+"""The status with which h11 rejects a line or headers that exceed its limit of 100 KiB."""
 MAX_CONNECTIONS: Final = 20
-"""How many requests of one pool may run at once, those whose responses are streams among them; others wait."""
+"""The maximum number of concurrent requests of a pool, including those with streaming responses; others wait."""
 _IDLE_SECONDS: Final = 4.0
-"""How long an idle connection is used again: servers close it after five seconds and more, and not while it is used."""
+"""How long an idle connection may be reused: shorter than the five seconds or more after which servers close it."""
 BUSY: Final = "busy"
-"""The code of the error of a request that waited too long for others of its pool."""
+"""The error code of a request that waited too long for a free connection of its pool."""
 _CONNECT_TRANSIENT: Final = frozenset({502, 503, 504})
-"""The statuses of a proxy that did not reach the host."""
+"""The statuses with which a proxy reports that it could not reach the host."""
 
 
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
-    """Resolves a name, checks every address, and connects to one of those: the name is not looked up again.
+    """Resolves a name, checks all its addresses, and connects to one of these without a second lookup.
 
-    The check is made where the connection is, so nothing can change between check and use. TLS still uses the name,
-    since httpcore requests it with the host of the URL. With a total limit of ``seconds``, every address gets an equal
-    share at most.
+    So the address cannot change between check and use. TLS still verifies the name, since httpcore starts it with the
+    host of the URL. If ``seconds`` limits the total time, each address gets at most an equal share.
     """
 
     def __init__(
@@ -91,11 +90,11 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     async def connect_proxy(
         self, proxy: Proxy, host: str, port: int, timeout: float | None
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to a proxy that leads to a host.
+        """Connect to the proxy for a host.
 
-        The proxy is where its host declared it, and looks names up itself. So an address is checked here if the URL is
-        written with one, and none otherwise. Raises ``ToolError`` (``address_refused``), and ``NotSent`` if the proxy
-        cannot be reached.
+        The address of the proxy is trusted, since the application configures it. The proxy resolves names itself, so
+        the target is checked only if ``host`` is an address. Raises ``ToolError`` (``address_refused``), or
+        ``NotSent`` if the proxy cannot be reached.
         """
         if self.is_closed:
             raise httpcore2.ConnectError
@@ -112,10 +111,10 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class CheckedConnection(httpcore2.AsyncHTTPConnection):
-    """A connection over HTTP/1.1 to a checked address, or through a proxy.
+    """An HTTP/1.1 connection to a checked address, or through a proxy.
 
-    It ends if more than ``_MAX_INTERIM`` interim responses come before a response: httpcore itself reads them without
-    end, and without a pause where many arrive at once.
+    It fails after more than ``_MAX_INTERIM`` interim responses before a response: httpcore itself would read them
+    endlessly, and without yielding to other tasks if many arrive at once.
     """
 
     def __init__(
@@ -134,7 +133,8 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
         """Send a request, and return its response.
 
-        Raises ``ToolError`` (``too_many_interim``, ``proxy_refused``) and ``TransientError`` as well.
+        In addition to httpcore's errors, raises ``ToolError`` (``too_many_interim``, ``proxy_refused``) and
+        ``TransientError``.
         """
         async with self._request_lock:
             if self._connection is None:
@@ -149,7 +149,7 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
         return await super().handle_async_request(request)
 
     async def _connected(self, request: httpcore2.Request) -> httpcore2.AsyncNetworkStream:
-        """Return a stream on which the host is spoken to; a plain one to the proxy, if there is one, without TLS."""
+        """Return a stream to the host, or to the proxy if there is one and the URL is plain HTTP."""
         timeout = _timeouts(request).get("connect")
         host, port, proxy = self._origin.host.decode("ascii"), self._origin.port, self._proxy
         if proxy is None:
@@ -163,7 +163,7 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
                 if proxy is not None:
                     stream = await self._tunnel(stream, proxy, request)
                 stream = await self._secured(stream, host, timeout)
-            if self._network.is_closed:  # in the meantime; the pool does not know this connection any more
+            if self._network.is_closed:  # closed meanwhile: the pool no longer tracks this connection
                 raise httpcore2.ConnectError
         except BaseException:  # a cancelled handshake leaves the stream open
             with anyio.CancelScope(shield=True):
@@ -181,7 +181,7 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
     async def _tunnel(
         self, stream: httpcore2.AsyncNetworkStream, proxy: Proxy, request: httpcore2.Request
     ) -> httpcore2.AsyncNetworkStream:
-        """Have a proxy lead a stream on to the host. Raises ``ToolError`` or ``NotSent`` if it does not."""
+        """Open a tunnel to the host through a proxy. Raises ``ToolError`` or ``NotSent`` if the proxy refuses."""
         target = _authority(self._origin, with_port=True)
         where = httpcore2.URL(scheme=proxy.scheme, host=proxy.host, port=proxy.port, target=target)
         connect = httpcore2.Request(
@@ -202,7 +202,7 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
 
 
 def _for_proxy(request: httpcore2.Request, origin: httpcore2.Origin, proxy: Proxy) -> httpcore2.Request:
-    """Return a request of plain HTTP as a proxy takes it: with its whole URL, and with what is for the proxy."""
+    """Return a plain HTTP request in the form for a proxy: with the absolute URL and the headers for the proxy."""
     url = request.url
     target = b"http://%b%b" % (_authority(origin, with_port=origin.port != 80), url.target)
     return httpcore2.Request(
@@ -228,9 +228,9 @@ def _authority(origin: httpcore2.Origin, *, with_port: bool) -> bytes:
 
 
 class CheckedPool(httpcore2.AsyncConnectionPool):
-    """A pool of such connections, which are kept between requests for a few seconds.
+    """A pool of ``CheckedConnection``, which are kept open between requests for a few seconds.
 
-    ``tls`` is called for each connection, and returns the trusted servers.
+    ``tls`` is called for each connection, and returns its TLS context.
     """
 
     def __init__(
@@ -242,14 +242,14 @@ class CheckedPool(httpcore2.AsyncConnectionPool):
         self._proxies = proxies
 
     def create_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
-        """Return a connection that is not connected yet."""
+        """Return a new connection, which is not connected yet."""
         proxy = None
         if self._proxies is not None:
             proxy = self._proxies(origin.scheme.decode("ascii"), origin.host.decode("ascii"), origin.port)
         return CheckedConnection(origin, self._network, self._tls, proxy, self._keepalive_expiry)
 
     async def aclose(self) -> None:
-        """Close all connections; what runs on them fails, and so does what waits for one."""
+        """Close all connections. Requests that are running or waiting for a connection fail."""
         self._network.close()
         await super().aclose()
 
@@ -270,17 +270,17 @@ class _Exchanges(httpcore2.AsyncHTTP11Connection):
         return event
 
     async def _response_closed(self) -> None:
-        if self._h11_state.trailing_data[0]:  # no request is left that this answers, and the next one must not get it
+        if self._h11_state.trailing_data[0]:  # unsolicited data, which the next request must not get as its response
             await self.aclose()
         else:
             await super()._response_closed()
 
 
 def _check(host: str, port: int, addresses: Iterable[str], allowed: Allowed) -> None:
-    """Raise ``ToolError`` (``address_refused``) if any of the addresses of a host is refused."""
+    """Raise ``ToolError`` (``address_refused``) if any address of a host is refused."""
     if not all(allowed.takes(host, port, address) for address in addresses):
         raise ToolError(
-            f"The host {host!r} leads to an address that is not public, and is no internal host that is allowed.",
+            f"The host {host!r} leads to an address that is not public, and is not an allowed internal host.",
             code="address_refused",
             status=403,
         )
@@ -298,17 +298,17 @@ async def _addresses(host: str, resolver: Resolver) -> Sequence[str]:
 
 
 def trusted_tls(ca_file: str | None = None) -> ssl.SSLContext:
-    """Return whose certificates are trusted: the machine's authorities, and those in a file of PEM beside them.
+    """Return a TLS context that trusts the machine's certificate authorities and those in ``ca_file`` (PEM).
 
-    ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` of the environment take the place of the machine's. A file that has changed
-    is read again. Raises ``DefinitionError`` for one that cannot be read.
+    The environment variables ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` replace the machine's authorities. Changed files
+    are read again. Raises ``DefinitionError`` if a file cannot be read.
     """
     machine = (os.environ.get("SSL_CERT_FILE", ""), *os.environ.get("SSL_CERT_DIR", "").split(os.pathsep))
     return _tls(tuple(map(_version, machine)), _version(ca_file or ""))
 
 
 _Version = tuple[str, int, int]
-"""A file as it is now: its path, when it was changed, and its size."""
+"""The version of a file: its path, modification time in nanoseconds, and size in bytes."""
 
 
 def _version(path: str) -> _Version:
@@ -331,7 +331,7 @@ def _tls(_machine: tuple[_Version, ...], certificate_file: _Version) -> ssl.SSLC
         if certificate_file[0]:
             path = certificate_file[0]
             context.load_verify_locations(path)
-    except OSError as error:  # as errors of TLS are
+    except OSError as error:  # includes ``ssl.SSLError``
         raise _unreadable(path, error) from None
     return context
 
@@ -345,19 +345,19 @@ def _unknown(host: str) -> ToolError:
 
 
 def _headers_too_long(host: str) -> ToolError:
-    """Return the error of a response whose headers, or lines between parts of its body, are too long."""
-    long = f"The host {host!r} sent headers, or a line between them, of more than 100 KiB."
+    """Return the error for a response whose headers, or lines between chunks of its body, are too long."""
+    long = f"The host {host!r} sent headers, or a single line, of more than 100 KiB."
     return ToolError(long, code="headers_too_long", status=502)
 
 
 def _too_many_interim(host: str) -> ToolError:
-    """Return the error of a server that sends interim responses without coming to its response."""
-    message = f"The host {host!r} sent more than {_MAX_INTERIM} interim answers (1xx), and no answer."
+    """Return the error for a server that sends interim responses without a final one."""
+    message = f"The host {host!r} sent more than {_MAX_INTERIM} interim answers (1xx), and no final one."
     return ToolError(message, code="too_many_interim", status=502)
 
 
 def _broken(host: str) -> TransientError:
-    broken = f"The connection to {host!r} broke off, or what came over it is no HTTP."
+    broken = f"The connection to {host!r} broke off, or did not carry valid HTTP."
     return TransientError(broken, code="unreachable")
 
 
@@ -366,20 +366,20 @@ def convert_failures(host: str) -> Generator[None]:
     """Convert failures into a ``ToolError`` or a ``TransientError`` with a message that is safe to show."""
     try:
         yield
-    except ssl.SSLError:  # after the handshake, httpcore raises nothing else for it
+    except ssl.SSLError:  # httpcore does not convert TLS errors after the handshake
         raise _broken(host) from None
     except httpcore2.PoolTimeout:
         raise NotSent(f"Too many requests to {host!r} are under way.", code=BUSY) from None
     except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
-        cause = error.__context__  # the pool raises errors of its connections again, without their cause
+        cause = error.__context__  # the pool re-raises its connections' errors without their cause
         if isinstance(cause, ssl.SSLCertVerificationError):
-            why = f"its certificate is not to be trusted: {cause.verify_message}"
+            why = f"its certificate is not trusted: {cause.verify_message}"
         elif isinstance(cause, ssl.SSLError):
-            why = "it does not speak TLS as is needed"
+            why = "it does not speak TLS as required"
         elif getattr(cause, "error_status_hint", None) == _TOO_LONG:
             raise _headers_too_long(host) from None
         elif isinstance(error, httpcore2.ConnectError | httpcore2.ConnectTimeout):
             raise NotSent(f"The host {host!r} cannot be reached.", code="unreachable") from None
         else:
             raise _broken(host) from None
-        raise ToolError(f"The host {host!r} cannot be asked safely: {why}.", code="tls_failed", status=502) from None
+        raise ToolError(f"The host {host!r} cannot be reached safely: {why}.", code="tls_failed", status=502) from None

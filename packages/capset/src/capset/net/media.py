@@ -19,8 +19,8 @@ _CHARSET: Final = re.compile(r';\s*charset\s*=\s*["\']?\s*([^\s;"\']{1,40})', re
 _PIECE: Final = 65_536
 UTF_8: Final = "utf-8-sig"
 """The codec of UTF-8, with or without a byte order mark."""
-# The labels of the Web (encoding.spec.whatwg.org), reduced to letters and digits; Latin 1 is windows-1252 there, and
-# GB 2312 all of GB 18030. Python knows others besides these: no charsets, or slow ones.
+# The Web's encoding labels (encoding.spec.whatwg.org), reduced to letters and digits. As there, Latin 1 means
+# windows-1252, and GB 2312 all of GB 18030. Python's other codecs are excluded: they are not charsets, or are slow.
 _NAMES: Final = {
     UTF_8: "utf8 unicode11utf8 unicode20utf8",
     "utf-16": "utf16 unicode ucs2 csunicode iso10646ucs2",
@@ -57,30 +57,30 @@ _NAMES: Final = {
 
 
 def media_type_of(content_type: str) -> str:
-    """Return the type and subtype of a header's value, in lower case; an empty string if there is none."""
+    """Return the type and subtype of a ``Content-Type`` in lower case, or an empty string if it has none."""
     media_type = content_type.partition(";")[0].strip().lower()
     return media_type if _TYPE.fullmatch(media_type) else ""
 
 
 def of_type(media_type: str) -> str:
-    """Return a phrase for this type, which may be an empty string, for use in a message."""
+    """Return a phrase for a media type, which may be an empty string, for use in messages."""
     return f"of the type {media_type}" if media_type else "of no known type"
 
 
 def is_text(media_type: str) -> bool:
-    """Whether this type, in lower case, is a text type."""
+    """Whether a media type, in lower case, is a text type."""
     return _TEXT.fullmatch(media_type) is not None
 
 
 def codec_named(label: str) -> str | None:
-    """Return Python's codec for a charset, by any of its labels on the Web; ``None`` for others."""
+    """Return Python's codec for one of the Web's charset labels, or ``None`` if the label is unknown."""
     return _codecs().get(re.sub("[^a-z0-9]", "", label[:40].lower()))
 
 
 def codec_of(content_type: str, beginning: bytes = b"") -> str | None:
-    """Return the codec for the ``charset`` in a header's value, if it has a known one.
+    """Return the codec for the ``charset`` of a ``Content-Type``, if it has a known one.
 
-    For UTF-16 and UTF-32 the ``beginning`` of the text determines the byte order; without a mark there it is
+    For UTF-16 and UTF-32, the ``beginning`` of the text determines the byte order: without a byte order mark, it is
     little-endian.
     """
     charset = _CHARSET.search(content_type)
@@ -91,10 +91,10 @@ def codec_of(content_type: str, beginning: bytes = b"") -> str | None:
 
 
 def decoded(data: bytearray, codec: str, *, is_cut: bool) -> str:
-    """Decode bytes to text, with U+FFFD for invalid ones; ``data`` is emptied in the process.
+    """Decode bytes to text, with U+FFFD for invalid ones. ``data`` is emptied in the process.
 
-    Works in pieces: a single call would block all other threads, for seconds if most of the data is invalid. ``is_cut``
-    is whether the bytes may end within a character.
+    Decodes in pieces: a single call would block all other threads, for seconds if most of the data is invalid.
+    ``is_cut`` is whether the bytes may end within a character.
     """
     decoder, pieces = codecs.getincrementaldecoder(codec)("replace"), list[str]()
     while data:

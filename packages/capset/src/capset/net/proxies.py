@@ -1,7 +1,7 @@
-"""HTTP proxies, as a host declares them, or as the environment does (spec 7, M104).
+"""HTTP proxies, configured by the application or by environment variables (spec 7, M104).
 
-A proxy looks names up by itself, so nothing here can say to which addresses they lead: it is asked for URLs that a host
-declares, and never for those that models or stored agents choose.
+A proxy resolves names itself, so the addresses that it connects to cannot be checked here. It is used only for URLs
+that the application configures, never for those that models or stored agents choose.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from capset.net.urls import read_url
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy, which is spoken to over TLS if its scheme is ``https``."""
+    """An HTTP proxy, connected to over TLS if its scheme is ``https``."""
 
     scheme: str
     host: str
     port: int
     credentials: str = field(default="", repr=False)
-    """``USER:PASSWORD``; empty if it takes none."""
+    """``USER:PASSWORD``; empty if it needs none."""
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers that are for the proxy alone."""
+        """The headers that only the proxy gets."""
         if not self.credentials:
             return []
         return [(b"Proxy-Authorization", b"Basic " + base64.b64encode(self.credentials.encode()))]
 
 
 Proxies = Callable[[str, str, int], Proxy | None]
-"""Returns the proxy for the scheme, host and port of a URL; ``None`` if there is none on the way."""
+"""Returns the proxy for the scheme, host and port of a URL, or ``None`` for a direct connection."""
 
 
 def read_proxy(text: str) -> Proxy:
-    """Parse ``http://HOST:PORT`` or ``https://HOST:PORT``; credentials stand before the host, percent-encoded.
+    """Parse ``http://HOST:PORT`` or ``https://HOST:PORT``, with optional percent-encoded credentials before the host.
 
     Raises ``DefinitionError``, which shows no credentials, for anything else.
     """
@@ -56,10 +56,10 @@ def read_proxy(text: str) -> Proxy:
 def environment_proxy(scheme: str, host: str, port: int) -> Proxy | None:
     """Return the proxy that ``HTTPS_PROXY``, ``HTTP_PROXY`` or ``ALL_PROXY`` names for a URL.
 
-    There is none for this machine, and for hosts that ``NO_PROXY`` names. Raises ``DefinitionError`` for a proxy that
-    does not speak HTTP.
+    Returns ``None`` for this machine and for hosts in ``NO_PROXY``. Raises ``DefinitionError`` if the proxy is not an
+    HTTP proxy.
     """
-    from urllib.request import getproxies_environment  # takes long to import
+    from urllib.request import getproxies_environment  # slow to import
 
     named = getproxies_environment()
     text = named.get(scheme) or named.get("all")
@@ -69,7 +69,7 @@ def environment_proxy(scheme: str, host: str, port: int) -> Proxy | None:
 
 
 def _is_exempt(host: str, port: int, exemptions: str) -> bool:
-    """Return whether ``NO_PROXY`` has a host: by its name or address, its domain, its network, or as ``*``.
+    """Return whether ``NO_PROXY`` exempts a host: by name, address, domain or network, or with ``*``.
 
     An entry may end with a port.
     """

@@ -1,4 +1,4 @@
-"""The response to a request, read up to a limit (spec 4, G29; spec 5, P26, P27)."""
+"""Responses, whose bodies are read up to a limit (spec 4, G29; spec 5, P26, P27)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _ZSTD: Final = "compression.zstd" if sys.version_info >= (3, 14) else "backports
 _WINDOW_BITS: Final = 23
 """The largest window of zstd in HTTP, 8 MB (RFC 9659)."""
 _FRAMES: Final = 1_000
-"""The maximum number of zstd frames, plus one for each KiB in them: starting one takes time, and empty ones could
-take it without end.
+"""The maximum number of zstd frames, plus one for each KiB in them. Starting a frame takes time, so endless empty ones
+would keep the decoder busy.
 """
 
 
@@ -40,7 +40,7 @@ class Body:
 
 
 class HttpResponse:
-    """A response that has begun. ``url`` is its source, after all redirects; header names are lower-case."""
+    """A response whose headers have arrived. ``url`` is the URL after all redirects; header names are lower-case."""
 
     def __init__(self, url: Url, answer: httpcore2.Response) -> None:
         self.url = str(url)
@@ -52,13 +52,13 @@ class HttpResponse:
         self._answer = answer
 
     def header(self, name: str) -> str | None:
-        """Return a header's value, several joined by commas, or ``None`` if it is absent."""
+        """Return a header's value (several are joined by commas), or ``None`` if it is absent."""
         values = [value for key, value in self.headers if key == name.lower()]
         return ", ".join(values) if values else None
 
     @property
     def location(self) -> str | None:
-        """The target of a redirect; servers send raw UTF-8, though they should not."""
+        """The target of a redirect. Some servers send it as raw UTF-8, though they should not."""
         target = next((value for key, value in self.headers if key == "location"), None)
         return target and target.encode("latin-1").decode(errors="replace")
 
@@ -80,9 +80,9 @@ class HttpResponse:
             raise TransientError("The answer broke off.", code="unreachable")
 
     async def read(self, limit: int, *, within: float | None = None) -> Body:
-        """Return the decoded body, at most ``limit`` bytes, and only the part received ``within`` so many seconds.
+        """Return at most ``limit`` bytes of the decoded body, and only what arrives ``within`` that many seconds.
 
-        Raises as ``chunks`` does; a truncated body is not an error.
+        Raises the errors of ``chunks``; a truncated body is not an error.
         """
         data, scope = bytearray(), asyncio.timeout(within)
         try:
@@ -99,7 +99,7 @@ class HttpResponse:
 
 
 class Decoder(Protocol):
-    """Decodes one coding of a stream."""
+    """A decoder for one content coding."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yield the output, lazily and in pieces; consume all of it before the next call."""
@@ -113,7 +113,7 @@ class Decoder(Protocol):
 
 @cache
 def codings() -> str:
-    """Return the supported codings, in the form of ``Accept-Encoding``."""
+    """Return the supported content codings, as a value of ``Accept-Encoding``."""
     optional = {"br": find_spec("brotli"), "zstd": find_spec(_ZSTD.partition(".")[0]) and find_spec(_ZSTD)}
     return ", ".join(["gzip", "deflate", *(name for name, spec in optional.items() if spec)])
 
@@ -121,14 +121,14 @@ def codings() -> str:
 def decoder_for(coding: str) -> Decoder:
     """Return the decoder for the value of a ``Content-Encoding``.
 
-    Raises ``ToolError`` (``bad_encoding``) if it is unknown, not installed, or several: each layer would multiply the
-    work that a small response causes.
+    Raises ``ToolError`` (``bad_encoding``) if the coding is unknown or not installed, or if there are several: each
+    layer would multiply the work that a small response causes.
     """
     name = coding.strip().lower()
     if name in ("", "identity"):
         return _Identity()
     if name not in ("x-gzip", *codings().split(", ")):
-        raise ToolError(f"The answer is encoded as {name[:64]!r}, which cannot be undone here.", code="bad_encoding")
+        raise ToolError(f"The answer is encoded as {name[:64]!r}, which is not supported.", code="bad_encoding")
     return _DECODERS[name]()
 
 
@@ -140,7 +140,7 @@ class _Identity:
 
 
 class _Zlib:
-    """gzip, of one or several members, and deflate, with or without its header."""
+    """gzip with one or more members, and deflate with or without its header."""
 
     def __init__(self, *bits: int) -> None:
         self._bits = list(bits)
@@ -184,7 +184,7 @@ class _BrotliStream(Protocol):
 
 class _Brotli:
     def __init__(self) -> None:
-        brotli = import_module("brotli")  # has no types
+        brotli = import_module("brotli")  # has no type annotations
         self._inner: _BrotliStream = brotli.Decompressor()
         self._error: type[Exception] = brotli.error
         self._begun = False
@@ -207,7 +207,7 @@ class _Brotli:
 
 
 class _Zstd:
-    """Consecutive frames of zstd."""
+    """One or more zstd frames."""
 
     def __init__(self) -> None:
         if sys.version_info >= (3, 14):

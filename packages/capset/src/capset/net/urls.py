@@ -38,9 +38,9 @@ _BAD_PORTS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A URL that can be requested. ``host`` is lower-case, an IPv6 address without brackets; ``target`` path and query.
+    """A valid URL. ``host`` is lower-case, and an IPv6 address has no brackets; ``target`` is the path and query.
 
-    Nothing has been resolved: its address is determined on connecting.
+    The host is not resolved until the connection is made.
     """
 
     scheme: Literal["http", "https"]
@@ -50,12 +50,12 @@ class Url:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """The scope of credentials."""
+        """Scheme, host and port: the scope of credentials."""
         return self.scheme, self.host, self.port
 
     @property
     def authority(self) -> str:
-        """The host for a header, with the port unless it is the default."""
+        """The value of the ``Host`` header: with the port, unless it is the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -70,7 +70,7 @@ class Url:
         except ValueError:  # from urljoin, for unclosed brackets
             raise _refused("that a redirect leads to is not well formed") from None
         except ToolError as error:
-            raise ToolError(f"A redirect leads nowhere. {error.message}", code=error.code) from None
+            raise ToolError(f"The redirect is not valid. {error.message}", code=error.code) from None
 
 
 def read_url(text: str) -> Url:
@@ -82,7 +82,7 @@ def read_url(text: str) -> Url:
     if match is None:
         raise _refused("is not an absolute URL; expected one such as https://example.com/")
     scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4]
-    if scheme != "http" and scheme != "https":  # noqa: PLR1714  # so that the type is known
+    if scheme != "http" and scheme != "https":  # noqa: PLR1714  # narrows the type
         raise _refused("has another scheme than http and https")
     if not authority:
         raise _refused("has no host; expected one such as https://example.com/")
@@ -93,7 +93,7 @@ def read_url(text: str) -> Url:
     try:
         return Url(scheme, host, port or _PORTS[scheme], quote(target, safe=_AS_IT_IS))
     except UnicodeEncodeError:
-        raise _refused("has a letter that UTF-8 cannot write") from None
+        raise _refused("has a character that UTF-8 cannot encode") from None
 
 
 def read_authority(text: str) -> tuple[str, int | None]:
@@ -109,7 +109,7 @@ def read_authority(text: str) -> tuple[str, int | None]:
 
 def _ipv6(text: str) -> str:
     if "%" in text:
-        raise _refused("has an address with a zone, which means something on one machine only")
+        raise _refused("has an address with a zone, which is meaningful on one machine only")
     try:
         return str(IPv6Address(text))
     except AddressValueError:
@@ -138,7 +138,7 @@ def _name_or_ipv4(host: str) -> str:
 
 def _port(text: str) -> int:
     if not _PORT.fullmatch(text) or int(text) > 65_535:
-        raise _refused("has a port that is no number from 1 to 65535")
+        raise _refused("has a port that is not a number from 1 to 65535")
     if int(text) in _BAD_PORTS:
         raise _refused(f"has the port {text}, which belongs to another protocol")
     return int(text)

@@ -1,1 +1,1 @@
-"""Schemas: pydantic types and JSON Schema described, validated and filled; strict JSON; validation errors."""
+"""Schemas from pydantic types and JSON Schema: validation, defaults, strict JSON and validation errors."""

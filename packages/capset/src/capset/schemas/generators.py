@@ -15,37 +15,37 @@ from pydantic_core.core_schema import IsSubclassSchema, TaggedUnionSchema, WithD
 
 
 class CopiedDefault:
-    """A default that can be hashed and yet be changed, so that pydantic itself would share one between all values."""
+    """A default that is hashable but mutable: pydantic itself would share one object between all values."""
 
     def __init__(self, value: object) -> None:
         self.value = value
 
     def __call__(self) -> Any:
-        """Return a copy."""
+        """Return a copy of the default."""
         return deepcopy(self.value)
 
 
 class UntitledJsonSchema(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic derives from names: they add nothing (spec 2, F3)."""
+    """A generator of JSON Schema without the titles that pydantic derives from names (spec 2, F3)."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # pydantic's own union of core schemas is private
         return False
 
     def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
-        """Write out a default; a set is sorted, since its own order differs from process to process."""
+        """Describe a default. Sets are sorted, since their own order differs between processes."""
         if isinstance(factory := schema.get("default_factory"), CopiedDefault):
             schema = {**schema, "default": factory.value}
         default = schema.get("default")
         items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_data().dump_python(default)]
         if any(map(_holds_set, items)):
-            raise ValueError("a default must hold no set deeper down: its order differs from process to process")
+            raise ValueError("a default must not contain a nested set: its order differs between processes")
         if isinstance(default, Set):
             schema = {**schema, "default": sorted(items, key=to_json)}
         return super().default_schema(schema)
 
     def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:
-        """Refuse a class as a value: pydantic would describe it as anything, and nothing in JSON is one."""
-        raise ValueError(f"JSON has no classes, such as {schema['cls'].__name__}; take a Literal or an Enum of names")
+        """Refuse a class as a value: JSON has none, and pydantic would publish a schema that accepts anything."""
+        raise ValueError(f"JSON has no classes, such as {schema['cls'].__name__}; use a Literal or an Enum of names")
 
     def emit_warning(self, kind: str, detail: str) -> None:
         """Refuse anything that would be missing from the schema, such as a default that is not JSON data."""
@@ -56,7 +56,7 @@ class UntitledJsonSchema(GenerateJsonSchema):
 _PROVEN: Final = frozenset(
     {"any", "none", "bool", "int", "float", "str", "list", "dict", "nullable", "typed-dict", "typed-dict-field"}
 )
-"""The kinds of values that are validated again, and written as their schema says."""
+"""The kinds of core schemas whose values, once validated, are serialised as their JSON Schema says."""
 _UNSURE: Final = frozenset({"serialization", "pattern", "multiple_of", "computed_fields"})
 _OBJECTS: Final = frozenset({"model", "dataclass", "typed-dict"})
 _FIELDS: Final = frozenset({"model-fields", "dataclass-args", "typed-dict"})
@@ -65,10 +65,10 @@ _NOTES: Final = frozenset({"title", "description", "examples", "deprecated"})
 
 
 class ResultJsonSchema(UntitledJsonSchema):
-    """JSON Schema of results as sent: in JSON, by their serialisation aliases.
+    """A generator of JSON Schema for results as sent: as JSON, with serialisation aliases.
 
-    If ``is_proven``, validating a value is enough to know that its JSON data fits. If ``is_authored``, a part of the
-    schema was written by hand. Raises ``ValueError`` for types whose results cannot be described.
+    If ``is_proven``, a valid value always has JSON data that fits. If ``is_authored``, a part of the schema was written
+    by hand. Raises ``ValueError`` for types whose results cannot be described.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class ResultJsonSchema(UntitledJsonSchema):
 
     @property
     def mode(self) -> JsonSchemaMode:
-        """``serialization``, even if a model's config has the other mode, which describes inputs."""
+        """Always ``serialization``, even if a model's config has the mode for inputs."""
         return "serialization"
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:  # pydantic's own union of core schemas is private
@@ -103,9 +103,9 @@ class ResultJsonSchema(UntitledJsonSchema):
         return json_schema
 
     def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
-        """Return ``anyOf`` if a function picks the option: JSON data may lack what it looks at.
+        """Return ``anyOf`` if a function picks the option, since JSON data may lack what the function reads.
 
-        A discriminator field is named only if it is serialised under that name.
+        The discriminator field is named only if it is serialised under that name.
         """
         json_schema = super().tagged_union_schema(schema)
         if callable(schema["discriminator"]):
@@ -119,28 +119,28 @@ class ResultJsonSchema(UntitledJsonSchema):
     def _have(self, name: str, options: list[JsonSchemaValue]) -> bool:
         try:
             return all(name in self.resolve_ref_schema(option).get("properties", {}) for option in options)
-        except RuntimeError:  # one of them is not finished yet: it contains the union
+        except RuntimeError:  # an option is not finished yet, since it contains the union
             return True
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # pydantic's own union of fields
-        """Whether a field is always present: one that is only for ``__init__`` never is."""
+        """Whether a field is always present; ``init_only`` fields never are."""
         return not field.get("init_only", False) and super().field_is_required(field, total)
 
 
 def _check_names(schema: Mapping[str, Any]) -> None:
-    """Refuse a class with two fields serialised under one name, or one that asks for names that its schema lacks."""
+    """Refuse a class that serialises two fields under one name, or fields under names that its schema lacks."""
     names: dict[str, str] = {}
     for name, alias in _names(schema):
         if alias in names:
             raise ValueError(
-                f"{_class(schema)}: its fields {names[alias]!r} and {name!r} both leave as {alias!r}; "
+                f"{_class(schema)}: its fields {names[alias]!r} and {name!r} are both serialised as {alias!r}; "
                 "give one of them another alias"
             )
         names[alias] = name
         if name != alias and _config(schema).get("serialize_by_alias") is False:
             raise ValueError(
-                f"{_class(schema)} has serialize_by_alias=False, but results leave by their aliases, as their schema "
-                f"says; leave it out, or take the alias {alias!r} from {name!r}"
+                f"{_class(schema)} has serialize_by_alias=False, but results are serialised by alias, as their "
+                f"schema says; remove it, or the alias {alias!r} of {name!r}"
             )
 
 
@@ -161,7 +161,7 @@ def _names(schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def _are_texts(schema: JsonSchemaValue) -> bool:
-    """Whether the values of an enum, if it is one, are strings, as the names of a JSON object always are."""
+    """Whether all values of an enum or a constant are strings, as the names in a JSON object always are."""
     return all(isinstance(choice, str) for choice in schema.get("enum", [schema.get("const", "")]))
 
 
@@ -175,7 +175,7 @@ def _says_more(schema: Mapping[str, Any]) -> bool:
 
 
 def _config(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the config of a class, as given to pydantic."""
+    """Return the pydantic config of a class."""
     return getattr(schema.get("cls"), "model_config", None) or getattr(schema.get("cls"), "__pydantic_config__", {})
 
 
@@ -184,7 +184,7 @@ def _class(schema: Mapping[str, Any]) -> str:
 
 
 def _refuse_undeclared(function: Callable[..., Any]) -> None:
-    """Refuse a serializer without a return type: pydantic would publish the type of its input."""
+    """Refuse a serializer without a return type, for which pydantic would publish the type of its input."""
     while isinstance(function, partial):
         function = cast("Callable[..., Any]", function.func)
     if str(getattr(function, "__module__", "")).partition(".")[0] != "pydantic":
@@ -197,7 +197,7 @@ def _refuse_undeclared(function: Callable[..., Any]) -> None:
 
 @cache
 def _data() -> TypeAdapter[Any]:
-    """Return the adapter of any value; made late, since it is too slow for import time."""
+    """Return the adapter for any value. Created on first use, since that would slow down the import."""
     return TypeAdapter(Any)
 
 

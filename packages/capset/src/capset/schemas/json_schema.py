@@ -1,4 +1,4 @@
-"""Schemas given as JSON Schema instead of Python types: checked, compiled, with defaults if asked (spec 3, K4)."""
+"""Schemas given as JSON Schema instead of Python types, with optional filling in of defaults (spec 3, K4)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 _LISTED_FROM: Final = 10_000
 _CHECKED_FROM: Final = 300_000
 _PER_VALUE: Final = 20
-"""Each limit above is on the schemas that a value may meet, and grows by this many for each value inside it."""
+"""Each of the limits above, on the schemas that apply to a value, grows by this for every value inside it."""
 
 
 _Met: TypeAlias = tuple[Iterable[SchemaNode], Any, bool, bool]
 
 
 class SchemaWalk:
-    """One walk. With ``fills``, defaults are filled into ``value`` itself, plain JSON data of moderate depth.
+    """One walk over a value and the schemas that apply to it.
 
-    For a choice, a default is filled in only if a single option is possible: options of another type, or with another
-    constant in a field, are not. Nothing is filled in through ``if``, ``patternProperties`` and dynamic references.
-    ``is_listable`` is false if listing every mismatch would take too long, as for choices between recursive types, each
-    of which is tried at every level; ``is_checkable`` is false if even deciding whether the value fits might.
+    ``value`` is plain JSON data of moderate depth. With ``fills``, defaults are filled into ``value`` itself. In a
+    choice, a default is filled in only if a single option is possible: options of another type, or with another
+    constant in a field, are ruled out. No default is filled in through ``if``, ``patternProperties`` or dynamic
+    references. ``is_listable`` is false if listing all mismatches would take too long, for example for choices between
+    recursive types, each of which is tried at every level. ``is_checkable`` is false if even deciding whether the value
+    fits might take too long.
     """
 
     def __init__(self, root: SchemaNode, value: Any, *, fills: bool) -> None:
@@ -59,7 +61,7 @@ class SchemaWalk:
 
 
 def _met(node: SchemaNode, value: Any, fills: bool) -> Iterator[_Met]:
-    """Yield schemas, the value that they apply to, whether they fill in defaults there and are likely to hold."""
+    """Yield schemas with the value that they apply to, whether they fill in defaults there, and are likely to match."""
     yield node.always, value, fills, True
     for options in node.choices:
         meant: list[SchemaNode] = []
@@ -99,13 +101,13 @@ def _met_by_items(node: SchemaNode, value: list[Any], fills: bool) -> Iterator[_
 
 
 def can_mean(node: SchemaNode, value: Any) -> bool:
-    """Whether a value may fit, judged by its type and by constants and enums, which distinguish options."""
+    """Whether a value may fit, judging only by its type, constants and enums, which distinguish options."""
     types = node.schema.get("type")
     if types is not None and _types_of(value).isdisjoint([types] if isinstance(types, str) else types):
         return False
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        # Either side may have far more fields than the other.
+        # Only the common names: either side may have far more fields than the other.
         for name in node.fields.keys() & members.keys():
             if not _is_among(members[name], node.fields[name].schema):
                 return False
@@ -157,12 +159,13 @@ SCHEMA_KEYWORDS: Final = frozenset(
 
 
 class JsonSchema(Schema):
-    """A JSON Schema, ready to validate JSON data: as Python's dict, list, str, int, float, bool and None, or as text.
+    """A compiled JSON Schema that validates JSON data: dict, list, str, int, float, bool and None, or JSON text.
 
-    ``check`` and ``check_json`` return a copy, in which the defaults of absent fields are filled in if the schema was
-    compiled so, and raise ``SchemaMismatch``. An object without ``additionalProperties`` is open, as JSON Schema says.
-    ``json_schema`` is as given, except that ``required`` is sorted. No value is held to ``unchecked_patterns``.
-    ``is_exact`` and ``only_scalars`` are false and ``annotation`` is ``object``: nothing can be assumed about a value.
+    ``check`` and ``check_json`` return a copy, with the defaults of absent fields filled in if the schema was compiled
+    with ``fills_defaults``; they raise ``SchemaMismatch``. An object without ``additionalProperties`` is open, as in
+    JSON Schema. ``json_schema`` is the given schema with every ``required`` sorted. ``unchecked_patterns`` are the
+    patterns that values are not checked against. ``is_exact`` and ``only_scalars`` are false and ``annotation`` is
+    ``object``, since nothing can be assumed about a value.
     """
 
     __slots__ = ("_fills_defaults", "_names", "_root", "_validator", "unchecked_patterns")
@@ -176,7 +179,7 @@ class JsonSchema(Schema):
         fills_defaults: bool,
         unchecked_patterns: Iterable[str],
     ) -> None:
-        # Not the parent's initialiser: it makes a schema from a type.
+        # The parent's initialiser is not called, since it creates a schema from a type.
         self._fills_defaults = fills_defaults
         self._model_schema = None
         self._root = root
@@ -191,7 +194,7 @@ class JsonSchema(Schema):
         self.json_schema = document
         self.hash_input = sorted_enums(document)
         self.is_exact = self.only_scalars = self.may_be_infinite = False
-        self.digested = frozenset[str]()  # a mark of capset's own, which a plain JSON Schema does not have
+        self.digested = frozenset[str]()  # a marker of capset, which a plain JSON Schema does not have
         self.takes_files = has_marked_files(document)
         cache: dict[SchemaNode, bool] = {}
         self.write_only = frozenset(
@@ -199,15 +202,15 @@ class JsonSchema(Schema):
         )
 
     def jsonable(self, value: Any) -> Any:
-        """Return a copy of ``value`` as plain JSON data. Raises ``SchemaMismatch``, a ``ValueError``, if it is not."""
+        """Return a copy of ``value``. Raises ``SchemaMismatch``, a ``ValueError``, if it is not plain JSON data."""
         return copy_json(value)
 
     def text(self, value: Any) -> str:
-        """Return ``value`` as JSON text for ``check_json``. Raises as ``jsonable`` does."""
+        """Return ``value`` as JSON text for ``check_json``. Raises ``SchemaMismatch`` as ``jsonable`` does."""
         return json.dumps(copy_json(value), ensure_ascii=False, separators=(",", ":"))
 
     def check_stored(self, text: bytes | str) -> Any:
-        """Validate JSON text as ``check_json`` does: its fields have no other names."""
+        """Validate JSON text exactly as ``check_json`` does, since fields have no aliases."""
         return self._check_json(text)
 
     @property
@@ -229,11 +232,11 @@ class JsonSchema(Schema):
     def _fitting(self, value: Any) -> Any:
         walk = SchemaWalk(self._root, value, fills=self._fills_defaults)
         if not walk.is_checkable:
-            raise _whole("Input should be nested less deeply: to try what its schema allows would take too long")
+            raise _whole("Input should be nested less deeply: checking it against its schema would take too long")
         if self._validator.is_valid(value):
             return value
         if not walk.is_listable:
-            raise _whole("Input does not fit; to list what was expected would take too long")
+            raise _whole("Input does not fit; listing what was expected would take too long")
         raise SchemaMismatch(fields_of(self._validator.iter_errors(value), self._names))
 
 
@@ -244,20 +247,20 @@ def compile_json_schema(
     fills_defaults: bool = False,
     is_strict: bool = False,
 ) -> JsonSchema:
-    """Make a schema from a JSON Schema, which others may have written.
+    """Compile a JSON Schema, which may come from a third party.
 
-    ``default`` and ``format`` are annotations, as in the standard: nothing is filled in, and nothing checked. Nor is a
-    pattern that does not take linear time (look-around, back-references, large repetitions), or that is no regular
-    expression: see ``unchecked_patterns``.
+    By default, ``default`` and ``format`` are annotations, as in the standard: defaults are not filled in, and formats
+    not checked. Patterns are not checked either if they do not run in linear time (look-around, back-references, large
+    repetitions) or are not regular expressions: see ``unchecked_patterns``.
 
     Args:
-        label: the subject of errors.
-        json_schema: an object or a bool; of 2020-12, unless its ``$schema`` says another dialect.
-        fills_defaults: fill in the defaults of absent fields; one of the top level that does not fit is refused.
+        label: the start of error messages.
+        json_schema: an object or a bool, of 2020-12 unless its ``$schema`` names another dialect.
+        fills_defaults: fill in the defaults of absent fields; refuse a top-level default that does not fit.
         is_strict: check formats, and refuse patterns that cannot be checked.
 
-    Raises ``DefinitionError``, starting with ``label``: if it is not valid in its dialect, or not JSON data; if a
-    reference leads outside the document; above 64 levels and 1 MiB.
+    Raises ``DefinitionError``, starting with ``label``, if the schema is not JSON data or not valid in its dialect, if
+    it refers to anything outside the document, or if it exceeds 64 levels or 1 MiB.
     """
     document = _document(label, json_schema)
     validator, root, patterns = _compiled(label, document, is_strict=is_strict)
@@ -268,7 +271,7 @@ def compile_json_schema(
 
 
 def compile_own_schema(label: str, json_schema: Mapping[str, Any] | bool) -> JsonSchema:
-    """Make a schema from a JSON Schema of the host's own, which means what it says: defaults, formats and patterns.
+    """Compile a JSON Schema of the host application, with defaults, formats and patterns all in effect.
 
     Raises ``DefinitionError`` as ``compile_json_schema`` does.
     """
@@ -276,7 +279,7 @@ def compile_own_schema(label: str, json_schema: Mapping[str, Any] | bool) -> Jso
 
 
 def graph_of(schema: Schema) -> SchemaNode:
-    """Return the graph of any schema. Raises ``DefinitionError`` for one that is too large to be walked."""
+    """Return the graph of any schema. Raises ``DefinitionError`` if it is too large to be walked."""
     if isinstance(schema, JsonSchema):
         return schema.root
     import jsonschema_rs as rs
@@ -291,7 +294,7 @@ def graph_of(schema: Schema) -> SchemaNode:
 def _document(label: str, json_schema: Mapping[str, Any] | bool) -> Data:
     if isinstance(json_schema, bool):
         return {} if json_schema else {"not": {}}
-    if not isinstance(json_schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers hand on others' data
+    if not isinstance(json_schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers pass untrusted data
         raise DefinitionError(f"{label}: a JSON Schema was expected, as a mapping; got {type(json_schema).__name__}")
     try:
         document = cast("Data", copy_json(dict(json_schema), most=MAX_SCHEMA_LEVELS))
@@ -300,7 +303,7 @@ def _document(label: str, json_schema: Mapping[str, Any] | bool) -> Data:
     size = len(json.dumps(document, ensure_ascii=False).encode())
     if size > MAX_SCHEMA_BYTES:
         raise DefinitionError(
-            f"{label}: its JSON Schema should be of at most {MAX_SCHEMA_BYTES:,} bytes; it has {size:,}"
+            f"{label}: its JSON Schema should have at most {MAX_SCHEMA_BYTES:,} bytes; it has {size:,}"
         )
     return document
 
@@ -311,7 +314,7 @@ def _compiled(label: str, document: Data, *, is_strict: bool) -> tuple[Validator
 
     patterns = frozenset[str]()
     try:
-        # This comes first: any other check by the meta-schema would fetch it by its $schema.
+        # This comes first: any other check against the meta-schema would fetch it from its $schema URL.
         try:
             validator = _validator(document, checks_formats=is_strict)
         except rs.ValidationError as error:
@@ -323,7 +326,7 @@ def _compiled(label: str, document: Data, *, is_strict: bool) -> tuple[Validator
         resolver = rs.Registry([(BASE, document)], retriever=_refuse).resolver(BASE)
         return validator, graph(document, resolver), patterns
     except UnsoundSchema as error:
-        raise DefinitionError(f"{label}: its JSON Schema cannot be taken: {error}") from None
+        raise DefinitionError(f"{label}: its JSON Schema cannot be used: {error}") from None
     except rs.ValidationError as error:
         match error.kind:
             case rs.ValidationErrorKind.Format("regex"):
@@ -364,13 +367,13 @@ def _refuse_reference(label: str, error: Exception) -> NoReturn:
     named = re.search(r"'[^']*'", str(error))
     raise DefinitionError(
         f"{label}: its JSON Schema refers to {named[0] if named else 'something'}, which is not inside it",
-        hint="nothing is fetched: put what it refers to under $defs, and refer to it by #/$defs/…",
+        hint="nothing is fetched: put the target under $defs, and refer to it by #/$defs/…",
     ) from None
 
 
 def _refuse_fields(label: str, fields: list[Field]) -> NoReturn:
     problems = "; ".join(map(str, fields)).replace("(arguments)", "its top")
-    raise DefinitionError(f"{label}: it is no JSON Schema: {problems}", fields=fields) from None
+    raise DefinitionError(f"{label}: not a valid JSON Schema: {problems}", fields=fields) from None
 
 
 def _check_defaults(label: str, schema: Schema, root: SchemaNode) -> None:
@@ -385,7 +388,7 @@ def _check_defaults(label: str, schema: Schema, root: SchemaNode) -> None:
 
 
 def _applied(node: SchemaNode) -> Iterator[SchemaNode]:
-    """Yield a node, and those that always hold with it."""
+    """Yield a node and, recursively, all that always apply with it."""
     yield node
     for inner in node.always:
         yield from _applied(inner)
@@ -400,7 +403,7 @@ def _fields(root: SchemaNode) -> dict[str, list[SchemaNode]]:
 
 
 def _hides(node: SchemaNode, cache: dict[SchemaNode, bool]) -> bool:
-    """Whether a field is, may be, or holds a secret by its schema; ``cache`` caches the answers."""
+    """Whether a field, by its schema, is or may be or contains a secret; ``cache`` caches the results."""
     if node not in cache:
         is_secret = node.schema.get("writeOnly", False) is True or node.schema.get(SECRETS_WITHIN, False) is True
         cache[node] = is_secret or any(_hides(inner, cache) for inner in node.in_place)

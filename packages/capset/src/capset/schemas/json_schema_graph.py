@@ -1,6 +1,6 @@
-"""A JSON Schema as a graph of nodes with resolved references, for walking values, not for validating them.
+"""A JSON Schema as a graph of nodes with resolved references, for walking values rather than validating them.
 
-The validator neither fills in defaults nor predicts how long it will take: walking provides both.
+The validator neither fills in defaults nor predicts how long it will take: the walk does both.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 MAX_NODES: Final = 100_000
 _MAX_CHAIN: Final = 64
-"""The longest chain of schemas applied to one value, each by the previous one."""
+"""The maximum length of a chain of schemas that apply to one value, each through the previous one."""
 _MAX_APPLIED: Final = 10_000
-"""All schemas applied to one value: references to references can make it 2 to the 64th in a few lines."""
+"""The maximum number of schemas that apply to one value: nested references can make it 2**64 in a few lines."""
 BASE: Final = "json-schema:///"
 _META_SCHEMAS: Final = ("https://json-schema.org/draft", "http://json-schema.org/draft")
-"""The beginnings of references to dialects, which the validator has and nothing needs to walk."""
+"""The prefixes of references to dialects, which are built into the validator and need not be walked."""
 Data = dict[str, Any]
 
 
 class UnsoundSchema(ValueError):
-    """The schema cannot be used, for the reason given."""
+    """The schema cannot be used; the message says why."""
 
 
 class _NoTarget(UnsoundSchema):
-    """A reference leads to nothing."""
+    """A reference has no target."""
 
 
 class SchemaNode:
-    """One schema, and those that it applies: to the same value (``always``, ``choices``, ``tests``) or to its children.
+    """One schema, with its subschemas for the same value (``always``, ``choices``, ``tests``) or for its children.
 
-    ``always`` hold for each value, any of each of ``choices`` may hold, and ``tests`` only distinguish values.
+    All of ``always`` apply to every value, any option in each of ``choices`` may, and ``tests`` only tell values apart.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class SchemaNode:
 
     @property
     def in_place(self) -> Iterator[SchemaNode]:
-        """Every schema that this one applies to the same value."""
+        """Every subschema for the same value."""
         yield from self.always
         for options in self.choices:
             yield from options
@@ -76,9 +76,9 @@ class SchemaNode:
 
 
 def graph(document: Data, resolver: Resolver) -> SchemaNode:
-    """Return the node of a document that its meta-schema accepts.
+    """Return the root node of a document that is valid by its meta-schema.
 
-    Raises ``UnsoundSchema`` for a reference without a target in the document, and for endless references.
+    Raises ``UnsoundSchema`` if a reference has no target in the document, or if references are endless.
     """
     growth = _Growth(document, resolver.lookup("").draft)
     root = growth.node(document, resolver)
@@ -93,7 +93,7 @@ def graph(document: Data, resolver: Resolver) -> SchemaNode:
 
 
 class _Growth:
-    """The nodes of a document so far; ``draft`` is the number that the validator gives to its dialect."""
+    """The graph of a document while it is built; ``draft`` is the validator's number for its dialect."""
 
     def __init__(self, document: Data, draft: int) -> None:
         from jsonschema_rs import Draft4, Draft7, Draft201909
@@ -102,25 +102,25 @@ class _Growth:
         self._waiting: list[tuple[SchemaNode, Resolver]] = []
         self._referred: dict[tuple[str, str], SchemaNode] = {}
         self._is_old = draft <= Draft7
-        """Whether nothing beside a ``$ref`` counts."""
+        """Whether the dialect ignores all keywords beside a ``$ref``."""
         self._id = "id" if draft == Draft4 else "$id"
         self._dynamic = "$recursiveRef" if draft == Draft201909 else "$dynamicRef"
-        """The keyword of references that may lead to any anchor of their name; older dialects have none."""
+        """The keyword for references that may resolve to any anchor of their name; older dialects have none."""
         self._has_anchors = not self._is_old and _has_dynamic_anchor(document)
         self._bases: dict[str, None] = {}
-        """The addresses of the documents inside this one, its own first."""
+        """The URIs of the documents inside this one, starting with its own."""
         self._anchors: set[tuple[str, str]] = set()
-        """The dynamic anchors, each by its name and the address of its document."""
+        """The dynamic anchors: name, and URI of the document."""
         self._new_anchors: list[tuple[str, Resolver]] = []
         self._anchored: dict[str, dict[str, SchemaNode]] = {}
-        """The schemas at dynamic anchors, by name and address."""
+        """The schemas at dynamic anchors, by name and URI."""
         self._dynamic_references: list[tuple[SchemaNode, SchemaNode, str]] = []
-        """Nodes, what their references lead to if nothing overrides it, and the name of its anchor."""
+        """Nodes with dynamic references, the default target of each, and the name of the anchor."""
 
     def node(self, schema: object, resolver: Resolver) -> SchemaNode:
         if len(self.nodes) >= MAX_NODES:
-            raise UnsoundSchema(f"it should be of at most {MAX_NODES:,} schemas, those that are referred to included")
-        # Anything else is refused by the validator, with a clearer message.
+            raise UnsoundSchema(f"it should contain at most {MAX_NODES:,} schemas, including those that it refers to")
+        # The validator refuses anything else, with a clearer message.
         mapping: Data = {"not": {}} if schema is False else {}
         if isinstance(schema, dict):
             mapping = cast("Data", schema)
@@ -136,13 +136,13 @@ class _Growth:
         return node
 
     def finish(self) -> None:
-        """Add all that the nodes so far apply."""
+        """Add the subschemas of all nodes, until there are no new ones."""
         while self._waiting or self._new_anchors:
             if self._waiting:
                 self._grow(*self._waiting.pop())
                 continue
             anchor, resolver = self._new_anchors.pop()
-            with suppress(_NoTarget):  # it stands where the validator takes no schema for one
+            with suppress(_NoTarget):  # it is where the validator does not expect a schema
                 self._anchored.setdefault(anchor, {})[resolver.base_uri] = self._target(f"#{anchor}", resolver)
         overriding = {anchor: self._overriding(anchor) for _, _, anchor in self._dynamic_references}
         for node, target, anchor in self._dynamic_references:
@@ -150,16 +150,16 @@ class _Growth:
             node.tests.append((overriding[anchor] if is_dynamic else None) or target)
 
     def _anchor_of(self, schema: Data) -> str | None:
-        """Return the name of the dynamic anchor that a schema has; of ``$recursiveAnchor`` it is empty."""
+        """Return the name of a schema's dynamic anchor, if it has one; for ``$recursiveAnchor``, it is empty."""
         if self._dynamic == "$recursiveRef":
             return "" if schema.get("$recursiveAnchor") is True else None
         anchor = schema.get("$dynamicAnchor")
         return anchor if isinstance(anchor, str) and not self._is_old else None
 
     def _overriding(self, anchor: str) -> SchemaNode | None:
-        """Return a node for what references to a dynamic anchor may lead to, which they share.
+        """Return a node, shared by all references to a dynamic anchor, for their possible targets.
 
-        The outermost document decides. ``$recursiveRef`` goes outwards only as far as each document has the anchor.
+        The outermost document decides. ``$recursiveRef`` goes outwards only as long as each document has the anchor.
         """
         anchored = self._anchored.get(anchor, {})
         root = next(iter(self._bases))
@@ -204,12 +204,12 @@ class _Growth:
             if self._is_old:
                 return
         if not self._is_old and isinstance(reference := schema.get(self._dynamic), str):
-            # It may resolve differently within a value, so nothing is filled in through it.
+            # It may resolve differently within a value, so no defaults are filled in through it.
             target = self._target(reference, resolver)
             self._dynamic_references.append((node, target, reference.partition("#")[2]))
         if self._has_anchors and isinstance(definitions := schema.get("$defs"), dict):
             for definition in cast("Data", definitions).values():
-                if _has_dynamic_anchor(definition):  # such a reference may lead there, though no other does
+                if _has_dynamic_anchor(definition):  # a dynamic reference may lead there, even if no other does
                     self.node(definition, resolver)
         node.always += several("allOf")
         node.choices += [options for key in ("anyOf", "oneOf") if (options := several(key))]
@@ -230,7 +230,7 @@ class _Growth:
         return self._referred[key]
 
     def _inside(self, schema: Data, resolver: Resolver) -> Resolver:
-        """Return the resolver for the contents of a schema; only a string is an address, not a field called so."""
+        """Return the resolver for the contents of a schema. An ``$id`` that is not a string is a field of that name."""
         from jsonschema_rs import ReferencingError
 
         address = schema.get(self._id)
@@ -263,7 +263,7 @@ def _resolve(resolver: Resolver, reference: str) -> tuple[Any, Resolver]:
 
 
 def _built_in(reference: str) -> object:
-    """Return what a reference leads to in any document, unless that has a schema of its own there."""
+    """Return the built-in target of a reference: the one it has in a document without a schema at that URI."""
     from jsonschema_rs import ReferencingError, Registry
 
     try:
@@ -273,7 +273,7 @@ def _built_in(reference: str) -> object:
 
 
 def _measure(node: SchemaNode, measured: dict[SchemaNode, tuple[int, int]], depth: int) -> tuple[int, int]:
-    """Return the length of the longest chain of schemas that ``node`` applies to one value, and the number of all."""
+    """Return the maximum length of a chain of schemas that ``node`` applies to one value, and the number of all."""
     if node in measured:
         return measured[node]
     inner = [_measure(child, measured, depth + 1) for child in node.in_place] if depth <= _MAX_CHAIN else []
@@ -290,7 +290,7 @@ def _measure(node: SchemaNode, measured: dict[SchemaNode, tuple[int, int]], dept
 
 
 def _default(node: SchemaNode, cache: dict[SchemaNode, tuple[Any] | None]) -> tuple[Any] | None:
-    """Return the default of a field, or of the schema it refers to, if any; ``cache`` caches the results."""
+    """Return the default of a field or of the schema that it refers to, if any; ``cache`` caches the results."""
     if node not in cache:
         declared = (node.schema["default"],) if "default" in node.schema else None
         cache[node] = declared or next((default for inner in node.always if (default := _default(inner, cache))), None)

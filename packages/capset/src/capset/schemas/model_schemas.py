@@ -1,12 +1,12 @@
-"""Schemas of arguments as model providers take them, and the way back for what models give (spec 3, K26).
+"""Conversion of argument schemas to the form that model providers accept, and of arguments back (spec 3, K26).
 
-A provider refuses the whole request for one tool whose schema it does not take. What each of them refuses is described
-here, once, and one form of a schema does for all of them:
+A provider rejects a whole request if it does not accept the schema of one tool. All providers accept the form that is
+generated here. They reject:
 
-- Anthropic: ``allOf``, ``anyOf`` and ``oneOf`` at the top; names of arguments beyond ``[a-zA-Z0-9_.-]{1,64}``, at the
-  top only; and what JSON Schema 2020-12 does not know.
-- OpenAI: these keywords, ``not`` and ``enum`` at the top; another type than ``object`` there; an object without
-  ``properties`` there; and an array without ``items`` anywhere. In strict mode, a few keywords more.
+- Anthropic: ``allOf``, ``anyOf`` and ``oneOf`` at the top; argument names that do not match ``[a-zA-Z0-9_.-]{1,64}``,
+  at the top only; and anything that is not in JSON Schema 2020-12.
+- OpenAI: these keywords, ``not`` and ``enum`` at the top; a type other than ``object`` there; an object without
+  ``properties`` there; and an array without ``items`` anywhere. In strict mode, a few more keywords.
 - Google: an array without ``items`` anywhere.
 """
 
@@ -27,9 +27,9 @@ from capset.schemas.schema import schemas_in
 Data: TypeAlias = dict[str, Any]
 """A JSON Schema."""
 ARGUMENTS: Final = "arguments"
-"""The one argument of a schema that is wrapped, which has the arguments themselves."""
+"""The single argument of a wrapped schema, whose value is the arguments themselves."""
 _AT_TOP: Final = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "$ref")
-"""The keywords that are refused beside the type of all arguments, or that leave it to be found elsewhere."""
+"""The keywords that providers reject at the top, or that define the type of the arguments elsewhere."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9.-]+")
 _NOT_STRICT: Final = frozenset({"allOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired"})
@@ -39,32 +39,32 @@ _WITHOUT_NAMES: Final = frozenset(
         *("title", "description", "deprecated", "$schema", "$comment", "$defs", "definitions"),
     }
 )
-"""The keywords beside which arguments can be renamed: no other member of a schema means an argument by its name."""
+"""The keywords beside which arguments can be renamed, since none but the properties refers to them by name."""
 _DEFINITIONS: Final = ("$defs", "definitions")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _OLDER: Final = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/2019-09)/schema#?")
 _MOVED: Final = re.compile(r"/(items|additionalItems|dependencies)(/|$)")
-"""References to a part that has another place in 2020-12."""
+"""Matches references to a part that is at another place in 2020-12."""
 _LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSchema:
-    """A schema of arguments in the form that providers take. What fits it fits the tool's own schema, once restored."""
+    """A schema of arguments in the form that providers accept. Restored arguments fit the tool's own schema."""
 
     json_schema: Data
-    """The schema, which must not be changed; the tool's own if that is taken as it is."""
+    """The schema, which must not be modified; the tool's own if providers accept that."""
     names: Mapping[str, str]
-    """The arguments that have another name there: their own names by those."""
+    """The original names of renamed arguments, by their new names."""
     is_wrapped: bool
-    """Whether the arguments are the value of one argument, ``arguments``."""
+    """Whether the arguments are wrapped in a single argument, ``arguments``."""
     may_be_strict: bool
-    """Whether OpenAI's strict mode knows all of its keywords."""
+    """Whether OpenAI's strict mode supports all of its keywords."""
 
     def restored(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a model gave as arguments of the tool's own schema.
+        """Convert a model's arguments back to the tool's own schema.
 
-        What does not have the form of ``json_schema`` is returned as it is, for the kernel to judge.
+        Arguments that do not have the form of ``json_schema`` are returned unchanged, for the kernel to validate.
         """
         if self.is_wrapped:
             inner = arguments.get(ARGUMENTS)
@@ -75,10 +75,10 @@ class ModelSchema:
 
 
 def model_schema(json_schema: Data) -> ModelSchema:
-    """Return a schema of arguments as providers take it, with the way back.
+    """Convert a schema of arguments to the form that providers accept.
 
-    An argument whose name is refused gets another one, and a schema that is refused at its top becomes that of one
-    argument, ``arguments``; so does one in which more than its properties mean arguments by their names.
+    Arguments whose names are rejected are renamed. A schema that is rejected at its top is wrapped in a single
+    argument, ``arguments``; so is one whose arguments cannot be renamed, since other keywords refer to them by name.
     """
     schema = _with_items(_modern(json_schema))
     names: dict[str, str] = {}
@@ -93,26 +93,26 @@ def model_schema(json_schema: Data) -> ModelSchema:
 
 
 def refused_keywords(schema: Mapping[str, Any]) -> list[str]:
-    """Return the keywords at the top of a schema that a provider refuses there."""
+    """Return the keywords at the top of a schema that a provider rejects there."""
     return [key for key in _AT_TOP if key in schema]
 
 
 def refused_names(schema: Mapping[str, Any]) -> list[str]:
-    """Return the names of arguments that a provider refuses."""
+    """Return the argument names that a provider rejects."""
     return [name for name in schema.get("properties", {}) if not _NAME.fullmatch(name)]
 
 
 def _object(schema: Data) -> Data:
-    """Return a schema that says of its top what providers ask for; arguments are an object in any case."""
+    """Return a schema with the top-level ``type`` and ``properties`` that providers require."""
     if schema.get("type") != "object":
         schema = {**schema, "type": "object"}
     return schema if "properties" in schema else {**schema, "properties": {}}
 
 
 def _with_items(schema: Data) -> Data:
-    """Return a schema whose arrays say what their items are, if only that they may be anything."""
+    """Return a schema in which every array has ``items``, if only ``{}``."""
     schemas = [*schemas_in(schema)]
-    if any("unevaluatedItems" in inner for inner in schemas):  # with ``items``, none would be left for it
+    if any("unevaluatedItems" in inner for inner in schemas):  # it would no longer apply beside ``items``
         return schema
     if any(map(_lacks_items, schemas)):
         schema = deepcopy(schema)
@@ -127,9 +127,9 @@ def _lacks_items(schema: Data) -> bool:
 
 
 def _new_names(schema: Data, refused: list[str]) -> dict[str, str]:
-    """Return other names for arguments by their own; none if more than the properties of a schema means them by name.
+    """Return new names for arguments, by the old ones; none if other keywords than ``properties`` refer to them.
 
-    A name does not depend on the order of the others.
+    A new name does not depend on the order of the others.
     """
     properties: Data = schema["properties"]
     references = [inner[key] for inner in schemas_in(schema) for key in _REFERENCES if isinstance(inner.get(key), str)]
@@ -156,7 +156,7 @@ def _marked(new: str, name: str) -> str:
 
 
 def _renamed(schema: Data, names: Mapping[str, str]) -> Data:
-    """Return a schema with other names of arguments; with any, it takes no further arguments, so that each has one."""
+    """Rename arguments of a schema. If there are any, others are refused, so that each argument has only one name."""
     if not names:
         return schema
     properties = {
@@ -170,7 +170,7 @@ def _renamed(schema: Data, names: Mapping[str, str]) -> Data:
 
 
 def _noted(name: str, schema: object) -> object:
-    """Return the schema of an argument with its own name in its description, since other texts use that."""
+    """Add the original name of an argument to its description, since other texts use that name."""
     if schema is False:
         return schema
     noted: Data = dict(cast("Data", schema)) if isinstance(schema, dict) else {}
@@ -179,16 +179,16 @@ def _noted(name: str, schema: object) -> object:
 
 
 def _wrapped(schema: Data) -> Data:
-    """Return the schema of one argument with the arguments. References in it lead where they did."""
+    """Return the schema of a single argument that contains the arguments. References keep their targets."""
     schema = deepcopy(schema)
     dialect = {"$schema": schema.pop("$schema")} if "$schema" in schema else {}
     definitions: Data = {}
-    schemas = {id(inner): inner for inner in schemas_in(schema)}.values()  # one may stand in several places
+    schemas = {id(inner): inner for inner in schemas_in(schema)}.values()  # one may occur in several places
     if any(isinstance(inner.get("$id"), str) or "$recursiveRef" in inner for inner in schemas):
-        # An id makes it a document of its own, in which its references hold as they are.
+        # An id makes it a separate document, in which references keep their targets.
         schema.setdefault("$id", "capset:/arguments")
     else:
-        # Most providers know definitions at the top alone.
+        # Most providers support definitions at the top only.
         for inner in schemas:
             for key in _REFERENCES:
                 reference = inner.get(key)
@@ -214,10 +214,10 @@ def _is_to_definition(reference: str) -> bool:
 
 
 def _modern(schema: Data) -> Data:
-    """Return a schema of an older dialect as 2020-12 has it.
+    """Convert a schema of an older dialect to 2020-12.
 
-    One that refers to what has another place there stays as it is, and so does one with a recursive reference, or with
-    ``unevaluatedItems``, for which other items count.
+    A schema is left unchanged if it refers to a part that has another place in 2020-12, or contains a recursive
+    reference or ``unevaluatedItems``, for which other items count.
     """
     dialect = schema.get("$schema")
     if not isinstance(dialect, str) or not _OLDER.fullmatch(dialect):
@@ -243,14 +243,14 @@ def _must_stay(schema: Data) -> bool:
 
 
 def _drop_what_does_not_count(schema: Data) -> None:
-    """Leave nothing beside a reference that would count in 2020-12, and did not before."""
+    """Remove the keywords beside a reference that 2020-12 applies and older dialects ignore."""
     if isinstance(schema.get("$ref"), str):
         for key in schema.keys() - {"$ref", "title", "description", *_DEFINITIONS}:
             del schema[key]
 
 
 def _modernise(schema: Data) -> None:
-    """Write the keywords of a schema that have another form or name in 2020-12."""
+    """Convert the keywords of a schema that have another form or name in 2020-12."""
     rest = schema.pop("additionalItems", None)
     if isinstance(schema.get("items"), list):
         schema["prefixItems"] = schema.pop("items")

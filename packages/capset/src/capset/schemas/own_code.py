@@ -1,4 +1,4 @@
-"""The host's own code in pydantic's core schemas, and the parts of a value that its JSON data leaves out."""
+"""Detection of the host's own code in pydantic's core schemas, and of parts that JSON data leaves out."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel
 
 _NO_CODE: Final = frozenset({"metadata", "default", "expected", "members"})
-"""The keys whose values are data, or are read only where JSON Schema is made."""
+"""The keys whose values are data, or are used only to generate JSON Schema."""
 _BY_NAME: Final = frozenset({"fields", "choices"})
-"""The keys whose values may have any names: those of a type's fields, or tags."""
+"""The keys whose values map arbitrary names, of fields or tags, to schemas."""
 _SAFE: Final = ("builtins", "pydantic", "pydantic_core")
-"""The packages whose functions are not the host's."""
+"""The packages whose functions are not the host's own."""
 # A memo over the few classes that definitions declare; not a registry.
 _KNOWN: Final[WeakKeyDictionary[type[BaseModel], bool]] = WeakKeyDictionary()
 
 
 def has_own_code(model: type[BaseModel]) -> bool:
-    """Whether validating or writing a model may call functions of the host's own; see ``runs_own_code``."""
+    """Whether validating or serialising a model may call the host's own functions; see ``runs_own_code``."""
     has_code = _KNOWN.get(model)
     if has_code is None:
         if not model.__pydantic_complete__:
@@ -31,9 +31,9 @@ def has_own_code(model: type[BaseModel]) -> bool:
 
 
 def runs_own_code(core_schema: Any) -> bool:  # typed dicts of pydantic-core, of some sixty kinds
-    """Whether validating or writing a value by a core schema may call functions of the host's own.
+    """Whether validating or serialising a value by a core schema may call the host's own functions.
 
-    A constructor, a ``model_post_init`` and computed fields count; a class that only declares fields does not.
+    Constructors, ``model_post_init`` and computed fields count; a class that only declares fields does not.
     """
     for node in _nodes(core_schema):
         if isinstance(node, Mapping):
@@ -51,7 +51,7 @@ def runs_own_code(core_schema: Any) -> bool:  # typed dicts of pydantic-core, of
 
 
 def _nodes(core_schema: object) -> Iterator[object]:
-    """Yield everything in a core schema that may be, or have, code."""
+    """Yield everything in a core schema that may be or contain code."""
     pending = [core_schema]
     while pending:
         yield (node := pending.pop())
@@ -66,7 +66,7 @@ def _nodes(core_schema: object) -> Iterator[object]:
 
 
 class JsonForm(NamedTuple):
-    """The differences between a type's values and their JSON data: sets, which have no order, and parts left out."""
+    """How a type's values differ from their JSON data: by sets, which have no order, and by parts left out."""
 
     has_sets: bool
     leaves_out: bool
@@ -78,9 +78,9 @@ _EXCLUDED: Final = ("serialization_exclude", "serialization_exclude_if")
 
 
 def json_form_of(core_schema: Any) -> JsonForm:  # as for ``runs_own_code``
-    """Return the differences between the values of a core schema and their JSON data.
+    """Return how the values of a core schema differ from their JSON data.
 
-    Left out are fields that are excluded, and what serialisers of the host's own drop.
+    The parts left out are excluded fields, and whatever the host's own serialisers drop.
     """
     has_sets = leaves_out = False
     for node in _nodes(core_schema):
@@ -94,14 +94,14 @@ def json_form_of(core_schema: Any) -> JsonForm:  # as for ``runs_own_code``
 
 
 def is_own_function(function: object) -> bool:
-    """Whether something can be called, and runs code of the host's own: not so for ``list``, or a plain model."""
+    """Whether an object is callable and runs the host's own code, unlike ``list`` or a plain model."""
     if isinstance(function, type) and issubclass(function, BaseModel):
         return has_own_code(function)
     return callable(cast("object", function)) and not _is_safe(cast("object", function))
 
 
 def _looks_up(node: Mapping[str, object]) -> bool:
-    """Whether a schema is that of an enumeration that looks for its members by itself."""
+    """Whether a schema is that of an enum with its own ``_missing_``."""
     kind = node.get("cls")
     if node.get("type") != "enum" or not (isinstance(kind, type) and issubclass(kind, Enum)):
         return False

@@ -1,4 +1,4 @@
-"""Parameters given as JSON Schema, in full or in shorthand (spec 4, G11, G12)."""
+"""Parameters declared as JSON Schema, in full or in a shorthand (spec 4, G11, G12)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPEN: Final = frozenset(
         *("allOf", "anyOf", "oneOf", "if", "dependentSchemas"),
     }
 )
-"""Keywords by which other schemas affect an object's properties: then only its author can close it."""
+"""Keywords through which other schemas affect an object's properties, so that only its author can close it."""
 
 _BESIDE: Final = frozenset({"$ref", "$defs", "title", "description"})
 """Keywords allowed beside a reference that do not affect validation."""
@@ -34,14 +34,14 @@ _WORDS: Final = frozenset(
         *("contentEncoding", "contentMediaType", "contentSchema"),
     }
 )
-"""The keywords of a parameter in the shorthand: a misspelt one would accept everything."""
+"""The keywords allowed in the shorthand. JSON Schema would ignore a misspelt one and accept everything."""
 
 
 def close_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema of an input that refuses unknown properties, at every depth.
+    """Return a copy of an input's JSON Schema that refuses unknown properties, at every depth.
 
-    This closes objects that list ``properties`` and do not mention others. Combinations of several schemas are left
-    as they are, and so are definitions that only these refer to.
+    Closes objects that list ``properties`` and do not mention others. Combinations of several schemas are left
+    unchanged, and so are definitions that only these refer to.
     """
     root, defs = dict(schema), cast("Mapping[str, Any]", schema.get("$defs", {}))
     reached: set[str] = set()
@@ -57,7 +57,7 @@ def close_object(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _closed(schema: Any, reached: set[str]) -> Any:
-    """Close a schema and those of its properties and items; collect the definitions used on their own there."""
+    """Close a schema and those of its properties and items; collect the definitions they refer to in ``reached``."""
     if not isinstance(schema, Mapping):
         return schema
     closed = dict(cast("Mapping[str, Any]", schema))
@@ -78,8 +78,8 @@ def _closed(schema: Any, reached: set[str]) -> Any:
 def object_fields(owner: str, annotation: Any) -> Mapping[str, Any] | None:
     """Return the annotated fields of a pydantic model, a ``TypedDict`` or a dataclass, or ``None`` for other types.
 
-    A field with a default carries it in its annotation. Raises ``DefinitionError``, starting with ``owner``, for a
-    model whose fields cannot be arguments: with aliases, or with extra fields allowed.
+    The annotation of a field with a default includes it. Raises ``DefinitionError``, starting with ``owner``, if a
+    model's fields cannot be arguments, because it has aliases or allows extra fields.
     """
     kind: Any = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     if _is_model(kind):
@@ -110,7 +110,7 @@ def annotation_of(info: FieldInfo) -> Any:
     """Return the annotation of a model's field with its metadata, such as a description or a default."""
     parts = info.asdict()
     annotation: Any = parts["annotation"]
-    # In one: Python returns the first that it made of equal parts, and no ``Field`` equals another.
+    # In one step: Python caches ``Annotated`` by its parts, and no ``Field`` equals another.
     return Annotated[(annotation, *parts["metadata"], Field(**parts["attributes"]))]
 
 
@@ -119,7 +119,7 @@ def _typed_dict_fields(kind: Any) -> Mapping[str, Any]:
     return {
         name: hint
         if name in kind.__required_keys__ or get_origin(hint) in (Required, NotRequired)
-        else NotRequired[Annotated[hint, object()]]  # an object, or Python returns one of an equal hint
+        else NotRequired[Annotated[hint, object()]]  # the object makes it unique: Python caches equal hints
         for name, hint in hints.items()
     }
 
@@ -140,14 +140,14 @@ def _dataclass_fields(kind: Any) -> Mapping[str, Any]:
 
 
 def parameters_schema(owner: str, parameters: Mapping[str, Any]) -> JsonSchema:
-    """Return the schema of arguments; ``Any`` because the keywords' values have any JSON type.
+    """Return the schema of arguments. The values of keywords are ``Any``, since they have any JSON type.
 
-    ``parameters`` is a JSON Schema if its ``type`` is a string, otherwise the shorthand: ``{"location": {"type":
-    "string", "required": True}}``. An object that lists ``properties`` and does not mention others takes no others.
-    Raises ``DefinitionError``, starting with ``owner``.
+    ``parameters`` is a JSON Schema if its ``type`` is a string or it has a ``$ref``, otherwise the shorthand:
+    ``{"location": {"type": "string", "required": True}}``. An object that lists ``properties`` and does not mention
+    others is closed. Raises ``DefinitionError``, starting with ``owner``, if the parameters are not valid.
     """
     label = f"{owner}: parameters"
-    if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers hand on others' data
+    if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers pass untrusted data
         raise DefinitionError(f"{label}: a mapping was expected; got {parameters!r:.80}")
     is_whole = isinstance(parameters.get("type"), str) or "$ref" in parameters
     document = close_object(
@@ -163,7 +163,7 @@ def parameters_schema(owner: str, parameters: Mapping[str, Any]) -> JsonSchema:
 
 
 def _joined(label: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object's schema with each property's ``required: true`` gathered into a list, as in JSON Schema."""
+    """Return an object's schema with the ``required: true`` of properties collected in a list, as in JSON Schema."""
     joined, required = dict(schema), list[str]()
     properties: dict[str, Any] = {}
     for name, parameter in cast("Mapping[str, Any]", schema["properties"]).items():
@@ -180,13 +180,13 @@ def _parameter(label: str, parameter: object) -> tuple[dict[str, Any], bool]:
     if not isinstance(parameter, Mapping):
         raise DefinitionError(
             f"{label}: a parameter is a mapping, such as {{'type': 'string', 'required': True}}; got {parameter!r:.80}",
-            hint="a whole JSON Schema says type: object beside its properties",
+            hint="a complete JSON Schema has type: object beside its properties",
         )
     schema = dict(cast("Mapping[str, Any]", parameter))
     if wrong := [key for key in schema if key not in _WORDS]:
         raise DefinitionError(
             f"{label}: {unknown('keyword', str(wrong[0]), _WORDS)}",
-            hint="a whole JSON Schema says type: object beside its properties",
+            hint="a complete JSON Schema has type: object beside its properties",
         )
     is_required = schema.get("required", False)
     if isinstance(is_required, bool):
@@ -194,11 +194,11 @@ def _parameter(label: str, parameter: object) -> tuple[dict[str, Any], bool]:
         if schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping):
             schema = _joined(label, schema)
         return schema, is_required
-    return schema, False  # for an object, a list as in JSON Schema
+    return schema, False  # ``required`` of an object is a list, as in JSON Schema
 
 
 def followed(schema: Mapping[str, Any]) -> dict[str, Any]:  # a JSON Schema that is not checked yet
-    """Return a schema with its reference resolved: pydantic writes nested models as references."""
+    """Return a schema with its top-level reference resolved, since pydantic writes nested models as references."""
     resolved, defs, visited = dict(schema), schema.get("$defs", {}), set[str]()
     while isinstance(reference := resolved.get("$ref"), str) and reference not in visited:
         visited.add(reference)
@@ -211,12 +211,12 @@ def followed(schema: Mapping[str, Any]) -> dict[str, Any]:  # a JSON Schema that
 
 
 def check_object(owner: str, schema: Mapping[str, Any]) -> None:
-    """Refuse valid JSON Schema that cannot be meant for arguments. Raises ``DefinitionError``."""
+    """Raise ``DefinitionError`` for a valid JSON Schema that makes no sense for arguments."""
     missing = sorted({*schema.get("required", ())} - {*schema.get("properties", ())})
     if missing and schema.get("additionalProperties") is False:
-        raise DefinitionError(f"{owner}: {missing[0]!r} is required, and no property: nothing could ever fit")
+        raise DefinitionError(f"{owner}: {missing[0]!r} is required, but is not a property: no value could ever fit")
     if "default" in schema:
         raise DefinitionError(
             f"{owner}: arguments are filled in field by field, so a default as a whole would never be used",
-            hint="give the defaults to the properties",
+            hint="set the defaults on the properties",
         )

@@ -1,4 +1,4 @@
-"""Any value as plain JSON data, to record values that may fit no schema. Nothing here raises, and nothing is hidden.
+"""Conversion of any value to plain JSON data, to record values that may fit no schema.
 
 A value that JSON cannot represent keeps its position and becomes something readable, so one odd argument does not
 affect the others. Excessive depth or size, and cycles, end in "…".
@@ -22,12 +22,12 @@ from pydantic_core import from_json, to_json
 
 _MAX_LEVELS: Final = 100
 _MAX_VALUES: Final = 10_000
-"""The maximum number of values visited; a few lists that contain each other twice make far too many paths."""
+"""The maximum number of values visited: a few lists that contain each other twice have far too many paths."""
 _MAX_DIGITS: Final = 4000
-"""Python writes no integer of more than 4,300 decimal digits."""
+"""Python does not write integers of more than 4,300 decimal digits."""
 _MAX_NAME: Final = 100
 _MAX_EXACT: Final = 2**53
-"""Every JSON parser reads integers up to here exactly."""
+"""Every JSON parser reads integers up to this one exactly."""
 _LEFT_OUT: Final = "…"
 _LEAVES: Final = frozenset(
     {
@@ -35,10 +35,10 @@ _LEAVES: Final = frozenset(
         *(SecretStr, SecretBytes),
     }
 )
-"""Types that pydantic writes by itself, without running any other code."""
+"""Types that pydantic serialises itself, without running any other code."""
 _NO_SECRETS: Final = _LEAVES - {SecretStr, SecretBytes}
 _MAX_VALIDATED: Final = 300
-"""pydantic validates and writes fewer levels."""
+"""More levels than pydantic validates and serialises."""
 
 
 def plain(value: Any) -> Any:
@@ -67,12 +67,12 @@ def plain_json(text: bytes) -> Any:
 
 
 def plain_unvalidated(value: Any) -> Any:
-    """Return any value as plain JSON data; values that reading would consume, such as generators, are only named."""
+    """Return any value as plain JSON data. Values that reading would consume, like generators, become a type name."""
     return _Look().at(value)
 
 
 def distinct(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return members by their names, each of them: of several of one name, as masks are, the later get numbers."""
+    """Return all members by name. Repeated names, such as masks, get numbers from the second one on."""
     by_name: dict[str, Any] = {}
     for name, member in members:
         by_name[free_name(name, by_name)] = member
@@ -80,14 +80,14 @@ def distinct(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def free_name(name: str, taken: Mapping[str, Any]) -> str:
-    """Return a name, with a number if it is taken."""
+    """Return ``name``, with a number appended if it is taken."""
     while name in taken:
         name = f"{name} #{len(taken) + 1}"
     return name
 
 
 def unmasked(value: Any) -> Any:
-    """Return data with the secrets that pydantic would mask in clear: for a keyed digest, and for nothing else."""
+    """Return data with the secrets that pydantic would mask in clear. Use it only for a keyed digest."""
     match value:
         case SecretStr() | SecretBytes() | Secret():
             return cast("Secret[Any]", value).get_secret_value()
@@ -102,15 +102,15 @@ def unmasked(value: Any) -> Any:
 def secrets_in(value: Any) -> list[Any]:
     """Return the secrets inside a validated value in clear, each with its path, as plain JSON data in a fixed order.
 
-    This is for a keyed digest, and for nothing else.
+    Use it only for a keyed digest.
     """
     return _sorted(_Secrets().of(value, 0))
 
 
 def whole(value: Any) -> Any:
-    """Return a validated value as plain JSON data with all its parts, also those that its own JSON form leaves out.
+    """Return a validated value as plain JSON data with all its parts, including those that its JSON data leaves out.
 
-    Secrets stay masked. This is for a keyed digest, and for nothing else. Raises ``RecursionError``.
+    Secrets stay masked. Use it only for a keyed digest. Raises ``RecursionError`` if the value is nested too deeply.
     """
     match value:
         case BaseModel():
@@ -129,9 +129,9 @@ def whole(value: Any) -> Any:
 
 
 def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
-    """Whether a value is JSON data of one level that every serialiser writes identically, as most arguments are.
+    """Whether a value is a flat JSON object that every serialiser writes identically, as most arguments are.
 
-    Its keys and strings are ASCII, and its integers exact; floats are excluded.
+    Its keys and strings are ASCII, its integers exact, and it has no floats.
     """
     if type(value) is not dict:
         return False
@@ -151,7 +151,7 @@ def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
 
 
 def _is_tree(value: Any, visited: set[int]) -> bool:
-    """Whether a value has only plain types, with string keys, and contains no part twice: then writing it is safe."""
+    """Whether a value has only plain types and string keys, and no part twice, so that serialising it is safe."""
     kind = cast("type[Any]", type(value))
     if kind in _LEAVES:
         return True
@@ -167,7 +167,7 @@ _Path = tuple[str | int, ...]
 
 
 class _Secrets:
-    """One search for secrets. Each container is searched once, and found from every path that leads to it."""
+    """One search for secrets. Each container is searched once; its secrets are listed for every path to it."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, list[tuple[_Path, Any]]]] = {}
@@ -179,7 +179,7 @@ class _Secrets:
         if (cached := self._known.get(id(value))) is not None:
             return cached[1]
         secrets: list[tuple[_Path, Any]] = []
-        # The value stays referenced, so that its id is not given to another.
+        # The reference to the value keeps its id from being reused.
         self._known[id(value)] = value, []
         for step, member in enumerate(value) if kind is list else self._members(value, level, secrets):
             if type(member) not in _NO_SECRETS and (inner := self.of(member, level + 1)):
@@ -188,7 +188,7 @@ class _Secrets:
         return secrets
 
     def _members(self, value: Any, level: int, secrets: list[tuple[_Path, Any]]) -> Iterator[tuple[str | int, Any]]:
-        """Yield the members of a value, each with its step of a path; add secrets that no such path leads to."""
+        """Yield the members of a value, each with its path segment; add secrets without such a path to ``secrets``."""
         match value:
             case SecretStr() | SecretBytes() | Secret():
                 clear = cast("Secret[Any]", value).get_secret_value()
@@ -199,7 +199,7 @@ class _Secrets:
                 yield from (value.model_extra or {}).items()
             case dict() | Mapping():
                 for key, member in cast("Mapping[Any, Any]", value).items():
-                    if isinstance(key, SecretStr | SecretBytes | Secret):  # JSON has one masked key for all of them
+                    if isinstance(key, SecretStr | SecretBytes | Secret):  # all have the same masked key in JSON
                         clear = plain(cast("Secret[Any]", key).get_secret_value())
                         secrets.append((("key",), [clear, plain(member)]))
                         yield f"key {to_json(clear).decode()}", member
@@ -208,7 +208,7 @@ class _Secrets:
             case list() | tuple() | deque():
                 yield from enumerate(cast("list[Any]", value))
             case set() | frozenset():
-                # They have no order, so each stands beside its own secrets.
+                # Sets have no order, so each item is listed with its own secrets.
                 each = ((item, self.of(item, level + 1)) for item in cast("set[Any]", value))
                 secrets += [(("*",), [plain(item), _sorted(inner)]) for item, inner in each if inner]
             case _ if is_dataclass(value) and not isinstance(value, type):
@@ -222,7 +222,7 @@ def _sorted(secrets: list[tuple[_Path, Any]]) -> list[Any]:
 
 
 class _Look:
-    """One conversion of a value, safe from the value's own code; ``_above`` has the ids of the enclosing values."""
+    """One conversion of a value. Errors in the value's own code are caught; ``_above`` are ids of enclosing values."""
 
     def __init__(self) -> None:
         self._left = _MAX_VALUES
@@ -235,7 +235,7 @@ class _Look:
         self._above.add(id(value))
         try:
             return self._to_plain(value)
-        except Exception:  # an object may raise anything, even when asked for its type
+        except Exception:  # an object may raise anything, even when its type is read
             return _named(value)
         finally:
             self._above.discard(id(value))
@@ -304,12 +304,12 @@ def _named(value: object) -> str:
 
 
 LONG: Final = 262_144
-"""Strings of at least this many characters are passed on as they are."""
+"""Strings of at least this many characters are passed on without copying."""
 _PIECE: Final = 65_536
 
 
 def has_long_text(value: object) -> bool:
-    """Whether one of the members of a dict is a long string."""
+    """Whether a value is a dict with a long string among its members."""
     if type(value) is dict:
         for member in cast("dict[Any, Any]", value).values():
             if type(member) is str and len(member) >= LONG:
@@ -318,7 +318,7 @@ def has_long_text(value: object) -> bool:
 
 
 def without_copies(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return members that are JSON-compatible as JSON data, reusing the string objects of ``plain`` if they are long.
+    """Return JSON-compatible members as JSON data, reusing the long string objects of ``plain``.
 
     Raises ``ValueError`` for a string with a lone surrogate, and for anything that JSON text cannot represent.
     """

@@ -1,4 +1,4 @@
-"""Typed schemas: a compiled validator and its JSON Schema, made once."""
+"""Schemas of types: a compiled validator with its JSON Schema."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ _FINITE: Final = frozenset({str, int, bool, type(None), bytes})
 
 _DIGEST: Final = ("x-digest", "sha256")
 SESSION_FILE: Final = ("x-session-file", True)
-"""The keyword of a text that is the path of a file of the session, and its value."""
+"""The keyword, and its value, that mark a string as the path of a session file."""
 SECRETS_WITHIN: Final = "x-secrets-within"
-"""The keyword of an argument with secrets inside: records mask it as a whole, and approvers see all but the secrets."""
+"""The keyword of an argument with nested secrets: records mask all of it, and approvers see all but the secrets."""
 
 
 def digested() -> dict[str, JsonValue]:
-    """Return the marker for a text argument whose SHA-256 is recorded beside it, even where the text itself is cut.
+    """Return the marker for a string argument whose SHA-256 is recorded beside it, even if the string is truncated.
 
-    Pass it as ``Field(json_schema_extra=digested())``; in the record the digest of ``code`` is ``code#sha256``. The
-    digest has no key: it is for texts such as code, which others must be able to find in the record, and not for
+    Pass it as ``Field(json_schema_extra=digested())``. In the record, the digest of ``code`` is ``code#sha256``. The
+    digest is not keyed: use it for texts such as code, which others must be able to find in the record, but not for
     guessable values. If the host masks a part of the text, the digest is that of the masked text.
     """
     return dict([_DIGEST])
 
 
 def session_file() -> dict[str, JsonValue]:
-    """Return the marker for a text argument that is the path of a file of the session, whose content the tool takes.
+    """Return the marker for a string argument that is the path of a session file, whose content the tool uses.
 
     Pass it as ``Field(json_schema_extra=session_file())``. An approval of a call then covers the content of the file:
-    approvers see its size and its SHA-256 and can read it, and a file that has changed since needs a new approval.
+    approvers see its size and SHA-256 and can read it, and if the file changes, a new approval is needed.
     """
     return dict([SESSION_FILE])
 
@@ -73,15 +73,15 @@ class _Rules(TypedDict, total=False):
 
 
 class Schema:
-    """One type, ready to validate values, to serialise them and to show its JSON Schema.
+    """The schema of one type, which validates and serialises values and provides a JSON Schema.
 
     ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode; both raise
-    pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be changed;
-    ``hash_input`` also has every ``enum`` sorted, and is the form that hashes cover. ``write_only`` names the fields
-    that are secrets by type, ``digested`` those marked by ``digested()``; ``takes_files`` is whether anything in it is
+    pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be changed. In
+    ``hash_input``, the form that hashes cover, every ``enum`` is sorted as well. ``write_only`` names the fields that
+    are secrets by type, ``digested`` those marked by ``digested()``; ``takes_files`` is whether anything in it is
     marked by ``session_file()``. If ``may_be_infinite``, valid JSON may still contain NaN or an infinity. ``json_form``
     says how JSON data differs from a value. ``annotation`` is the type itself. It and the adapter's type parameter are
-    ``Any``: a schema is built from an annotation at run time.
+    ``Any``, because a schema is built from an annotation at run time.
     """
 
     __slots__ = (
@@ -139,7 +139,7 @@ class Schema:
 
     @property
     def has_own_code(self) -> bool:
-        """Whether validators, serialisers or defaults of the host's own take part."""
+        """Whether it may call the host's own validators, serialisers or default factories."""
         if self._own_code is None:
             self._own_code = runs_own_code(self._core_schema)
         return self._own_code
@@ -147,8 +147,8 @@ class Schema:
     def jsonable(self, value: Any) -> Any:
         """Return ``value`` as plain JSON data.
 
-        Raises ``ValueError`` (``PydanticSerializationError`` is one) if there is no such form. NaN and infinities,
-        which pydantic would write as null, have none.
+        Raises ``ValueError`` (such as ``PydanticSerializationError``) if JSON cannot represent it. That includes NaN
+        and infinities, which pydantic would write as null.
         """
         if self._has_numbers and not is_finite(value):
             raise ValueError("JSON has no NaN and no infinities")
@@ -157,7 +157,7 @@ class Schema:
         return from_json(self._to_json(value, by_alias=self._by_alias, warnings="error"), allow_inf_nan=False)
 
     def text(self, value: Any) -> str:
-        """Return ``value`` as JSON text for ``check_json``: with aliases, and without computed fields.
+        """Return ``value`` as JSON text for ``check_json``, with aliases and without computed fields.
 
         Raises ``ValueError`` as ``jsonable`` does.
         """
@@ -166,11 +166,11 @@ class Schema:
         return self._to_json(value, by_alias=True, round_trip=True, warnings="error").decode()
 
     def check_stored(self, text: bytes | str) -> Any:
-        """Validate JSON text as ``check_json`` does, in which fields may also go by their names, as they are stored."""
+        """Validate stored JSON text like ``check_json``, but also accept fields by their names instead of aliases."""
         return cast("Any", self.check_json)(text, by_alias=True, by_name=True)
 
     def refuse_secrets(self, label: str) -> None:
-        """Raise ``DefinitionError`` if a value can hold a secret by its type: it would be stored as its mask."""
+        """Raise ``DefinitionError`` if a value can hold a secret by its type, since that would be stored masked."""
         if any(subschema.get("writeOnly", False) for subschema in schemas_in(self.json_schema)):
             raise DefinitionError(f"{label} must hold no secret: it is stored and shown; use secrets= and ctx.secret()")
 
@@ -181,7 +181,7 @@ class Schema:
 
     @property
     def for_models(self) -> ModelSchema:
-        """The schema of arguments as model providers take it, and the way back for what models give."""
+        """The schema of arguments in the form that model providers accept."""
         if self._model_schema is None:
             from capset.schemas.model_schemas import model_schema
 
@@ -190,9 +190,9 @@ class Schema:
 
 
 class ResultSchema(Schema):
-    """The schema of results of one type: results that do not fit ``json_schema`` are not sent.
+    """The schema of results of one type. Results that do not fit ``json_schema`` are not sent.
 
-    Values are written by their serialisation aliases, regardless of the config of their models.
+    Values are serialised by alias, regardless of the config of their models.
     """
 
     __slots__ = ("_is_proven", "_published", "_validator")
@@ -208,9 +208,9 @@ class ResultSchema(Schema):
         self.is_exact = self.is_exact and is_proven
 
     def jsonable(self, value: Any) -> Any:
-        """Return ``value`` as plain JSON data that fits.
+        """Return ``value`` as plain JSON data that fits the published schema.
 
-        Raises ``ValueError`` if there is no such form: ``SchemaMismatch`` for data that does not fit the published one.
+        Raises ``ValueError`` if JSON cannot represent it, and ``SchemaMismatch``, a ``ValueError``, if it does not fit.
         """
         data = super().jsonable(value)
         if not self._is_proven:
@@ -220,7 +220,7 @@ class ResultSchema(Schema):
         return data
 
     def held_to(self, published: JsonSchemaValue) -> Self:
-        """Return a schema whose JSON data must fit ``published`` instead."""
+        """Return a copy of this schema whose JSON data must fit ``published`` instead."""
         other = copy(self)
         other._published, other._validator = published, None
         other._is_proven = other.is_exact = False
@@ -238,16 +238,16 @@ class ResultSchema(Schema):
 
 
 def schema_of(label: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
-    """Compile the schema of one type annotation: in mode ``validation`` for inputs, otherwise for outputs.
+    """Compile the schema of a type annotation: in mode ``validation`` for inputs, otherwise for outputs.
 
-    Schemas of inputs are closed: unknown fields are refused at every depth unless a model says otherwise. Raises
-    ``DefinitionError``, starting with ``label``, if the type has no schema.
+    Schemas of inputs are closed: unknown fields are refused at every depth, unless a model's config says otherwise.
+    Raises ``DefinitionError``, starting with ``label``, if the type has no schema.
     """
     generator = ResultJsonSchema() if mode == "serialization" else UntitledJsonSchema()
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
         json_schema = generator.generate(adapter.core_schema, mode)
-        # Non-JSON values (a default of NaN, a lone surrogate) have no hash either: report them here, by name.
+        # Values that are not JSON (a default of NaN, a lone surrogate) cannot be hashed: report them here, by name.
         json.dumps(json_schema, ensure_ascii=False, allow_nan=False).encode()
     except PydanticUserError as error:
         raise DefinitionError(f"{label}: {error.message.splitlines()[0]}") from error
@@ -265,13 +265,13 @@ def schema_of(label: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
                 schema.compile()
             except ValueError as error:
                 raise DefinitionError(
-                    f"{label}: it would be published as what is no JSON Schema: {error}",
-                    hint="patterns are those of ECMAScript, such as ^ and $ for \\A and \\Z",
+                    f"{label}: its published schema is not a valid JSON Schema: {error}",
+                    hint="write patterns as in ECMAScript, with ^ and $ for \\A and \\Z",
                 ) from None
         return schema
     is_open = any(subschema.get("additionalProperties", False) is not False for subschema in _listed(tidy))
     is_closed = close_objects(tidy)
-    # Closing is one switch for the whole schema, so it cannot exempt a model that is explicitly open.
+    # A schema is closed as a whole, so a model that is explicitly open cannot be exempted.
     if is_closed and is_open:
         raise DefinitionError(f"{label}: beside a model with extra='allow', every other model must state its own extra")
     return Schema(adapter, tidy, closed=is_closed, annotation=annotation)
@@ -292,9 +292,9 @@ def _listed(schema: JsonSchemaValue) -> list[dict[str, Any]]:
 def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
     """Compile the schema of an object with these annotated fields and no others.
 
-    A field whose annotation carries a default (``Annotated[int, Field(default=5)]``) is optional and is filled in; one
-    that is ``NotRequired`` is left out.
-    Raises ``DefinitionError`` naming the field that has no schema, or whose default does not fit.
+    A field whose annotation has a default (``Annotated[int, Field(default=5)]``) is optional and filled in; one that is
+    ``NotRequired`` stays absent. Raises ``DefinitionError``, naming the field, if one has no schema or its default does
+    not fit.
     """
     arguments = cast("Any", TypedDict)(name, {field: _qualified(note) for field, note in fields.items()})
     arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
@@ -309,10 +309,10 @@ def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
 
 
 def _qualified(annotation: Any) -> Any:
-    """Return an annotation as that of a field of a ``TypedDict``, which is required unless it says otherwise.
+    """Return the annotation of a ``TypedDict`` field, which is required unless it has a default.
 
-    ``Required[…]`` would not say more, and Python returns the first one that it made of an equal annotation: to it
-    ``int | str`` and ``str | int`` are equal. Each default is an object of its own, and so equal to no other.
+    ``Required[…]`` is not used: it is implied, and Python caches it by annotation, where ``int | str`` equals
+    ``str | int``. ``NotRequired[…]`` is safe, since each default is a separate object, which equals no other.
     """
     has_default = any(
         getattr(note, "is_required", None) is not None and not note.is_required()
@@ -335,7 +335,7 @@ def _check_defaults(name: str, schema: Schema) -> None:
 
 
 def is_finite(value: Any) -> bool:  # of any type that a schema can have
-    """Whether no number inside a value is NaN or an infinity."""
+    """Whether a value contains neither NaN nor an infinity."""
     kind = cast("type[object]", type(value))
     if kind in _FINITE:
         return True
@@ -367,7 +367,7 @@ def _is_scalar(schema: Mapping[str, Any]) -> bool:
 
 
 def _tidy(schema: Any, name: str | None = None) -> Any:
-    """Sort every ``required``, and drop titles that only repeat the name of the class."""
+    """Sort every ``required``, and remove titles that only repeat the name of the class."""
     if isinstance(schema, list):
         return [_tidy(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -389,10 +389,10 @@ def _tidy(schema: Any, name: str | None = None) -> Any:
 
 
 def sorted_enums(schema: Any) -> Any:
-    """Return a schema with the values of each ``enum`` sorted by their JSON text: hashes do not cover their order.
+    """Return a schema with the values of each ``enum`` sorted by their JSON text, since hashes do not cover the order.
 
-    The order is not reliable: to Python ``Literal["a", "b"]`` and ``Literal["b", "a"]`` are equal, so of two types
-    that contain them, the one made first in a process is used for both.
+    The order is not reliable: in Python, ``Literal["a", "b"]`` and ``Literal["b", "a"]`` are equal, so of two types
+    that contain them, the first one created in a process is used for both.
     """
     if not any("enum" in subschema for subschema in schemas_in(schema)):
         return schema
@@ -424,9 +424,9 @@ def has_marked_files(json_schema: object) -> bool:
 
 
 def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield every schema inside a JSON Schema, itself first; names of fields are not taken for keywords.
+    """Yield a JSON Schema and every schema inside it. Names of fields are not mistaken for keywords.
 
-    The values of unknown keywords count as schemas, too: references may lead to them.
+    The values of unknown keywords count as schemas, too, since references may lead to them.
     """
     if isinstance(schema, dict):
         members = cast("dict[str, Any]", schema)

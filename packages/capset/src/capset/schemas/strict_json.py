@@ -1,4 +1,4 @@
-"""Strict reading of JSON data from others: copied, or refused. Errors contain no values."""
+"""Strict parsing and copying of untrusted JSON data. Errors contain no values."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from capset.errors import Field
 from capset.schemas.validation_errors import SchemaMismatch, dotted_path
 
 MAX_LEVELS: Final = 100
-"""Levels of lists and objects; deeper data would have to be walked with care everywhere."""
+"""The maximum number of nested lists and objects. Deeper data would need special care wherever it is walked."""
 MAX_INTEGER: Final = 10**4000
-"""Python writes no integer of more than 4,300 decimal digits."""
+"""Python does not write integers of more than 4,300 decimal digits."""
 MAX_SIZE: Final = 1_048_576
-"""The maximum number of values and characters in a definition's data. YAML can repeat one value very often."""
+"""The maximum number of values and characters in a definition's data, counting values that YAML repeats."""
 
 
 def parse_json(text: bytes | str) -> Any:  # JSON has many types
-    """Parse JSON text: UTF-8, no NaN, no infinities, no lone surrogates, and no name twice in an object.
+    """Parse JSON text in UTF-8 without NaN, infinities, lone surrogates and duplicate names in objects.
 
-    Raises ``SchemaMismatch``.
+    Raises ``SchemaMismatch`` for anything else.
     """
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
@@ -35,15 +35,15 @@ def parse_json(text: bytes | str) -> Any:  # JSON has many types
         raise _too_deep(MAX_LEVELS) from None
     except json.JSONDecodeError as error:
         raise _mismatch((), f"Invalid JSON at line {error.lineno}, column {error.colno}") from None
-    except ValueError:  # Python reads no integer of more than 4,300 digits
+    except ValueError:  # Python does not parse integers of more than 4,300 digits
         raise _mismatch((), "Input should have no integer of more than 4,000 digits") from None
 
 
 class ValueCounter:
-    """The number of values in JSON text that comes in pieces: lists, objects, and all that is in them, but not names.
+    """A counter of the values in JSON text that arrives in pieces: lists, objects and their members, without names.
 
-    Nothing is parsed, and the time is linear. An empty list or object counts as two. For text that is not JSON the
-    number means nothing.
+    The text is not parsed, and counting takes linear time. An empty list or object counts as two. For text that is not
+    JSON, the number is meaningless.
     """
 
     __slots__ = ("_cut", "_is_inside", "found")
@@ -51,10 +51,10 @@ class ValueCounter:
     def __init__(self) -> None:
         self.found = 1
         self._is_inside = False
-        self._cut = b""  # a backslash whose partner is in the next piece
+        self._cut = b""  # a backslash whose escaped character is in the next piece
 
     def feed(self, piece: bytes) -> int:
-        """Count what is in the next piece, and return the number so far."""
+        """Count the values in the next piece, and return the total so far."""
         piece = self._cut + piece
         self._cut = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""
         if b"\\" in piece:
@@ -69,8 +69,8 @@ class ValueCounter:
 def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS) -> Any:
     """Return a copy of plain JSON data: dict, list, str, int, float, bool and None.
 
-    Raises ``SchemaMismatch`` for a value of another type, for a key that is not a string, NaN, an infinity or a lone
-    surrogate, which JSON cannot represent, and for more than ``most`` levels.
+    Raises ``SchemaMismatch`` for a value of another type, a key that is not a string, NaN, an infinity or a lone
+    surrogate, none of which JSON can represent, and for more than ``most`` levels.
     """
     match value:
         case list() | dict() if len(place) >= most:
@@ -93,7 +93,7 @@ def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEV
             members: dict[str, Any] = {}
             for key, member in cast("dict[Any, Any]", value).items():
                 if not isinstance(key, str):
-                    raise _mismatch(place, "Input should have only texts as names of its fields")
+                    raise _mismatch(place, "Input should have only strings as names of its fields")
                 name = _text(key, place)
                 members[name] = copy_json(member, (*place, name), most)
             return members
@@ -104,7 +104,7 @@ def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEV
 
 
 def _check_parsed(value: Any, place: tuple[int | str, ...] = ()) -> None:
-    """Raise as ``copy_json`` does. Parsed data has no other owner, and a copy would double its memory."""
+    """Raise the errors of ``copy_json``, but do not copy: that would double the memory of the parsed data."""
     match value:
         case list() if len(place) < MAX_LEVELS:
             for at, item in enumerate(cast("list[Any]", value)):
@@ -117,13 +117,13 @@ def _check_parsed(value: Any, place: tuple[int | str, ...] = ()) -> None:
 
 
 def checked_bounds(value: Any) -> Any:
-    """Return a copy as ``copy_json`` does, of at most ``MAX_SIZE`` values and characters. Raises ``SchemaMismatch``."""
+    """Copy like ``copy_json``. Raises ``SchemaMismatch`` also beyond ``MAX_SIZE`` values and characters."""
     try:
         size = size_of(value)
     except RecursionError:
         raise _too_deep(MAX_LEVELS) from None
     if size > MAX_SIZE:
-        raise _mismatch((), f"Input should have at most {MAX_SIZE} values and letters")
+        raise _mismatch((), f"Input should have at most {MAX_SIZE} values and characters")
     return copy_json(value)
 
 
@@ -145,7 +145,7 @@ def size_of(value: object, sizes: dict[int, int] | None = None) -> int:
         case _:
             return 1
     if place not in sizes:
-        sizes[place] = MAX_SIZE + 1  # if it contains itself
+        sizes[place] = MAX_SIZE + 1  # in case it contains itself
         sizes[place] = 1 + sum(size_of(member, sizes) for member in inside)
     return sizes[place]
 
@@ -163,12 +163,12 @@ def _text(text: str, place: tuple[int | str, ...]) -> str:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise _mismatch((), "Invalid JSON: an object has one name twice")
+        raise _mismatch((), "Invalid JSON: an object has a duplicate name")
     return members
 
 
 def _no_constant(_: str) -> None:
-    raise _mismatch((), "Invalid JSON: there is no NaN and no infinity in it")
+    raise _mismatch((), "Invalid JSON: NaN and infinities are not allowed")
 
 
 def _too_deep(max_depth: int) -> SchemaMismatch:

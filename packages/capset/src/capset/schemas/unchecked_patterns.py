@@ -1,4 +1,4 @@
-"""Patterns of foreign schemas that do not take linear time: found, and left out of what is checked (spec 3, K24)."""
+"""Patterns of third-party schemas that do not run in linear time, and are therefore not checked (spec 3, K24)."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _MAX_REGEX_BYTES: Final = 1 << 20
 
 
 def regex_options() -> RegexOptions:
-    """Return the options of a validator whose patterns take linear time."""
+    """Return the options of a validator whose patterns run in linear time."""
     import jsonschema_rs as rs
 
     return rs.RegexOptions(size_limit=_MAX_REGEX_BYTES)
 
 
 def unlinear_patterns(document: Mapping[str, Any]) -> frozenset[str]:
-    """Return the patterns of a JSON Schema that are no regular expressions, or none that take linear time."""
+    """Return the patterns of a JSON Schema that are not regular expressions or do not run in linear time."""
     patterns = {pattern for schema in schemas_in(document) for pattern in _patterns(schema)}
     return frozenset(pattern for pattern in patterns if not _is_linear(pattern))
 
 
 def without_patterns(document: Mapping[str, Any], patterns: Collection[str]) -> dict[str, Any]:
-    """Return a JSON Schema that takes every value that ``document`` takes, and checks nothing by these patterns.
+    """Return a JSON Schema that accepts every value that ``document`` accepts, but does not check ``patterns``.
 
-    A part that takes more values may make another take fewer. Such keywords are left out where a pattern of these
-    stands in them, or may stand behind a reference: ``not``, ``if``, ``maxContains``, and what is not evaluated;
-    ``oneOf`` becomes ``anyOf``.
+    Some keywords accept fewer values if a part of them accepts more. Where they contain one of the patterns, directly
+    or possibly behind a reference, ``not``, ``if`` and ``maxContains`` are removed, and ``oneOf`` becomes ``anyOf``;
+    ``unevaluatedProperties`` and ``unevaluatedItems`` are always removed.
     """
     relaxed = deepcopy(dict(document))
-    for schema in [*schemas_in(relaxed)]:  # the outer first, while all is still in them
+    for schema in [*schemas_in(relaxed)]:  # outer schemas first, while they are still complete
         if _depends(schema.get("not"), patterns):
             del schema["not"]
         if _depends(schema.get("if"), patterns):
@@ -53,14 +53,14 @@ def without_patterns(document: Mapping[str, Any], patterns: Collection[str]) -> 
             del schema["pattern"]
         by_pattern = _pattern_properties(schema)
         if not by_pattern.keys().isdisjoint(patterns):
-            # Any name may be meant, so none of them is additional.
+            # The removed patterns might match any name, so no name is additional.
             rest = {pattern: inner for pattern, inner in by_pattern.items() if pattern not in patterns}
             schema["patternProperties"] = {"": {}, **rest}
     return relaxed
 
 
 def _depends(part: object, patterns: Collection[str]) -> bool:
-    """Whether what a part of a schema takes depends on one of the patterns, as far as it can be seen."""
+    """Whether a part of a schema contains one of the patterns, or a reference behind which one may be."""
     return any(
         not _REFERENCES.isdisjoint(schema) or any(pattern in patterns for pattern in _patterns(schema))
         for schema in schemas_in(part)

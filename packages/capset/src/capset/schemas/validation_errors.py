@@ -1,4 +1,4 @@
-"""Validation errors, reported by their place in the input and without its values (spec 4, G12)."""
+"""Validation errors, reported with their paths in the input but without its values (spec 4, G12)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 MAX_LISTED: Final = 100
-"""A caller who sends thousands of wrong fields gets no megabytes back."""
+"""The maximum number of errors reported, so that thousands of wrong fields do not result in a huge response."""
 MISSING_FIELD: Final = "required, but missing"
 UNKNOWN_FIELD: Final = "no such parameter"
 
 Told: TypeAlias = tuple[Sequence[int | str], str]
-"""A place in the input, and what was expected there."""
+"""A path in the input, and what was expected there."""
 
 _OWN_WORDS: Final[Mapping[str, str]] = {
     "base64_decode": "Input should be valid base64",
@@ -39,12 +39,12 @@ _OWN_WORDS: Final[Mapping[str, str]] = {
     "uuid_parsing": "Input should be a valid UUID",
     "zoneinfo_str": "Input should be a valid timezone",
 }
-"""Used for errors whose pydantic message comes from the input, or from an exception that may quote it."""
+"""Replacements for pydantic messages that contain input, or text of an exception that may quote it."""
 _EMAIL: Final = "value is not a valid email address"
-"""The start of pydantic's message about an address, before it quotes; the error type is that of any ``ValueError``."""
+"""The start of pydantic's message, before the quoted address; its error type is that of any ``ValueError``."""
 
 _RAISED: Final = frozenset({"assertion_error", "value_error"})
-"""Errors from exceptions: built-in ones, such as that of ``int("x")``, quote their input."""
+"""Error types of exceptions. Built-in ones, such as that of ``int("x")``, quote their input."""
 _MIN_QUOTE: Final = 4
 
 _MAX_QUOTED: Final = 200
@@ -79,7 +79,7 @@ _PLAIN: Final = {
     "Minimum": "Input should be at least {limit}",
     "MultipleOf": "Input should be a multiple of {multiple_of}",
     "Not": "Input should not be what its schema excludes",
-    "OneOfMultipleValid": "Input should fit one of several schemas only, and fits more",
+    "OneOfMultipleValid": "Input should fit only one of several schemas, but fits more",
     "Pattern": "Input should match the pattern {pattern}",
     "UnevaluatedItems": "Input should have no more items than its schema describes",
     "UniqueItems": "Input should have no item twice",
@@ -87,11 +87,11 @@ _PLAIN: Final = {
     "maxContains": "Input should have fewer items of the kind that its schema counts",
     "minContains": "Input should have more items of the kind that its schema counts",
 }
-"""By the kind of an error, or by the keyword if that is more precise; in braces, the keyword's own value."""
+"""Messages by the kind of error, or by keyword if that is more precise; braces hold the keyword's value."""
 
 
 class SchemaMismatch(ValueError):
-    """A value does not fit a schema given as JSON Schema; ``fields`` give the places and reasons, without any value."""
+    """Raised for a value that does not fit a JSON Schema; ``fields`` are the paths and reasons, without any value."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         super().__init__("; ".join(map(str, fields)))
@@ -99,16 +99,15 @@ class SchemaMismatch(ValueError):
 
 
 VALIDATION_ERRORS: Final = (ValidationError, SchemaMismatch)
-"""The errors of a schema: pydantic's own for types, the other for JSON Schema; ``validation_fields`` takes both."""
+"""The errors that schemas raise: pydantic's for types, capset's for JSON Schema. ``validation_fields`` accepts both."""
 
 
 def validation_fields(error: ValidationError | SchemaMismatch, names: Sequence[str], received: Any) -> list[Field]:
     """List every field that does not fit, without echoing any value.
 
-    Messages of a tool's own validators stay, unless they quote the refused text.
-
-    ``names`` are the names of the top level, ``received`` is the validated input, of any type. A field that fits none
-    of several types is listed once, with everything that was expected. Beyond 100 fields only their number is given.
+    Messages of a tool's own validators are kept, unless they quote the refused text. ``names`` are the top-level names,
+    ``received`` is the validated input, of any type. A field that fits none of several types is listed once, with
+    everything that was expected. Beyond 100 errors, only their number is given.
     """
     if isinstance(error, SchemaMismatch):
         return list(error.fields)
@@ -116,7 +115,7 @@ def validation_fields(error: ValidationError | SchemaMismatch, names: Sequence[s
 
 
 def fields_at(problems: Sequence[ErrorDetails], names: Sequence[str], received: Any) -> list[Field]:
-    """Do the same as ``validation_fields`` for the problems that a pydantic error lists."""
+    """Do the same as ``validation_fields`` for the details of a pydantic error."""
     messages: list[Told] = []
     for problem in problems[:MAX_LISTED]:
         place = _place(problem["loc"], received, is_named=problem["type"] in ("missing", "extra_forbidden"))
@@ -132,7 +131,7 @@ def fields_at(problems: Sequence[ErrorDetails], names: Sequence[str], received: 
 
 
 def listed(messages: Iterable[Told], count: int, names: Sequence[str]) -> list[Field]:
-    """Return at most 100 of ``count`` problems as fields: one for each place, and one for the rest."""
+    """Return at most 100 of ``count`` problems as fields: one for each path, and one for the rest."""
     expected: dict[str, list[str]] = {}
     meant: dict[str, str | None] = {}
     for place, words in messages:
@@ -148,7 +147,7 @@ def listed(messages: Iterable[Told], count: int, names: Sequence[str]) -> list[F
 
 
 def dotted_path(place: Sequence[int | str]) -> str:
-    """Return a place in the input as a dotted path."""
+    """Return a location in the input as a dotted path."""
     return ".".join(map(str, place)) or "(arguments)"
 
 
@@ -175,9 +174,9 @@ def _quotes(message: str, received: str) -> bool:
 
 
 def _place(location: Sequence[int | str], received: Any, *, is_named: bool) -> list[int | str]:
-    """Return the parts of an error's location that are places in the input.
+    """Return the parts of an error's location that exist in the input.
 
-    Between them pydantic puts the names of a union's types, which a caller has never seen.
+    pydantic puts the names of a union's types between them, which the caller does not know.
     """
     place: list[int | str] = []
     inside = received
@@ -194,7 +193,7 @@ def _place(location: Sequence[int | str], received: Any, *, is_named: bool) -> l
 
 
 def fields_of(errors: Iterable[Invalid], names: Sequence[str]) -> list[Field]:
-    """List the fields that do not fit, as ``validation_fields`` does; ``names`` are the names of the top level."""
+    """List the fields that do not fit, as ``validation_fields`` does; ``names`` are the top-level names."""
     messages = (entry for error in errors for entry in _field_errors(error))
     first = list(islice(messages, MAX_LISTED))
     return listed(first, len(first) + sum(1 for _ in messages), names)

@@ -1,1 +1,1 @@
-"""Stores: the protocols, and their implementations in memory and in SQL."""
+"""Stores: the protocols, and implementations in memory and SQL."""

@@ -1,4 +1,4 @@
-"""The rules of the audit log, the same in all stores: a record's columns, signing and pruning (spec 4, G21)."""
+"""Rules of the audit log that all stores share: a record's columns, signing and pruning (spec 4, G21)."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from capset.fingerprint.checkpoints import (
 )
 from capset.stores.base import Entry
 
-# A record's columns by name; until it is chained, without the writer's own.
+# A record's columns by name. Those of the writer are missing until the record is chained.
 Row = dict[str, Any]
 
 GIVEN: Final = tuple(name for name in COLUMNS if name not in ("seq", "writer", "previous", "hash"))
-"""The columns that an entry gives; the others are the writer's."""
+"""The columns that an entry provides; the writer adds the others."""
 
 _names: Final = frozenset(GIVEN)
 _texts: Final = itemgetter(*(name for name in GIVEN if name not in NUMBERS))
 _numbers: Final = itemgetter(*(name for name in GIVEN if name in NUMBERS))
 _TEXT: Final = {str, type(None)}
 
-HINT: Final = "capset audit verify --key FILE says where"
+HINT: Final = "run capset audit verify --key FILE to see where"
 
 
 class BadEntry(StoreError):
-    """Raised for an entry that cannot become a record; others can."""
+    """Raised for an entry that cannot become a record. It does not affect other entries."""
 
 
 def columns_of(entry: Entry) -> Row:
-    """Return an entry's columns. Raises ``BadEntry`` if that fails or they are not those of a record."""
+    """Return an entry's columns. Raises ``BadEntry`` if that fails, or they are not those of a record."""
     try:
         columns = dict(entry.columns())
     except Exception as error:
@@ -48,39 +48,39 @@ def columns_of(entry: Entry) -> Row:
 
 
 def checked(columns: Row) -> Row:
-    """Return the columns. Raises ``BadEntry`` unless they are exactly those of a record, and of its types.
+    """Return ``columns``. Raises ``BadEntry`` unless their names and types are exactly those of a record.
 
-    A value of another type would be stored as something else than its hash covers.
+    A value of another type would be stored differently from what its hash covers.
     """
     if columns.keys() != _names:
         named = ", ".join(sorted(map(str, columns.keys() ^ _names)))
         raise BadEntry(f"a record could not be made of its call: its columns are not those of a record: {named:.200}")
     if not _TEXT.issuperset(map(type, _texts(columns))):
-        raise BadEntry("a record could not be made of its call: one of its texts is none")
+        raise BadEntry("a record could not be made of its call: one of its text columns is not text")
     for number in _numbers(columns):
         if number is not None and (type(number) is not int or abs(number) > 2**53):
-            raise BadEntry("a record could not be made of its call: one of its numbers is none, or too large")
+            raise BadEntry("a record could not be made of its call: one of its numbers is not an integer, or too large")
     return columns
 
 
 def interrupted(intent: Mapping[str, Any], now: str) -> Row:
-    """Return the outcome of an intent whose writer is gone. Raises ``BadEntry`` as ``checked`` does.
+    """Return the outcome record of an intent whose writer is gone. Raises ``BadEntry`` as ``checked`` does.
 
-    ``intent`` is a record's columns, ``now`` the time of the outcome in ISO 8601 UTC.
+    ``intent`` has the columns of its record, ``now`` is the time of the outcome in ISO 8601 UTC.
     """
     columns = {name: intent[name] for name in GIVEN}
     return checked(columns | {"phase": "outcome", "outcome": "interrupted", "code": "interrupted", "time": now})
 
 
 def check_may_sign(key: CheckpointKey, retired: Collection[str]) -> None:
-    """Raise ``Conflict`` for a key that has handed over; ``retired`` are the ids of those.
+    """Raise ``Conflict`` if a key has handed over to another; ``retired`` are the ids of such keys.
 
-    A store checks this in the transaction that signs: a checkpoint of such a key after its succession would make the
+    A store checks this in the signing transaction: a checkpoint that a key signs after its succession would make the
     log unverifiable.
     """
     if key.public.id in retired:
         raise Conflict(
-            f"the key {key.public.id} has handed over to another, and signs this log no more",
+            f"the key {key.public.id} has handed over to another, and no longer signs this log",
             hint="sign with the key that the newest act checkpoint_key.succeed names",
         )
 
@@ -88,7 +88,7 @@ def check_may_sign(key: CheckpointKey, retired: Collection[str]) -> None:
 def check_newest(newest: Checkpoint, key: CheckpointKey, hash_at: Callable[[int], str | None]) -> None:
     """Raise ``StoreError`` if the log does not match its newest checkpoint.
 
-    A new signature must never contradict an earlier one. ``hash_at`` gives the hash of a record by its ``seq``.
+    A new signature must never contradict an earlier one. ``hash_at`` returns the hash of a record by its ``seq``.
     """
     if newest.key == key.public.id:
         try:
@@ -102,7 +102,7 @@ def check_newest(newest: Checkpoint, key: CheckpointKey, hash_at: Callable[[int]
 
 
 def following(newest: Checkpoint | None, head: tuple[int, str], key: CheckpointKey, now: str) -> Checkpoint | None:
-    """Return the checkpoint over a log's last record, its ``head``, or ``None`` if this key signed that already."""
+    """Return the checkpoint over a log's last record, its ``head``, or ``None`` if this key has nothing to sign."""
     if newest is None:
         return signed(key, None, seq=head[0], hash=head[1], since=1, now=now) if head[0] else None
     if head == (newest.seq, newest.hash) and newest.key == key.public.id:
@@ -113,10 +113,10 @@ def following(newest: Checkpoint | None, head: tuple[int, str], key: CheckpointK
 def may_adopt(
     key: PublicKey, adopted: PublicKey | None, newest: str | None, replacing: str | None, retired: Collection[str]
 ) -> bool:
-    """Return whether a key may become a log's own.
+    """Return whether a key may become the signing key of a log.
 
     ``newest`` is the id of the newest checkpoint's key, ``replacing`` that of the key to be succeeded, if any;
-    ``retired`` are the ids of those that have handed over, which never come back.
+    ``retired`` are the ids of keys that have handed over, which are never used again.
     """
     if key.id == replacing or key.id in retired:
         return False  # no key succeeds itself
@@ -124,20 +124,20 @@ def may_adopt(
 
 
 def no_anchor(before: str) -> Conflict:
-    """Return the error for a log with old records but no checkpoint to cut them at."""
+    """Return the error for a log that has old records, but no checkpoint at which to cut them off."""
     return Conflict(
         f"nothing was pruned: no checkpoint of this key covers records from before {before} and none after it",
-        hint="one that is made today serves once all that it covers is old enough: capset audit checkpoint --key FILE",
+        hint="run capset audit checkpoint --key FILE, and prune once all records that it covers are old enough",
     )
 
 
 def check_sound(verification: Verification) -> None:
-    """Raise ``Conflict`` if the verification of the records to cut found a problem: they are evidence, and stay."""
+    """Raise ``Conflict`` if the verification of the records to cut off found a problem: as evidence, they stay."""
     if verification.problem is not None:
-        raise Conflict(f"nothing was pruned: what would be cut is not sound: {verification.problem}", hint=HINT)
+        raise Conflict(f"nothing was pruned: the oldest records are not sound: {verification.problem}", hint=HINT)
 
 
 def no_link(seq: int) -> VerifiedPart:
-    """Return what verification says of a part that follows a record which is not there."""
-    problem = f"record {seq} is missing, which the next one would follow"
+    """Return the result of verifying a part that follows a missing record."""
+    problem = f"record {seq}, which the next one follows, is missing"
     return VerifiedPart(Verification(0, problem, seq, seq + 1), GENESIS, is_end=True)

@@ -1,4 +1,4 @@
-"""File trees and the quota of a session, implemented once for every store (spec 5, P25)."""
+"""File trees and session quotas, implemented once for all stores (spec 5, P25)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capset.stores.base.files import STANDARD
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The number of a session's files and directories, without ``/``, and the total size of its files."""
+    """The number of files and directories in a session, excluding ``/``, and the total size of the files."""
 
     files: int = 0
     directories: int = 0
@@ -22,7 +22,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The growth at ``path``: a file of ``size_bytes`` replacing one of ``old_bytes``, and new directories.
+    """A change at ``path``: a file of ``size_bytes`` replaces one of ``old_bytes``, and ``directories`` are added.
 
     ``old_bytes`` is ``None`` if there is no file yet.
     """
@@ -34,16 +34,16 @@ class Growth:
 
 
 def check_room(quota: FileQuota, growth: Growth, usage: Callable[[], Usage]) -> None:
-    """Raise ``QuotaExceeded`` unless there is room; a change without growth always fits.
+    """Raise ``QuotaExceeded`` if a change does not fit the quota. A change without growth always fits.
 
-    ``usage`` is called only if something grows: its cost grows with the number of files.
+    ``usage`` is called only if something grows, since its cost is proportional to the number of files.
     """
     more = growth.size_bytes - (growth.old_bytes or 0)
     is_new = growth.old_bytes is None
     if (more > 0 or is_new) and growth.size_bytes > quota.file_bytes:
         raise QuotaExceeded(
             f"{growth.path!r} would be {growth.size_bytes:,} bytes long, and a file is at most {quota.file_bytes:,}:"
-            " write less, or several files"
+            " write less, or split it into several files"
         )
     if more <= 0 and not is_new and not growth.directories:
         return
@@ -58,7 +58,7 @@ def _check(path: str, noun: str, several: str, existing: int, more: int, limit: 
         used = counted(existing, noun, several)
         raise QuotaExceeded(
             f"there is no room for {path!r}: the session has {used}, this needs {more:,} more, and the limit"
-            f" is {limit:,}; delete what is not needed any more"
+            f" is {limit:,}; delete files that are no longer needed"
         )
 
 
@@ -70,12 +70,12 @@ ROOT: Final = FileStat(
     created_at="1970-01-01T00:00:00.000000Z",
     modified_at="1970-01-01T00:00:00.000000Z",
 )
-"""The root, which is never created: it has the version 0 and the epoch as its times."""
+"""The root. It is never created: its version is 0, and its times are the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A row: the metadata of an entry, and the SHA-256 of its content in hexadecimal, ``None`` for a directory."""
+    """A row: an entry's metadata, and the hexadecimal SHA-256 of its content, or ``None`` for a directory."""
 
     stat: FileStat
     digest: str | None
@@ -101,7 +101,7 @@ class TreeRows(Protocol):
         ...
 
     def usage(self) -> Usage:
-        """Return the totals."""
+        """Return the session's totals."""
         ...
 
     def gone(self) -> int:
@@ -109,7 +109,7 @@ class TreeRows(Protocol):
         ...
 
     def went(self, version: int) -> None:
-        """Note the version of a removed entry."""
+        """Record the version of a removed entry."""
         ...
 
     def remove(self, paths: Sequence[str]) -> None:
@@ -117,15 +117,15 @@ class TreeRows(Protocol):
         ...
 
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
-        """Move the row at ``source``, and all below it, to the free path ``target``.
+        """Move the row at ``source`` and all its descendants to the free path ``target``.
 
-        All these rows get this version and are modified ``now``. The row of the new parent exists already.
+        All these rows get this ``version`` and the modification time ``now``. The row of the new parent exists already.
         """
         ...
 
 
 def stat(rows: TreeRows, path: str) -> FileStat | None:
-    """Return the entry at ``path``."""
+    """Return the entry at ``path``, or ``None``."""
     if path == "/":
         return ROOT
     node = rows.get(path)
@@ -133,9 +133,9 @@ def stat(rows: TreeRows, path: str) -> FileStat | None:
 
 
 def read(node: TreeNode | None, path: str) -> tuple[FileStat, str]:
-    """Return the file in the row at a path, and the digest of its content.
+    """Return the metadata and the content digest of the file at ``path``, whose row is ``node``.
 
-    Raises ``FileError`` if there is none or it is a directory.
+    Raises ``FileError`` if the file does not exist or is a directory.
     """
     if path == "/" or (node and node.digest is None):
         raise FileError(f"{path!r} is a directory, not a file")
@@ -145,9 +145,9 @@ def read(node: TreeNode | None, path: str) -> tuple[FileStat, str]:
 
 
 def listing(rows: TreeRows, path: str, *, recursive: bool) -> list[FileStat]:
-    """Return a directory's entries: directories first, then by name; or everything below it, by path.
+    """Return a directory's entries, directories first, then by name; if ``recursive``, all descendants by path.
 
-    Raises ``FileError`` if there is no such directory.
+    Raises ``FileError`` if the directory does not exist.
     """
     directory = stat(rows, path)
     if directory is None:
@@ -170,9 +170,9 @@ def write(
     version: int | None = None,
     quota: FileQuota = STANDARD,
 ) -> tuple[FileStat, TreeNode | None]:
-    """Create or replace a file, with its parents. Return it, and the row that it replaced.
+    """Create or replace a file and its missing parents. Return the file and the row that it replaced, if any.
 
-    Raises ``FileError`` as ``check_write`` does.
+    Raises the same errors as ``check_write``.
     """
     old, missing = check_write(rows, path, size=size, version=version, quota=quota)
     first = rows.gone() + 1 if missing or not old else 0
@@ -186,11 +186,11 @@ def write(
 def check_write(
     rows: TreeRows, path: str, *, size: int, version: int | None = None, quota: FileQuota = STANDARD
 ) -> tuple[TreeNode | None, Sequence[str]]:
-    """Return the row that a file would replace, and the missing directories above it.
+    """Return the row that a write would replace, if any, and the missing directories above it.
 
-    Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only,
-    ``VersionMismatch`` if the file has another version than the one expected, 0 if there is none, and ``QuotaExceeded``
-    if there is no room.
+    Raises ``FileError`` if ``path`` is a directory or read-only, or if a parent is a file or read-only. Raises
+    ``VersionMismatch`` if the file's version is not the expected ``version`` (0 stands for a missing file), and
+    ``QuotaExceeded`` if there is no room.
     """
     if path == "/":
         raise FileError("'/' is a directory, not a file")
@@ -206,10 +206,10 @@ def check_write(
 
 
 def delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[TreeNode]:
-    """Delete the entry at ``path`` and return the deleted rows: none if there was nothing.
+    """Delete the entry at ``path`` and return the deleted rows, none if the entry does not exist.
 
-    A full directory needs ``recursive``; ``/`` is emptied and stays. Raises ``FileError`` otherwise, or if something in
-    the tree, or above it, is read-only, and ``VersionMismatch`` as ``write`` does.
+    Deleting ``/`` deletes its content only. Raises ``FileError`` for a directory that is not empty, unless
+    ``recursive``, and if an entry in the tree or above it is read-only. Raises ``VersionMismatch`` as ``write`` does.
     """
     gone = check_delete(rows, path, recursive=recursive, version=version)
     rows.remove([node.stat.path for node in gone])
@@ -219,7 +219,7 @@ def delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = 
 
 
 def check_delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[TreeNode]:
-    """Return the rows that ``delete`` would delete. Raises ``FileError`` as it does."""
+    """Return the rows that ``delete`` would delete. Raises the same errors."""
     top = rows.get(path) if path != "/" else None
     _check_version(path, top, version)
     if top is None and path != "/":
@@ -245,9 +245,9 @@ def move(
     version: int | None = None,
     quota: FileQuota = STANDARD,
 ) -> tuple[FileStat, TreeNode | None]:
-    """Move a file or a whole directory. Return the entry at ``target``, and the row of the file that it replaced.
+    """Move a file, or a directory with its content. Return the entry at ``target`` and the row of a replaced file.
 
-    Raises ``FileError`` and ``VersionMismatch`` as ``definitions.files.Files.move`` does.
+    Raises ``FileError`` and ``VersionMismatch`` as ``definitions.calls.files.Files.move`` does, and ``QuotaExceeded``.
     """
     if source == "/":
         raise FileError("'/' cannot be moved")
@@ -283,13 +283,13 @@ def move(
 
 
 def moved(node: TreeNode, source: str, target: str, *, version: int, now: str) -> TreeNode:
-    """Return the row at ``source``, or one below it, after a move to ``target``."""
+    """Return a row at or below ``source``, changed by a move to ``target``."""
     path = f"{target}{node.stat.path[len(source) :]}"
     return TreeNode(replace(node.stat, path=path, version=version, modified_at=now), node.digest)
 
 
 def _missing_parents(rows: TreeRows, verb: str, path: str) -> Sequence[str]:
-    """Return the missing directories that ``path`` needs. Raises ``FileError`` if it cannot exist."""
+    """Return the missing directories above ``path``. Raises ``FileError`` if ``path`` cannot exist."""
     missing: list[str] = []
     for parent in parents_of(path):
         node = rows.get(parent)
@@ -318,15 +318,15 @@ def _refuse_unfit(source: str, target: str, path: str) -> None:
     if size > MAX_PATH_BYTES or levels > MAX_LEVELS:
         raise FileError(
             f"cannot move {source!r} to {target!r}: {path!r} would be {size} bytes long and {levels} levels deep;"
-            f" at most are {MAX_PATH_BYTES} and {MAX_LEVELS}"
+            f" the limits are {MAX_PATH_BYTES} bytes and {MAX_LEVELS} levels"
         )
 
 
 def _check_version(path: str, node: TreeNode | None, expected: int | None) -> None:
     version = node.stat.version if node else 0
     if expected is not None and version != expected:
-        has = f"has the version {version}" if version else "is not there"
-        raise VersionMismatch(f"{path!r} {has}, not the version {expected}" if expected else f"{path!r} {has} already")
+        has = f"exists in version {version}" if version else "does not exist"
+        raise VersionMismatch(f"{path!r} {has}; expected version {expected}" if expected else f"{path!r} already {has}")
 
 
 def _refuse_readonly(verb: str, path: str, node: TreeNode) -> None:

@@ -1,4 +1,4 @@
-"""Pages of rows that end by their size, so that no list holds many megabytes (spec 5, P36)."""
+"""Pages of rows that are limited by size, so that no list holds many megabytes (spec 5, P36)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 _Row = TypeVar("_Row", bound="DataclassInstance")
 _OTHER = 16
-"""The size that a value counts with if it is no text."""
+"""The size counted for a value that is neither text nor bytes."""
 
 
 def size_of(values: Iterable[object]) -> int:
-    """Return about the size of a row's values."""
+    """Return the approximate size of a row's values."""
     return sum([len(value) if isinstance(value, (str, bytes)) else _OTHER for value in values])
 
 
 def fitting(sizes: Iterable[int], max_bytes: int | None) -> int:
-    """Return the number of rows on a page: the first ones that fit together, and one at least."""
+    """Return how many of the first rows fit on one page. At least one row does, if there are any."""
     count = total = 0
     for size in sizes:
         total += size
@@ -31,7 +31,7 @@ def fitting(sizes: Iterable[int], max_bytes: int | None) -> int:
 
 
 def page_of(rows: Sequence[_Row], limit: int, max_bytes: int | None) -> tuple[tuple[_Row, ...], bool]:
-    """Return the first of these rows, and whether there are more."""
+    """Return the rows of the first page, and whether there are more rows."""
     items = tuple(rows[:limit])
     if max_bytes is not None:
         items = items[: fitting(map(_size, items), max_bytes)]

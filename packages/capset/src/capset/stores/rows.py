@@ -1,4 +1,4 @@
-"""Rows of stored agents, of lineage and of signing keys, made and checked here so that all stores behave alike."""
+"""Functions that make and check rows of agents, lineage and signing keys, so that all stores behave alike."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ LineageRow = RegistrationRow | LinkRow | EnvelopeRow | TransitionRow | PayloadRo
 _Row = TypeVar("_Row", RegistrationRow, LinkRow, EnvelopeRow, TransitionRow, PayloadRow)
 
 TRANSITIONS: Final = 1_000
-"""Limit on the transitions returned for a session."""
+"""Maximum number of transitions returned for a session."""
 _KINDS: Final = frozenset(get_args(PayloadKind))
 
 
 def entry_of(row: CapabilityRow) -> str | None:
-    """Return all but a row's id as JSON text, or ``None`` for a plain id. Raises ``ValueError`` if it is not JSON."""
+    """Return a row except its id as JSON text, or ``None`` if only the id is set. Raises ``ValueError`` if not JSON."""
     entry: dict[str, Any] = {}  # JSON of any kind
     if row.presets:
         entry["presets"] = dict(row.presets)
@@ -49,7 +49,7 @@ def entry_of(row: CapabilityRow) -> str | None:
 
 
 def capability_row(id: str, entry: str | None) -> CapabilityRow:
-    """Return the row of an id and its entry, as made by ``entry_of``."""
+    """Return the row for an id and an entry that ``entry_of`` made."""
     return CapabilityRow(id, **json.loads(entry)) if entry else CapabilityRow(id)
 
 
@@ -57,7 +57,7 @@ _OPTIONAL: Final = [field.name for field in AGENT_FIELDS if field.is_optional]
 
 
 def version_text(row: AgentRow) -> str:
-    """Return the fields of a row that a version may change and that have no column of their own, as JSON text.
+    """Return the fields that a version may change and that have no column of their own, as JSON text.
 
     Raises ``ValueError`` for values outside JSON.
     """
@@ -77,7 +77,7 @@ def version_text(row: AgentRow) -> str:
 def version_row(
     agent: AgentRow, text: str, *, version: int, static_hash: str, author: str | None, written_at: str
 ) -> AgentRow:
-    """Return an agent as of the version that ``version_text`` made this text of."""
+    """Return ``agent`` as of another version, whose ``version_text`` is ``text``."""
     values: dict[str, Any] = dict.fromkeys(_OPTIONAL) | json.loads(text)  # older texts lack newer fields
     for field in AGENT_FIELDS:
         if field.kind == "capabilities":
@@ -88,10 +88,10 @@ def version_row(
 
 
 def row_digest(row: AgentRow | KeyRow | PersonRow) -> str:
-    """Return the SHA-256, in hexadecimal, of what an act sets: it stands in the act, and is compared with the row.
+    """Return the hexadecimal SHA-256 of the row that an act sets. The act stores it, so that the row can be checked.
 
-    It covers the members that are not null, as JSON: a later version of capset adds only members that may be null. For
-    an agent they are those of its version, without its times and its author; for a key, all but the time of its
+    It covers the members that are not null, as JSON, since later versions of capset add only members that may be null.
+    For an agent these are the members of its version, without its times and author; for a key, all but the time of its
     revocation.
     """
     if isinstance(row, AgentRow):
@@ -100,13 +100,13 @@ def row_digest(row: AgentRow | KeyRow | PersonRow) -> str:
     else:
         values = asdict(row)
         values.pop("revoked_at", None)
-    # Read once more, so that names are texts before they are sorted.
+    # A round trip through JSON turns all names into texts before they are sorted.
     values = json.loads(json.dumps({name: value for name, value in values.items() if value is not None}))
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def copied(row: AgentRow) -> AgentRow:
-    """Return a row that shares no mutable value with this one."""
+    """Return a copy of a row that shares no mutable value with it."""
     return version_row(
         row,
         version_text(row),
@@ -119,7 +119,7 @@ def copied(row: AgentRow) -> AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class TurnRows:
-    """The rows of one turn, checked: all of one org, the envelope of the link."""
+    """The checked rows of one turn: all belong to one org, and the envelope belongs to the link."""
 
     link: LinkRow
     envelope: EnvelopeRow | None
@@ -128,9 +128,9 @@ class TurnRows:
 
 
 def stored_row(row: _Row) -> _Row:
-    """Return a row in its stored form: with no org rather than an empty one, and with copies of its own.
+    """Return a row in its stored form: an empty org becomes ``None``, and mutable values are copied.
 
-    Raises ``StateError`` for text with NUL or a lone surrogate in it, ``StoreError`` for a payload of no known kind.
+    Raises ``StateError`` for text with NUL or a lone surrogate, and ``StoreError`` for a payload of unknown kind.
     """
     kind = type(row).__name__.removesuffix("Row").lower()
     for field in fields(row):
@@ -138,7 +138,7 @@ def stored_row(row: _Row) -> _Row:
         if isinstance(value, str):
             storable(value, f"a {kind}'s {field.name}")
     if isinstance(row, PayloadRow) and row.kind not in _KINDS:
-        raise StoreError(f"a payload of the kind {row.kind!r} is not kept", hint=f"keep one of {sorted(_KINDS)}")
+        raise StoreError(f"unknown kind of payload: {row.kind!r}", hint=f"use one of {sorted(_KINDS)}")
     changes: dict[str, Any] = {"org": row.org or None}  # fields of several types
     if isinstance(row, LinkRow):
         for ref in row.tool_refs:
@@ -148,7 +148,7 @@ def stored_row(row: _Row) -> _Row:
 
 
 def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: Iterable[PayloadRow]) -> TurnRows:
-    """Return the rows of one turn. Raises as ``stored_row``, and ``StoreError`` for rows of another link or org."""
+    """Return the checked rows of a turn. Raises as ``stored_row``, and ``StoreError`` if rows differ in link or org."""
     turn = TurnRows(
         stored_row(link),
         envelope and stored_row(envelope),
@@ -157,19 +157,19 @@ def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: 
     )
     if turn.envelope and turn.envelope.link != link.id:
         raise StoreError(
-            f"the envelope {turn.envelope.id!r} is of the link {turn.envelope.link!r}, not of {link.id!r}",
-            hint="record it with its own link, or alone",
+            f"the envelope {turn.envelope.id!r} belongs to the link {turn.envelope.link!r}, not to {link.id!r}",
+            hint="record it with its own link, or on its own",
         )
     for org in {row.org for row in (turn.envelope, *turn.payloads) if row} - {turn.link.org}:
         raise StoreError(
-            f"a turn of the org {turn.link.org!r} has an envelope or a payload of {org!r}",
-            hint="record what is of one org together",
+            f"the turn belongs to the org {turn.link.org!r}, but its envelope or a payload belongs to {org!r}",
+            hint="record the rows of each org separately",
         )
     return turn
 
 
 def transition_of(turn: TurnRows, last_id: str, last_hash: str) -> TransitionRow | None:
-    """Return the change of a session's runtime hash by a turn; ``last_…`` are of the last recorded link."""
+    """Return the transition that a turn causes, if any, given the id and runtime hash of the last recorded link."""
     link = turn.link
     if link.session is None or link.runtime_hash == last_hash:
         return None
@@ -177,22 +177,22 @@ def transition_of(turn: TurnRows, last_id: str, last_hash: str) -> TransitionRow
 
 
 def is_renewed(keys: Sequence[SigningKey], renewed: str) -> bool:
-    """Return whether there is a signing key that was made at ``renewed`` or later."""
+    """Return whether the newest signing key was made at ``renewed`` or later."""
     return bool(keys) and keys[0].made_at >= renewed
 
 
 def renewed_keys(keys: Sequence[SigningKey], now: str, expired: str) -> list[SigningKey]:
-    """Return a new signing key, and the earlier ones that have not expired."""
+    """Return a new signing key, followed by the earlier keys that have not expired."""
     return [SigningKey(secrets.token_hex(32), now), *[key for key in keys if key.made_at >= expired]]
 
 
 def can_be(*texts: str | None) -> bool:
-    """Return whether a row with these texts can exist; queries for texts that cannot be stored are skipped."""
+    """Return whether all these texts can be stored. Queries for other texts are skipped."""
     return all(is_storable(text) for text in texts if text)
 
 
 def taken(label: str, id: str) -> StoreError:
-    """Return the error for a second row of an id; ``label`` names it, with its article."""
+    """Return the error for an id that is taken. ``label`` names the row, with its article."""
     return StoreError(f"there is {label} {id!r} already")
 
 

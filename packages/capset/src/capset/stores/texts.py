@@ -1,4 +1,4 @@
-"""Texts: those that every database can hold, and search by their words; pure."""
+"""Pure functions for texts: those that every database can store, and search by words."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from capset.errors import StateError
 
 
 def storable(text: str, label: str) -> str:
-    """Return a text to be stored. Raises ``StateError`` for a NUL or a lone surrogate; ``label`` names it."""
+    """Return a text unchanged. Raises ``StateError``, with its ``label``, if it contains NUL or a lone surrogate."""
     if "\0" in text:
-        raise StateError(f"{label} holds the character NUL, which no database keeps", hint="remove it")
+        raise StateError(f"{label} contains the character NUL, which databases cannot store", hint="remove it")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise StateError(f"{label} holds a lone surrogate, which no database keeps", hint="remove it") from None
+        raise StateError(f"{label} contains a lone surrogate, which databases cannot store", hint="remove it") from None
     return text
 
 
 def is_storable(text: str) -> bool:
-    """Return whether every database can hold a text."""
+    """Return whether every database can store a text."""
     try:
         storable(text, "it")
     except StateError:
@@ -33,26 +33,26 @@ def is_storable(text: str) -> bool:
 
 
 def gone(noun: str) -> StateError:
-    """Return the error for a session that does not exist, or no longer; ``noun`` names the value it would hold."""
+    """Return the error for a value (``noun``) of a session that does not exist, or no longer exists."""
     return StateError(f"the session of this {noun} was deleted", status=404)
 
 
 def over(turn: str) -> StateError:
-    """Return the error for a turn that its session is not in, or no longer."""
-    return StateError(f"the turn {turn!r} is over, or another's", status=409)
+    """Return the error for a turn that is not, or no longer, the caller's current turn of its session."""
+    return StateError(f"the turn {turn!r} has ended, or belongs to another process", status=409)
 
 
 def busy(turn: str) -> StateError:
-    """Return the error for what cannot be done to a session in a turn."""
+    """Return the error for an operation that is impossible during a turn of the session."""
     return StateError(f"the session is in the turn {turn!r}: wait for its end, or cancel it", status=409)
 
 
 LONGEST: Final = 64
-"""Number of characters of a word that are compared, without its marks."""
+"""Number of characters of a word that are compared, after removing diacritics."""
 MOST: Final = 20_000
-"""Number of words of a text that can be found: its first ones."""
+"""Number of words of a text that are indexed: its first ones."""
 ASKED: Final = 32
-"""Number of different words of a query that are searched: its first ones."""
+"""Number of distinct words of a query that are searched: its first ones."""
 
 # Thai, Lao, Burmese, Khmer, Han with its iteration mark and zero, Kana, Bopomofo. Hangul has spaces.
 _UNSPACED: Final = (
@@ -63,18 +63,18 @@ _WORD: Final = re.compile(rf"(?=[^\W_])[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])
 
 
 def words(text: str) -> list[str]:
-    """Return a text's words in order, at most ``MOST`` of at most ``LONGEST`` characters: letters and digits only."""
+    """Return a text's words (letters and digits) in order: at most ``MOST``, each cut to ``LONGEST`` characters."""
     folded = text.lower() if text.isascii() else _unmarked(_unmarked(text).casefold())
     return [match[0][:LONGEST] for match in islice(_WORD.finditer(folded), MOST)]
 
 
 def asked(query: str) -> list[str]:
-    """Return the different words of a query, at most ``ASKED``. Nothing in a query is syntax."""
+    """Return the distinct words of a query, at most ``ASKED``. Queries have no syntax."""
     return list(dict.fromkeys(words(query)))[:ASKED]
 
 
 def hits(query_words: Sequence[str], text_words: Sequence[str]) -> int:
-    """Return the number of requested words that equal or begin a word of a text.
+    """Return how many words of a query equal a word of a text or are a prefix of one.
 
     ``text_words`` are the text's words, sorted.
     """
@@ -85,7 +85,7 @@ def hits(query_words: Sequence[str], text_words: Sequence[str]) -> int:
 def best(query: str, texts: Mapping[str, Sequence[str]], limit: int) -> list[str]:
     """Return the ids of the texts that match a query, best first, at most ``limit``.
 
-    ``texts`` has each text's sorted words by its id. More of the query's words are better, then a greater id.
+    ``texts`` maps ids to sorted words. Texts with more of the query's words come first, then those with greater ids.
     """
     query_words = asked(query)
     matches = [(count, text_id) for text_id, text_words in texts.items() if (count := hits(query_words, text_words))]
@@ -93,6 +93,6 @@ def best(query: str, texts: Mapping[str, Sequence[str]], limit: int) -> list[str
 
 
 def _unmarked(text: str) -> str:
-    # Stripping before case folding too: the Greek iota below is a mark that would be folded to a letter.
+    # Marks are removed before case folding too, which would turn the Greek iota subscript into a letter.
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join([character for character in decomposed if not unicodedata.category(character).startswith("M")])

@@ -1,1 +1,1 @@
-"""The wire shapes: one set, for the command line and every other interface."""
+"""The wire shapes, shared by the command line and every other interface."""

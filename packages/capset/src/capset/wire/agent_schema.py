@@ -1,4 +1,4 @@
-"""The JSON Schema of agent files, for editors: in general, or limited to what is installed here."""
+"""The JSON Schema of agent files, for editors: for any capabilities, or only for the installed ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from capset.wire.agents import AgentFileShape
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DEFINITIONS: Final = "#/$defs/"
 Node = dict[str, Any]
-"""A part of a JSON Schema, whose values are of every JSON type."""
+"""A part of a JSON Schema. Its values have any JSON type."""
 
 
 def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> Node:
     """Return the schema of agent files.
 
-    With ``capabilities``, it accepts only those, each with its own presets, config and tools, so that an editor can
-    offer them; without, it accepts any id.
+    With ``capabilities``, it accepts only these, each with its own presets, config and tools, so that an editor can
+    suggest them. Without, it accepts any id.
     """
     file_schema = plain_schema(AgentFileShape.model_json_schema())
     definitions: Node = file_schema["$defs"]
@@ -36,7 +36,7 @@ def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> No
 
 
 def _rooted(schema: Any) -> Any:
-    """Return a schema in which an agent within an agent is a document like the whole."""
+    """Return a schema in which a nested agent refers to the root of the schema."""
     if isinstance(schema, list):
         return [_rooted(inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
@@ -45,7 +45,7 @@ def _rooted(schema: Any) -> Any:
 
 
 def _entries(capability: AnyCapability) -> Iterator[Node]:
-    """Yield the schemas of the entries that one capability can have: a plain id, and one with choices."""
+    """Yield the schemas of the two forms of a capability's entry: a plain id, and an object with options."""
     ids: Node = {
         "enum": [capability.name, *capability.aliases],
         "description": capability.description or capability.title,
@@ -64,7 +64,7 @@ def _entries(capability: AnyCapability) -> Iterator[Node]:
 
 
 def _preset(is_on: bool) -> Node:
-    return {"type": "boolean", "description": f"{'on' if is_on else 'off'} unless it is said otherwise"}
+    return {"type": "boolean", "description": f"{'on' if is_on else 'off'} by default"}
 
 
 def _closed(members: Node) -> Node:
@@ -72,14 +72,14 @@ def _closed(members: Node) -> Node:
 
 
 def _definitions(capability: AnyCapability) -> Iterator[tuple[str, Node]]:
-    """Yield the definitions that a capability's config schema refers to, under names unique to the capability."""
+    """Yield the definitions of a capability's config schema, under names that start with the capability's."""
     if capability.config is not None:
         for name, inner in config_schema(capability.config).json_schema.get("$defs", {}).items():
             yield f"{capability.name}.{name}", _within(capability, inner)
 
 
 def _within(capability: AnyCapability, schema: Any) -> Any:
-    """Return a schema with its references pointed at the definitions of one capability."""
+    """Return a schema whose references point to the definitions of one capability."""
     if isinstance(schema, list):
         return [_within(capability, inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
@@ -91,7 +91,7 @@ def _within(capability: AnyCapability, schema: Any) -> Any:
 
 
 def plain_schema(schema: Any) -> Any:
-    """Return a schema without pydantic's additions: generated titles, and code markup in texts."""
+    """Return a schema without pydantic's titles, and with Markdown's code markup in texts."""
     if isinstance(schema, list):
         return [plain_schema(inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

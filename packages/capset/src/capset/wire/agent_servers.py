@@ -1,4 +1,4 @@
-"""MCP servers and APIs on the wire: how their tools stand to what was approved, and approvals."""
+"""MCP servers and APIs on the wire: the approval states of their tools, and approvals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_NAMED = 1_000
 
 
 class ToolApprovalShape(Shape):
-    """An approval of a tool: its hash then, by whom, and when."""
+    """An approval of a tool: the approved hash, by whom, and when."""
 
     hash: str
     by: str
@@ -22,11 +22,11 @@ class ToolApprovalShape(Shape):
 
 
 class ServerToolShape(Shape):
-    """A tool of an MCP server, and how it stands to what was approved of it.
+    """A tool of an MCP server or an API, and how it compares with what was approved.
 
-    ``hash`` is that of the tool as its server describes it now; ``problems`` say why it would not be used as it is,
-    ``notes`` what of it is not held to, though it is used. ``before`` is what was approved, ``now`` what its server
-    says, unless both are the same; lists leave them out.
+    ``hash`` is the hash of its current description. ``problems`` are reasons not to use it as it is; ``notes`` name
+    parts of its description that are not enforced, which does not prevent its use. ``before`` is the approved
+    description and ``now`` the current one; both are absent if they are equal, and in lists.
     """
 
     tool: str
@@ -41,9 +41,10 @@ class ServerToolShape(Shape):
 
 
 class AgentServerState(Shape):
-    """An MCP server of an agent: its tools, the names in its declaration that it has not, and why it cannot be asked.
+    """An MCP server of an agent, with its tools.
 
-    ``next`` is the cursor of the next page of its tools, if there is one.
+    ``unmatched`` are names in its declaration that it does not offer; ``problem`` says why it could not be queried.
+    ``next`` is the cursor of the next page of its tools, if any.
     """
 
     name: str
@@ -63,10 +64,10 @@ class AgentServerStates(Shape):
 class ToolSourceShape(Shape):
     """An MCP server or an API that the server's configuration declares, as far as is known without asking it.
 
-    ``id`` is its name, ``api:NAME`` for an API. ``address`` is where it is, for operators: an administrator of an
-    organisation reads null. It is ``unreachable`` if the last attempt to connect failed, and ``problem`` says why; it
-    is ``not connected`` until something is asked of it. ``approved`` counts the tools that were approved, ``waiting``
-    those that are new or changed; null if they are not known.
+    ``id`` is its name, or ``api:NAME`` for an API. ``address`` is its location, which only operators see; it is null
+    for administrators of an organisation. ``state`` is ``unreachable`` if the last attempt to connect failed, for the
+    reason in ``problem``, and ``not connected`` until the first request to it. ``approved`` is the number of approved
+    tools; ``waiting`` is the number of new or changed ones, null if unknown.
     """
 
     id: str
@@ -81,16 +82,17 @@ class ToolSourceShape(Shape):
 
 
 class ToolSources(Shape):
-    """The MCP servers and APIs of the configuration, by id; ``may_approve`` says whether the caller may."""
+    """The MCP servers and APIs of the configuration, by id. ``may_approve`` says whether the caller may approve."""
 
     items: list[ToolSourceShape]
     may_approve: bool
 
 
 class ToolSourceState(ToolSourceShape):
-    """An MCP server or an API that was asked: its tools, and the names in its declaration that it has not.
+    """An MCP server or an API with its current tools.
 
-    ``next`` is the cursor of the next page of its tools, if there is one.
+    ``unmatched`` are names in its declaration that it does not offer. ``next`` is the cursor of the next page of its
+    tools, if any.
     """
 
     tools: list[ServerToolShape]
@@ -99,7 +101,7 @@ class ToolSourceState(ToolSourceShape):
 
 
 class ToolApprovals(Shape):
-    """The tools to approve, by their names there: each with the hash that was seen of it."""
+    """The tools to approve: the hash that the caller has seen, by the tool's name in its source."""
 
     model_config = ConfigDict(strict=True)
 
@@ -107,7 +109,7 @@ class ToolApprovals(Shape):
 
 
 class ToolWithdrawals(Shape):
-    """The tools that are not to be used any more, by their names there."""
+    """The tools whose approval is to be withdrawn, by their names in their source."""
 
     model_config = ConfigDict(strict=True)
 
@@ -115,6 +117,6 @@ class ToolWithdrawals(Shape):
 
 
 class ChangedApprovals(Shape):
-    """The names of the tools whose approval has changed; those that were as wanted before are not among them."""
+    """The names of the tools whose approval has changed, without those that already were in the wanted state."""
 
     tools: Sequence[str]

@@ -27,17 +27,17 @@ from capset.wire.snapshots import SnapshotShape, snapshot_shape
 from capset.wire.tool_sources import AgentServerShape, ApiShape, McpServerShape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
-"""Text that every database accepts: without NUL."""
+"""Text without NUL, which every database accepts."""
 MAX_SERVERS: Final = 8
 """The maximum number of MCP servers of one stored agent."""
 
 
 class CapabilityEntry(Shape):
-    """A capability that an agent uses, and how (spec 1, C1); a plain id is short for one that is used as it is.
+    """A capability that an agent uses, with options (spec 1, C1). A plain id is short for an entry without options.
 
-    ``presets`` are switched on (true) or off, beside those that are on anyway. ``config`` is what the capability's own
-    model takes. ``prefix`` stands before the name of each of its tools; ``rename`` gives a tool, by its own name,
-    another one.
+    ``presets`` switches presets on (true) or off; the others keep their defaults. ``config`` is validated by the
+    capability's own model. ``prefix`` is put before the name of each of its tools; ``rename`` maps original tool names
+    to new ones.
     """
 
     id: str
@@ -58,15 +58,15 @@ def _kind(entry: Any) -> str:  # any value from a file
 
 Entry = Annotated[
     Annotated[str, Tag("an id")] | Annotated[CapabilityEntry, Tag("an entry")],
-    Discriminator(_kind),  # so that an error is about the intended form
+    Discriminator(_kind),  # so that errors are about the intended form
 ]
 
 
 class AgentShape(Shape):
     """The written form of an agent. The order of ``capabilities`` is their priority.
 
-    ``model`` names the model to run the agent with; ``static_context`` is data for hosts, which no
-    model sees; ``allowance`` is what its sessions and runs may use. No hash covers the three.
+    ``model`` is the name of the model that runs the agent. ``static_context`` is data for hosts, which no model sees.
+    ``allowance`` limits what its sessions and runs may use. No hash covers these three.
     """
 
     name: Annotated[str, Field(json_schema_extra={"pattern": f"^{AGENT.pattern}$"})]
@@ -79,16 +79,16 @@ class AgentShape(Shape):
     allowance: AllowanceShape | None = None
 
     def entries(self) -> list[CapabilityEntry]:
-        """Return the capabilities in order, each as an entry."""
+        """Return the capabilities in order, each as a ``CapabilityEntry``."""
         return _entries(self.capabilities)
 
 
 class AgentFileShape(AgentShape):
-    """An agent as a file describes it: the fields of stored agents, and ``agents``, others that it has as tools.
+    """An agent as described in a file: the fields of stored agents, and some more.
 
-    One is the name of an installed agent, a path of another agent file as seen from this one, or an entry.
-    ``mcp_servers`` declares MCP servers, ``apis`` APIs by their OpenAPI documents; ``mcp:NAME`` and ``api:NAME`` are
-    the capabilities of their approved tools.
+    ``agents`` are other agents that it can call as tools: the name of an installed agent, the path of another agent
+    file relative to this one, or an entry. ``mcp_servers`` declares MCP servers, and ``apis`` declares APIs by their
+    OpenAPI documents; their approved tools are the capabilities ``mcp:NAME`` and ``api:NAME``.
     """
 
     agents: list[str | SubAgentEntry] = Field(default_factory=list["str | SubAgentEntry"], max_length=MAX_CAPABILITIES)
@@ -97,9 +97,9 @@ class AgentFileShape(AgentShape):
 
 
 class SubAgentEntry(Shape):
-    """An agent that is a tool of another: an installed one, a file, or an agent that is written here.
+    """An agent that is a tool of another agent: an installed one, a file, or a definition in place.
 
-    ``name`` and ``description`` are the agent's own if left out; ``effect`` is ``write``.
+    ``name`` and ``description`` default to the agent's own, and ``effect`` to ``write``.
     """
 
     agent: str | AgentFileShape
@@ -111,7 +111,7 @@ class SubAgentEntry(Shape):
 
 
 class AgentInput(AgentShape):
-    """What can be written of a stored agent."""
+    """The fields of a stored agent that clients can write."""
 
     model_config = ConfigDict(strict=True)
 
@@ -125,17 +125,17 @@ class AgentInput(AgentShape):
     mcp_servers: dict[str, AgentServerShape] | None = Field(
         default=None,
         max_length=MAX_SERVERS,
-        description="MCP servers of its own, at URLs, by name: `mcp:NAME` among its capabilities. Only administrators "
-        "add or change them.",
+        description="The agent's own MCP servers, at URLs, by name; `mcp:NAME` in `capabilities` uses one. Only "
+        "administrators add or change them.",
     )
 
 
 class AgentDetail(Shape):
-    """An agent as it is kept. One that is defined in code is ``read_only``, has its name as its id, and no times.
+    """An agent. If it is defined in code, it is ``read_only``, its id is its name, and it has no times.
 
-    ``capabilities`` can be written again as they are: a plain id where nothing is chosen, else an entry.
-    ``version`` counts its changes; ``author`` is who made this one, such as ``user:ada``, where that is known.
-    ``notices`` say which of its capabilities are gone, deprecated or give nothing.
+    ``capabilities`` have the form in which they are written: a plain id without options, otherwise an object.
+    ``version`` counts its changes; ``author`` made the current one, such as ``user:ada``, if known. ``notices`` name
+    capabilities that are missing, deprecated or contribute nothing.
     """
 
     id: str
@@ -160,12 +160,12 @@ class AgentDetail(Shape):
 
     @property
     def capability_entries(self) -> list[CapabilityEntry]:
-        """The capabilities in order, each as an entry."""
+        """The capabilities in order, each as a ``CapabilityEntry``."""
         return _entries(self.capabilities)
 
 
 class AgentPageShape(Shape):
-    """Some agents, how many there are on all pages, and the cursor of the next page, if there is one."""
+    """A page of agents, the number of agents on all pages, and the cursor of the next page, if any."""
 
     items: list[AgentDetail]
     total: int
@@ -177,7 +177,7 @@ def _entries(entries: Iterable[str | CapabilityEntry]) -> list[CapabilityEntry]:
 
 
 def entry_of_row(row: CapabilityRow) -> str | CapabilityEntry:
-    """Return the written form of a stored agent's use of a capability."""
+    """Return the written form of a capability that a stored agent uses."""
     config = None if row.config is None else dict(row.config)
     entry = CapabilityEntry(
         id=row.id, presets=dict(row.presets), config=config, prefix=row.prefix, rename=dict(row.rename)
@@ -200,7 +200,7 @@ def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
 
 
 def wire_value(row: AgentRow, field: AgentField) -> Any:  # of the field's own type
-    """Return the value of a field of a stored agent, as it is written."""
+    """Return the written form of a field of a stored agent."""
     value = getattr(row, field.name)
     match field.kind:
         case "capabilities":
@@ -245,9 +245,9 @@ Version = Annotated[int, Field(ge=1, le=LAST), Whole]
 
 
 class VersionShape(Shape):
-    """One version of an agent: its number, from 1, what it was called, and its hash.
+    """One version of an agent: its number, from 1, its name and its hash.
 
-    ``created_at`` is when it was written, and ``author`` who wrote it, such as ``user:ada``, where that is known.
+    ``created_at`` is when it was written, and ``author`` who wrote it, such as ``user:ada``, if known.
     """
 
     version: int
@@ -259,14 +259,14 @@ class VersionShape(Shape):
 
 
 class VersionPageShape(Shape):
-    """Some versions of an agent, newest first, and the cursor of the next page, if there is one."""
+    """A page of an agent's versions, newest first, and the cursor of the next page, if any."""
 
     items: list[VersionShape]
     next: str | None = None
 
 
 class RollbackInput(Shape):
-    """The version whose content is to be written again, as the next version."""
+    """The version whose content is to become the next version."""
 
     model_config = ConfigDict(strict=True)
 
@@ -274,11 +274,12 @@ class RollbackInput(Shape):
 
 
 class AgentDiffShape(Shape):
-    """Two versions of an agent compared.
+    """A comparison of two versions of an agent.
 
-    ``fields`` are those that were written otherwise, whether a hash covers them or not; ``composition`` is what comes
-    of it for the caller, ``null`` where one of the two cannot be composed any more, or has something of high risk
-    that the present version has not and an administrator does not ask. ``notices`` say why, and what has gone of each.
+    ``fields`` are the fields that differ, whether or not a hash covers them. ``composition`` compares what the versions
+    give to the caller. It is ``null`` if one of them can no longer be composed, or has high-risk capabilities that the
+    present version lacks while the caller is not an administrator. ``notices`` give the reason, and name what is
+    missing in each version.
     """
 
     before: int
@@ -288,7 +289,7 @@ class AgentDiffShape(Shape):
     notices: list[str]
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data; unknown members are omitted, and a null is data."""
+        """Return plain JSON data. Unknown members are omitted; a null is a value."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -323,9 +324,9 @@ def agent_diff_shape(
 
 
 class ConflictShape(Shape):
-    """Why two things that an agent would have do not go together, naming both, and how to mend it.
+    """A conflict between two parts of an agent: the message names both, and the hint says how to resolve it.
 
-    ``capability`` is the one that does not go together with those before it, where it is one.
+    ``capability`` is the one that conflicts with those before it, if the conflict is about a capability.
     """
 
     code: str
@@ -335,12 +336,13 @@ class ConflictShape(Shape):
 
 
 class PreviewShape(Shape):
-    """What an agent would be if it were written as it was given; nothing is kept.
+    """A preview of an agent, which is not stored.
 
-    ``problems`` are fields that do not fit, and ``conflicts`` all between those that do; with neither, it is ``valid``,
-    and ``snapshot`` is what the caller would have in a session of it. ``needs_admin`` names the high-risk capabilities
-    that it enables: only an administrator may write it then, and for anybody else there is no snapshot. ``diff``
-    compares a change with the agent as it is; ``after`` in it is the version that it would become.
+    ``problems`` are invalid fields, and ``conflicts`` are conflicts between the valid ones. Without either, the agent
+    is ``valid``, and ``snapshot`` is what the caller would get in a session with it. ``needs_admin`` names the
+    high-risk capabilities that it enables. If there are any, only an administrator may store it, and others get no
+    snapshot. ``diff`` compares a changed agent with the stored one; its ``after`` is the version that the change would
+    create.
     """
 
     valid: bool
@@ -351,7 +353,7 @@ class PreviewShape(Shape):
     diff: AgentDiffShape | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data; absent members are omitted, and a null in ``diff`` is data."""
+        """Return plain JSON data. Absent members are omitted; a null in ``diff`` is a value."""
         plain = self.model_dump(mode="json", exclude_none=True, exclude={"diff"})
         return plain if self.diff is None else {**plain, "diff": self.diff.plain()}
 

@@ -16,7 +16,7 @@ from capset.wire.shapes import Shape, Whole, whole
 
 
 def _up_to(maximum: int) -> str:
-    """Return the regular expression of the whole numbers from 1 to ``maximum``."""
+    """Return a regular expression that matches the whole numbers from 1 to ``maximum``."""
     digits, last = str(maximum), len(str(maximum)) - 1
     ranges = [f"[1-9][0-9]{{0,{last - 1}}}"] if last else []
     for place, digit in enumerate(map(int, digits)):
@@ -46,7 +46,7 @@ LIMIT_SCHEMA: Final[dict[str, Any]] = {
 
 
 def _limit(limit: Any) -> str | dict[str, str | int]:  # any JSON
-    """Return a limit in its one stored form."""
+    """Return a limit in its stored form."""
     if isinstance(limit, Mapping):
         limit = {name: whole(value) for name, value in cast("Mapping[str, Any]", limit).items()}
     try:
@@ -76,7 +76,7 @@ USAGE_SCHEMA: Final[dict[str, Any]] = {
 
 
 def _usage(usage: Any) -> dict[str, str | float]:  # any JSON
-    """Return a limit on usage in its one stored form."""
+    """Return a usage limit in its stored form."""
     if isinstance(usage, Mapping):
         usage = {name: whole(value) for name, value in cast("Mapping[str, Any]", usage).items()}
     try:
@@ -90,13 +90,13 @@ LimitEntry = Annotated[str | dict[str, Any], BeforeValidator(_limit), WithJsonSc
 
 
 class BudgetShape(Shape):
-    """A budget of calls that reach their handlers, of the sum of their tools' costs, or of both."""
+    """A budget for the number of calls that reach their handlers, for the sum of their costs, or for both."""
 
     model_config = ConfigDict(strict=True)
 
-    calls: Annotated[int, Field(ge=0, le=MAX_CALLS), Whole] | None = Field(None, description="How many calls.")
+    calls: Annotated[int, Field(ge=0, le=MAX_CALLS), Whole] | None = Field(None, description="The number of calls.")
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        None, description="What their tools cost together."
+        None, description="The sum of the costs of their tools."
     )
 
     def budget(self) -> Budget | None:
@@ -105,9 +105,9 @@ class BudgetShape(Shape):
 
 
 class AllowanceShape(Shape):
-    """Limits on all calls together, the budgets of each session and of each run, and limits on the usage of models.
+    """Limits on all calls together, budgets for each session and each run, and limits on model usage.
 
-    Those of the server, of the principal and of the agent hold at once, so that the lowest decides.
+    The allowances of the server, the principal and the agent apply together, so the lowest decides.
     """
 
     model_config = ConfigDict(strict=True)
@@ -115,14 +115,14 @@ class AllowanceShape(Shape):
     limits: list[LimitEntry] = Field(
         default_factory=list[str | dict[str, Any]],
         max_length=MAX_LIMITS,
-        description="How often all tools together may be called: `100/1h` by one principal, or a mapping.",
+        description="How often all tools together may be called: `100/1h` for each principal, or a mapping.",
     )
-    session: BudgetShape | None = Field(None, description="What each session may use, in all of its openings.")
-    run: BudgetShape | None = Field(None, description="What each run may use, such as a turn.")
+    session: BudgetShape | None = Field(None, description="What each session may use, however often it is opened.")
+    run: BudgetShape | None = Field(None, description="What each run, such as a turn, may use.")
     usage: list[UsageEntry] = Field(
         default_factory=list[str | dict[str, Any]],
         max_length=MAX_LIMITS,
-        description="What the models of agents may use: `tokens=1000000/1d` by one principal, or a mapping.",
+        description="What the models of agents may use: `tokens=1000000/1d` for each principal, or a mapping.",
     )
 
     def allowance(self) -> Allowance | None:

@@ -1,4 +1,4 @@
-"""Requests for approvals on the wire, and the conversation before each (spec 4, G16, G17; spec 5, P12, P60)."""
+"""Approval requests on the wire, and the conversations that led to them (spec 4, G16, G17; spec 5, P12, P60)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from capset.wire.shapes import Shape, Whole
 
 
 class ApproveInput(Shape):
-    """For what a call is approved: ``once``, or for the ``session`` as long as tool and arguments stay the same.
+    """An approval: ``once``, or for the whole ``session`` as long as the tool and the arguments stay the same.
 
-    ``arguments`` take the place of those that were asked for, whole, and for one call only. ``note`` says why. Where an
-    earlier approver has changed the arguments, ``round``, as the request has it, approves these; without it, the count
-    of approvals begins again with the arguments that were asked for.
+    ``arguments`` replace all the requested arguments, for one call only. ``note`` gives the reason. If an earlier
+    approver has changed the arguments, send the request's ``round`` to approve the changed ones; without it, the count
+    of approvals starts over with the requested arguments.
     """
 
     model_config = ConfigDict(strict=True)
@@ -43,7 +43,7 @@ class ApproveInput(Shape):
 
 
 class RejectInput(Shape):
-    """``note`` says why; the caller reads it."""
+    """A rejection. ``note`` gives the reason, which the caller can read."""
 
     model_config = ConfigDict(strict=True)
 
@@ -51,11 +51,10 @@ class RejectInput(Shape):
 
 
 class ApproverNeedShape(Shape):
-    """The demands of one rule on each approver: a permission to hold, and the allowed values of attributes.
+    """The requirements of one rule for each approver: a permission, and the allowed values of attributes.
 
-    ``same_attributes`` names the attributes in which approvers have to be like the requester: its value is the allowed
-    one, and where it has none, no approver fits. From ``escalates_at`` on, principals with the permission
-    ``escalate_to`` may approve, too.
+    ``same_attributes`` names attributes for which approvers must have the requester's value. If the requester has none,
+    no approver qualifies. From ``escalates_at`` on, principals with the permission ``escalate_to`` may approve, too.
     """
 
     permission: str | None = None
@@ -66,9 +65,9 @@ class ApproverNeedShape(Shape):
 
 
 class ApprovalNeedsShape(Shape):
-    """The needs of a request by rules for approvers: so many different approvers, each of whom meets every rule.
+    """The requirements of rules for approvers: a number of different approvers, each of whom satisfies every rule.
 
-    ``text`` says it in one sentence.
+    ``text`` is a summary in one sentence.
     """
 
     approvals: int
@@ -78,7 +77,7 @@ class ApprovalNeedsShape(Shape):
 
 
 class GivenApprovalShape(Shape):
-    """One approval: who gave it, when, with which note, and for what."""
+    """One approval: who gave it, when, with which note, and for which scope."""
 
     by: str
     on_behalf_of: str | None = None
@@ -88,10 +87,10 @@ class GivenApprovalShape(Shape):
 
 
 class FileArgumentShape(Shape):
-    """A file of the session that arguments name, as it was when the approval was asked for.
+    """A file of the session that an argument names, as it was when the approval was requested.
 
-    ``argument`` is its place in the arguments. ``size_bytes`` and ``sha256`` are null if there was no such file;
-    ``path`` and ``name`` are empty if the tool's schema says that they are secret. The approval is for this content.
+    ``argument`` is the path of the argument. ``size_bytes`` and ``sha256`` are null if the file did not exist. ``path``
+    and ``name`` are empty if the tool's schema marks them as secret. The approval covers this content only.
     """
 
     argument: str
@@ -102,9 +101,9 @@ class FileArgumentShape(Shape):
 
 
 class ApprovalArgumentsShape(Shape):
-    """The arguments of a request with only the secrets masked that its tool's schema declares.
+    """The arguments of a request, in which only the secrets that the tool's schema declares are masked.
 
-    ``modified`` are those that an approver put in their place, null if there are none.
+    ``modified`` are the arguments that an approver replaced them with, or null.
     """
 
     arguments: Any  # JSON data of the tool's own schema
@@ -112,17 +111,17 @@ class ApprovalArgumentsShape(Shape):
 
 
 class ApprovalShape(Shape):
-    """A request, and what became of it; ``used`` is an approval for one call that was made.
+    """An approval request and its status; ``used`` means that the one approved call was made.
 
-    ``arguments`` are whole, and masked as in a record; if ``masked``, more than the secrets of the tool's schema is,
-    and those who may decide can have it shown. ``digest`` tells the exact arguments, and the content of the ``files``
-    that they name; ``modified`` are those that the approver put in their place. ``call`` is the id of the attempt's
-    record. Principals are ``kind:id``; times are ISO 8601 UTC. ``reason`` is why it has to be approved, ``note`` what
-    the approver said. ``code_hash`` is the hash of the tool's code as it was, ``code`` whose that is, where this
-    process runs it too. ``needs`` is what rules demand of approvers, and ``approvals`` are those that count so far;
-    ``round`` counts how often approvers have changed the arguments. ``escalates_at`` is the time of the next
-    escalation, ``escalated_at`` of the last one that was noticed. ``decidable`` is whether the caller may approve it,
-    and ``refusal`` why not.
+    ``arguments`` are complete, and masked as in a record. ``masked`` says whether more is masked than the secrets of
+    the tool's schema; those who may decide can request it unmasked. ``digest`` identifies the exact arguments and the
+    content of the ``files`` that they name. ``modified`` are the arguments that an approver replaced them with.
+    ``call`` is the id of the attempt's record. Principals are ``kind:id``; times are ISO 8601 UTC. ``reason`` is why
+    approval is required; ``note`` is the approver's. ``code_hash`` is the hash of the tool's code at that time, and
+    ``code`` describes that code if this process runs it too. ``needs`` is what rules require of approvers, and
+    ``approvals`` are those that count so far. ``round`` counts how often approvers have changed the arguments.
+    ``escalates_at`` is the time of the next escalation, ``escalated_at`` that of the last one that was processed.
+    ``decidable`` says whether the caller may approve the request, and ``refusal`` why not.
     """
 
     id: str
@@ -160,7 +159,7 @@ class ApprovalShape(Shape):
 
 
 class PendingAgesShape(Shape):
-    """The numbers of requests by their age: each request counts once."""
+    """The number of requests by age. Each request counts once."""
 
     under_5_minutes: int
     under_1_hour: int
@@ -169,7 +168,7 @@ class PendingAgesShape(Shape):
 
 
 class PendingSummaryShape(Shape):
-    """How many requests of an organisation are pending, since when, and how old they are."""
+    """The number of pending requests of an organisation, the time of the oldest, and the numbers by age."""
 
     pending: int
     oldest_at: str | None = None
@@ -177,20 +176,20 @@ class PendingSummaryShape(Shape):
 
 
 class ApprovalPageShape(Shape):
-    """Some requests, and the cursor of the next page, if there is one."""
+    """A page of requests, and the cursor of the next page, if any."""
 
     items: list[ApprovalShape]
     next: str | None = None
 
 
 Refusal = Callable[[ApprovalRow], str | None]
-"""Returns why the caller may not approve a request, or ``None`` if it may."""
+"""Returns the reason why the caller may not approve a request, or ``None`` if it may."""
 _MADE: Final = frozenset({"masked", "files", "code", "needs", "approvals", "round", "decidable", "refusal"})
 """The members of a request's shape that are not fields of its row."""
 
 
 def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> ApprovalShape:
-    """Return the wire shape of a request, with what its caller may do.
+    """Return the wire shape of a request, and whether the caller may decide it.
 
     Raises ``StoreError`` if its stored data is not JSON.
     """
@@ -220,7 +219,7 @@ def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> Approval
 
 
 def pending_summary_shape(summary: PendingSummary) -> PendingSummaryShape:
-    """Return the wire shape of a count by the ages of ``kernel.governance.approvals.AGES``."""
+    """Return the wire shape of counts by the ages in ``kernel.governance.approvals.AGES``."""
     minutes, hour, day = summary.since
     ages = PendingAgesShape(
         under_5_minutes=minutes, under_1_hour=hour - minutes, under_1_day=day - hour, older=summary.pending - day
@@ -248,16 +247,16 @@ def _needs_shape(row: ApprovalRow) -> ApprovalNeedsShape | None:
 async def approval_page_shape(
     read: Callable[[ApprovalQuery], Awaitable[Page[ApprovalRow]]], query: ApprovalQuery, refusal: Refusal | None = None
 ) -> ApprovalPageShape:
-    """Return the wire shape of a page of requests, with what its caller may do."""
+    """Return the wire shape of a page of requests, and whether the caller may decide each."""
     items, following = await read_page(read, query, lambda row: approval_shape(row, refusal), attrgetter("id"))
     return ApprovalPageShape(items=items, next=following)
 
 
 EntryKind = Literal["instructions", "user", "agent", "reasoning", "call", "result", "summary", "other"]
 MAX_TEXT: Final = 2_000
-"""The maximum characters of an entry's text."""
+"""The maximum length of an entry's text, in characters."""
 _PARSED_BYTES: Final = 1024 * 1024
-"""The size of a message that is read part by part, and of a text in it that is read as JSON."""
+"""The maximum length of a message that is split into parts, and of a text in it that is parsed as JSON."""
 _KINDS: Final[Mapping[str, EntryKind]] = {
     "system-prompt": "instructions",
     "user-prompt": "user",
@@ -272,10 +271,10 @@ _KINDS: Final[Mapping[str, EntryKind]] = {
 
 
 class ConversationEntryShape(Shape):
-    """A part of a message: what a person, the agent or a tool has said, with secrets masked, and cut off if it is long.
+    """A part of a message by a person, the agent or a tool. Secrets are masked, and long text is truncated.
 
-    Of a ``call`` there is the name of its ``tool`` alone: its arguments are in its record. ``within`` names the call
-    and the agent for messages of an agent within a call. ``other`` is a message whose form is not known here.
+    A ``call`` has only the name of its ``tool``; its arguments are in its record. ``within`` names the call and the
+    agent for messages of an agent that runs within a call. ``other`` is a message of an unknown form.
     """
 
     seq: int
@@ -288,7 +287,7 @@ class ConversationEntryShape(Shape):
 
 
 class ApprovalConversationShape(Shape):
-    """The end of the conversation that led to a request, in order; ``earlier`` counts the messages before it."""
+    """The last messages before a request, in order. ``earlier`` is the number of messages before them."""
 
     items: list[ConversationEntryShape]
     earlier: int
@@ -330,14 +329,14 @@ def _parts(message: Any, redact: Redactor | None) -> Iterator[tuple[EntryKind, s
         fields = cast("dict[str, object]", part) if isinstance(part, dict) else {}
         kind = _KINDS.get(str(fields.get("part_kind")))
         if kind is None:
-            continue  # such as settings of the model, which say nothing to anybody
+            continue  # such as model settings, which mean nothing to readers
         name = fields.get("tool_name")
         tool = None if name is None else _text(name, redact)
         yield kind, tool, None if kind == "call" else _text(_said(fields.get("content")), redact)
 
 
 def _said(content: object) -> object:
-    """Return what a person wrote as text, with a word in the place of media."""
+    """Return a person's content as text, with placeholders for media."""
     items = cast("list[object]", content) if isinstance(content, list) else []
     if not any(isinstance(part, str) for part in items):
         return cast("object", content)
@@ -349,9 +348,9 @@ def _medium(item: object) -> str:
 
 
 def _text(value: object, redact: Redactor | None) -> str:
-    """Return data as text with secrets masked: also those in JSON that is within a text."""
+    """Return data as text with secrets masked, also those in JSON within a string."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _PARSED_BYTES:
-        with suppress(ValueError):  # a text that only begins like JSON
+        with suppress(ValueError):  # a text that only starts like JSON
             value = from_json(value)
     masked = value if redact is None else redact(value)
     masked = mask_urls(masked) if isinstance(masked, str) else json.dumps(redacted(masked), ensure_ascii=False)

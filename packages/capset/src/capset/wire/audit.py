@@ -22,15 +22,15 @@ from capset.wire.pages import read_page
 from capset.wire.shapes import Shape
 
 TOOLS: Final = 10
-"""Number of tools that a summary names."""
+"""Maximum number of tools that a summary lists."""
 _EARLIEST: Final = int(datetime.min.replace(tzinfo=UTC).timestamp())
 PERCENTS: Final = (50, 95, 99)
-"""The percentiles of latency that a summary has."""
+"""The latency percentiles of a summary."""
 
 
 @cache
 def record_shape() -> type[Shape]:
-    """Return the shape of ``record_data``, to be described; no record is refused for one that another version wrote."""
+    """Return the shape of ``record_data``, for documentation only: other versions may have written other records."""
     described = TypeAdapter(Record).json_schema()["properties"]
     types = get_type_hints(Record) | {"arguments": Any, "policies": list[str]}
     columns: dict[str, Any] = {
@@ -40,25 +40,25 @@ def record_shape() -> type[Shape]:
 
 
 class AuditPageShape(Shape):
-    """Some records, and where the next page begins, if there is one."""
+    """A page of records, and the ``before`` of the next page, if any."""
 
     items: list[dict[str, Any]]
     next: int | None = None
 
 
 class RecordPageShape(Shape):
-    """Some records, and the cursor of the next page, if there is one."""
+    """A page of records, and the cursor of the next page, if any."""
 
     items: list[dict[str, Any]]
     next: str | None = None
 
 
 class VerificationShape(Shape):
-    """Whether the chain holds, how many links do, and the first that does not.
+    """The result of a verification: whether the chain is valid, how many links are, and the first invalid one.
 
-    ``since`` is the record that the log begins with, if that is not the first; ``covered`` the last one that a
-    checkpoint vouches for, if a key was given. ``keys`` are the ids of the keys that the caller gave or has pinned;
-    unless it is ``vouched`` for by them, or by a checkpoint that was kept, the log is only consistent in itself.
+    ``since`` is the first record of the log, if earlier ones were pruned. ``covered`` is the last record covered by a
+    signed checkpoint, if a key was given. ``keys`` are the ids of the keys that the caller gave or has pinned. Unless
+    the log is ``vouched`` for by one of them, or by a checkpoint stored elsewhere, it is only consistent in itself.
     """
 
     ok: bool
@@ -72,11 +72,12 @@ class VerificationShape(Shape):
 
 
 class ChainPartShape(Shape):
-    """Part of a verification: how many links were checked now, the last of them, and the ``next`` cursor to go on with.
+    """One part of a verification: the number of links checked, the last of them, and the cursor of the ``next`` part.
 
-    Without ``next`` the whole chain has been walked. ``problem`` is about the link ``seq``, the first that does not
-    hold. ``since`` is the first link of this part. ``covered`` is the last one in it that a checkpoint covers which was
-    signed by the ``key`` of this server; absent if there is none, or it signs nothing.
+    Without ``next``, the end of the chain was reached, or a problem was found. ``problem`` is about the link ``seq``,
+    the first invalid one. ``since`` is the first link of this part. ``covered`` is the last link in it that is covered
+    by a checkpoint signed with this server's ``key``; it is absent without such a checkpoint, or if the server does not
+    sign.
     """
 
     ok: bool
@@ -91,7 +92,7 @@ class ChainPartShape(Shape):
 
 
 class CheckpointShape(Shape):
-    """A signed statement about the log; ``vouched`` says whether the key of this server has signed it."""
+    """A signed statement about the log. ``vouched`` says whether this server's key signed it."""
 
     number: int
     seq: int
@@ -101,11 +102,11 @@ class CheckpointShape(Shape):
 
 
 class LinkProofShape(Shape):
-    """The place of a record in the chain, and what was verified of it.
+    """The position of a record in the chain, and the result of verifying it.
 
-    The link itself, that it follows the one before it, and the ``checked`` links in all from there up to the first
-    ``checkpoint`` that covers it; without one, up to where the log ends or ``checked`` stops. ``problem`` is about the
-    link ``at``.
+    The check covers the record's link, its connection to the previous link, and the following links up to the first
+    ``checkpoint`` that covers the record; without one, up to the end of the log or a limit. ``checked`` is the number
+    of links. ``problem`` is about the link ``at``.
     """
 
     ok: bool
@@ -119,14 +120,14 @@ class LinkProofShape(Shape):
 
 
 class RecordProofShape(Shape):
-    """A record in full, and its place in the chain."""
+    """A complete record, and its position in the chain."""
 
     record: dict[str, Any]
     chain: LinkProofShape
 
 
 class LatencyShape(Shape):
-    """The time of calls in microseconds, of those that have one: of 50, 95 and 99 of 100 calls it was at most this."""
+    """The 50th, 95th and 99th percentiles of call durations in microseconds. Calls without one do not count."""
 
     p50_us: int | None = None
     p95_us: int | None = None
@@ -134,7 +135,7 @@ class LatencyShape(Shape):
 
 
 class CallCountsShape(LatencyShape):
-    """Calls, counted by decision and by outcome, and their latency."""
+    """The number of calls, also by decision and by outcome, and their latency."""
 
     calls: int
     decisions: dict[str, int]
@@ -142,7 +143,7 @@ class CallCountsShape(LatencyShape):
 
 
 class BucketShape(CallCountsShape):
-    """The calls of one part of the time, which begins at ``start``."""
+    """The calls of one interval, which begins at ``start``."""
 
     start: str
 
@@ -154,10 +155,10 @@ class ToolCountsShape(CallCountsShape):
 
 
 class SummaryShape(CallCountsShape):
-    """How calls ended between two times: together, in each bucket, and of the ten tools with most calls.
+    """How calls ended between two times: in total, for each bucket, and for the ten most called tools.
 
-    At most the newest calls are counted: ``is_partial`` says whether there are older ones in that time, and
-    ``covered_from`` the time from which on all are counted.
+    Only a limited number of the newest calls is counted. ``is_partial`` says whether older ones were left out, and
+    ``covered_from`` is the time from which on all calls are counted.
     """
 
     since: str
@@ -170,14 +171,14 @@ class SummaryShape(CallCountsShape):
 
 
 class PrunedShape(Shape):
-    """How many records were cut off, and the first that is left, or is to come."""
+    """The number of pruned records, and the first one that is left or will be written."""
 
     removed: int
     since: int
 
 
 class ExportShape(Shape):
-    """How many records were written, from which to which position, and how many checkpoints stand over them."""
+    """The numbers of exported records and of the checkpoints over them, and the first and last positions."""
 
     records: int
     checkpoints: int
@@ -186,7 +187,7 @@ class ExportShape(Shape):
 
 
 class KeyPairShape(Shape):
-    """A pair of keys: its id, and the files of the two."""
+    """A key pair: its id, and the files of the private and the public key."""
 
     id: str
     private: str
@@ -194,7 +195,7 @@ class KeyPairShape(Shape):
 
 
 class PinShape(Shape):
-    """A pin that was set: the id of a key, the last record that is kept with it, and the file of the pins."""
+    """A new pin: the id of the key, the last record that is pinned with it, and the file of the pins."""
 
     key: str
     seq: int | None = None
@@ -202,7 +203,7 @@ class PinShape(Shape):
 
 
 class SuccessionShape(Shape):
-    """The ids of a key and of the one before it, and whether that has signed the succession."""
+    """The ids of a key and of its predecessor, and whether the predecessor signed the succession."""
 
     key: str
     before: str
@@ -222,7 +223,7 @@ async def record_page_shape(log: AuditLog, query: AuditQuery) -> RecordPageShape
 
 
 def summary_shape(measured: Measured, *, since: int, until: int, bucket: int) -> SummaryShape:
-    """Return the wire shape of a summary of calls between two times, in seconds of Unix time, by buckets of seconds."""
+    """Return the wire shape of a summary of calls. Times are Unix time in seconds; ``bucket`` is in seconds, too."""
     covered = since if measured.since is None else max(since, _seconds(measured.since))
     starts = range(covered // bucket * bucket, until, bucket)
     by_bucket: dict[int, list[MeasuredCall]] = {start: [] for start in starts}
@@ -257,12 +258,12 @@ def _minute(time: str) -> int:
 
 
 def _seconds(time: str) -> int:
-    """Return a record's time in seconds of Unix time; a summary reads thousands of them, few a minute apart."""
+    """Return a record's time as Unix time in seconds. Minutes are cached, since a summary reads thousands of times."""
     return _minute(time[:16]) + int(time[17:19])
 
 
 def iso_of_seconds(seconds: int) -> str:
-    """Return seconds of Unix time as records write times; the beginning of the calendar for what is before it."""
+    """Return Unix time in seconds in the format of records; times before the year 1 become its beginning."""
     return iso_of(datetime.fromtimestamp(max(seconds, _EARLIEST), UTC))
 
 
@@ -286,7 +287,7 @@ def _parsed(record: Record, name: str) -> Any:  # JSON of every type
 def verification_shape(
     verification: Verification, keys: Sequence[str] = (), *, is_vouched: bool | None = None
 ) -> VerificationShape:
-    """Return the wire shape of a verification by keys with these ids."""
+    """Return the wire shape of a verification. ``keys`` are the ids of the keys that were used."""
     return VerificationShape(
         ok=verification.ok,
         checked=verification.checked,

@@ -1,4 +1,4 @@
-"""The result of one governed call: the same object on the command line and every other interface (spec 5, P9)."""
+"""The result of one governed call, the same object on the command line and every other interface (spec 5, P9)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from capset.wire.shapes import Shape
 
 
 class CallInput(Shape):
-    """Which tool is called, as ``tool`` or ``capability.tool``, with which arguments.
+    """A call of a tool, named ``tool`` or ``capability.tool``, with its arguments.
 
-    One that had to be approved is made again as it was. ``approval`` may name its request, and no other is used then.
+    To make a call that had to wait for approval, send it again unchanged. ``approval`` may name its request; then no
+    other approval is used.
     """
 
     model_config = ConfigDict(strict=True)
@@ -29,10 +30,11 @@ class CallInput(Shape):
 
 
 class CallShape(Shape):
-    """``data`` if ``success``, else ``error``, and whether the call was ``refused``: its handler was never started.
+    """The result of a call: ``data`` if it was a ``success``, otherwise ``error``.
 
-    ``record`` is the id of the call's record, ``approval`` that of the request that somebody has to decide first.
-    ``structured`` is the structure that an MCP server gave beside ``data``, ``note`` how its result does not fit.
+    ``refused`` says that the handler was never started. ``record`` is the id of the call's record, and ``approval`` the
+    id of the request that must be decided first. ``structured`` is the structured content that an MCP server returned
+    in addition to ``data``, and ``note`` says how its result deviates from its declaration.
     """
 
     success: bool
@@ -64,7 +66,7 @@ class CallShape(Shape):
 
 
 class CallProblem(Problem):
-    """The problem details of a call that was refused in its session, with the members of ``CallShape`` beside them."""
+    """The problem details of a call that was refused in its session, together with the members of ``CallShape``."""
 
     success: bool
     error: ErrorShape
@@ -76,9 +78,9 @@ class CallProblem(Problem):
 
 
 def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
-    """Return a finished call as plain JSON data, as in ``CallShape``; ``data`` is its reply's, as JSON data.
+    """Return a finished call as plain JSON data, as in ``CallShape``. ``data`` is its reply's data, as JSON.
 
-    It is written by hand because it is on the hot path of every interface.
+    It does not use the shape, because it is on the hot path of every interface.
     """
     ending = {
         "record": result.record,
@@ -101,19 +103,19 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
 
 
 def _beside(foreign: ForeignResult) -> dict[str, Any]:
-    """Return what stands beside the data of an answer of a server of others: another structure, and the note."""
+    """Return the other members for the result of an MCP server or API: different structured content, and the note."""
     is_other = foreign.structured not in (ABSENT, None) and foreign.structured != foreign.value
     structured = {"structured": foreign.structured} if is_other else {}
     return structured if foreign.note is None else {**structured, "note": foreign.note}
 
 
 def approval_of(error: CapsetError | None) -> str | None:
-    """Return the id of the approval request that a call waits for, if that is the error."""
+    """Return the id of the approval request that a call waits for, if the error is ``ApprovalRequired``."""
     return error.approval if isinstance(error, ApprovalRequired) else None
 
 
 class MetaShape(Shape):
-    """What surrounds a message; ``timestamp`` is ISO 8601 UTC, ``deadline`` Unix time in seconds."""
+    """The metadata of a message. ``timestamp`` is ISO 8601 UTC, ``deadline`` is Unix time in seconds."""
 
     id: str
     timestamp: str
@@ -124,7 +126,7 @@ class MetaShape(Shape):
 
 
 class MessageShape(Shape):
-    """One envelope; its data is of the tool's own shape."""
+    """A message. The form of its data depends on the tool."""
 
     kind: Kind
     type: str
@@ -150,7 +152,7 @@ def message_data(message: Message) -> dict[str, Any]:
 def progress_of(message: Message | MessageShape) -> Progress | None:
     """Return the progress that an event reports, or ``None``.
 
-    Processors choose the data of their events: one named ``progress`` counts if it has a fraction.
+    Processors choose the data of their events, so an event named ``progress`` counts only if it has a fraction.
     """
     data: object = message.data
     if message.kind != "event" or message.type != "progress" or not isinstance(data, Mapping):

@@ -16,7 +16,7 @@ from capset.wire.shapes import Shape
 
 
 class CapabilityShape(Shape):
-    """One line of the list of capabilities."""
+    """A capability in a list, without its contents."""
 
     id: str
     name: str
@@ -27,7 +27,7 @@ class CapabilityShape(Shape):
 
 
 class CapabilityPageShape(Shape):
-    """Some capabilities, how many fit on all pages, and the cursor of the next page, if there is one."""
+    """A page of capabilities, the number of matches on all pages, and the cursor of the next page, if any."""
 
     items: list[CapabilityShape]
     total: int
@@ -35,12 +35,12 @@ class CapabilityPageShape(Shape):
 
 
 class ToolShape(Shape):
-    """One tool; its schemas are JSON Schema (values of every JSON type).
+    """A tool; ``schema`` and ``output`` are JSON Schemas.
 
-    ``instructions`` are what a model is told about it while it is in play; ``examples`` are arguments that fit its
-    schema. ``idempotent`` says that calling it again with the same arguments changes nothing more. ``approval`` is
-    ``ask`` if every call needs one, ``dynamic`` if a function decides for each; ``limits`` say how often it may be
-    called (``100/1h``), and ``cost`` what a call uses of a budget.
+    ``instructions`` are what a model is told about it while it is in play; ``examples`` are valid arguments.
+    ``idempotent`` says that repeating a call with the same arguments has no further effect. ``approval`` is ``ask`` if
+    every call needs one, and ``dynamic`` if a function decides for each call. ``limits`` say how often it may be called
+    (``100/1h``), and ``cost`` is what a call takes from a budget.
     """
 
     name: str
@@ -61,9 +61,9 @@ class ToolShape(Shape):
 
 
 class ToolkitShape(Shape):
-    """Tools, and other toolkits, with gates and instructions of their own; ``members`` are their names.
+    """A group of tools and other toolkits with its own policies and instructions. ``members`` are their names.
 
-    One that ``is_dynamic`` is made when a snapshot is evaluated: its members are not known before.
+    The members of a toolkit that ``is_dynamic`` are created when a snapshot is evaluated, and are unknown before.
     """
 
     name: str
@@ -75,7 +75,7 @@ class ToolkitShape(Shape):
 
 
 class PresetShape(Shape):
-    """A switchable part of a capability: whether it is on unless an agent says otherwise, and what it adds."""
+    """A part of a capability that can be switched on or off: its default, and what it adds."""
 
     name: str
     default: bool
@@ -85,15 +85,14 @@ class PresetShape(Shape):
 
 
 class CapabilityDetail(CapabilityShape):
-    """Everything that one capability can bring: ``tools`` and ``toolkits`` are those of all its presets too.
+    """Everything that one capability can contribute.
 
-    The tools of a toolkit stand among ``tools``, and a toolkit that is within another among ``toolkits``.
-
-    ``instructions`` are there with any presets; ``uses`` are the ids of what it needs; ``config`` is the JSON
-    Schema of what can be configured, if anything can. ``data`` names its resources and state fields with their scopes
-    before them (``session.notes``), ``secrets`` what it asks the host for, ``expose`` what clients may read.
-    ``readiness`` is what it works with on the machine that answers.
-    ``limits`` are those of all its tools together.
+    ``tools`` and ``toolkits`` include those of all its presets; ``tools`` also include those in toolkits, and
+    ``toolkits`` the nested ones. ``instructions`` apply with any presets. ``uses`` are the ids of the capabilities that
+    it needs. ``config`` is the JSON Schema of its config, if it has any. ``data`` names its resources and state fields
+    with their scopes (``session.notes``), ``secrets`` the secrets that it needs from the host, and ``expose`` what
+    clients may read. ``readiness`` says what it works with on the answering machine. ``limits`` apply to all its tools
+    together.
     """
 
     version: str | None = None
@@ -125,12 +124,12 @@ def capability_shape(capability: AnyCapability) -> CapabilityShape:
 
 
 def readiness_of(capability: AnyCapability) -> dict[str, str]:
-    """Return what a capability works with on this machine. It may take a second."""
+    """Return what a capability works with on this machine. This may take a second."""
     return {} if capability.readiness is None else dict(capability.readiness())
 
 
 def capability_detail(capability: AnyCapability, readiness: Mapping[str, str] | None = None) -> CapabilityDetail:
-    """Return the wire shape of a capability with all its contents, and what it works with here, if that is given."""
+    """Return the wire shape of a capability with all its contents, and its readiness if given."""
     return CapabilityDetail(
         **dict(capability_shape(capability)),
         version=capability.version,
@@ -191,7 +190,7 @@ def tool_shape(tool: AnyTool) -> ToolShape:
 
 
 def _toolkits(capability: AnyCapability) -> Iterable[AnyToolkit]:
-    """Return every toolkit of a capability and of its presets, each once, before the toolkits nested in it."""
+    """Return every toolkit of a capability and its presets once, outer ones before nested ones."""
     return dict.fromkeys(toolkit for part in capability.parts.values() for toolkit in toolkits_in(part.members))
 
 

@@ -1,4 +1,4 @@
-"""Events on the wire as channels get them, and deliveries of them (spec 9, N25, N27)."""
+"""Events as sent to channels, and their deliveries (spec 9, N25, N27)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from capset.wire.pages import read_page
 from capset.wire.shapes import Shape
 
 TEXT: Final = 1_000
-"""The longest text among the arguments that a channel gets, in characters; others are cut, with a mark."""
+"""The maximum length of texts in arguments sent to a channel, in characters. Longer ones are truncated, with a mark."""
 ARGUMENTS: Final = 16 * 1024
-"""The largest arguments that a channel gets, as JSON in bytes; in the place of others is a mark alone."""
+"""The maximum size of arguments sent to a channel, as JSON in bytes. A mark replaces larger ones."""
 
 
 class NotifiedRequestShape(Shape):
-    """A request, as it stands when the event is sent, and the address of its page, if the server knows its own.
+    """A request as it is when the event is sent, and the URL of its page, if the server knows its own address.
 
-    Long texts among its arguments end with the mark `… [N more characters]`; arguments that are large even so are
-    `{"omitted": "N bytes"}`. `shortened` says whether any were: the page and `GET /v1/approvals/{id}` have all of them.
+    Long texts in its arguments are truncated and end with `… [N more characters]`. Arguments that are still too large
+    are replaced by `{"omitted": "N bytes"}`. `shortened` says whether anything was shortened; the page and
+    `GET /v1/approvals/{id}` have everything.
     """
 
     request: ApprovalShape
@@ -36,19 +37,19 @@ class NotifiedRequestShape(Shape):
 
 
 class NotificationShape(Shape):
-    """The body of a webhook: the event, when it happened, and what it is about."""
+    """The body of a webhook: the event, its time, and its subject."""
 
     type: EventName
     version: Literal[1] = 1
-    timestamp: str = Field(description="When it happened, ISO 8601 UTC.")
+    timestamp: str = Field(description="When the event happened, ISO 8601 UTC.")
     data: NotifiedRequestShape
 
 
 class DeliveryShape(Shape):
-    """An event on its way to a channel. `id` is the header `webhook-id` of a webhook; times are ISO 8601 UTC.
+    """The delivery of an event to a channel. `id` is the header `webhook-id` of a webhook; times are ISO 8601 UTC.
 
-    A `queued` one is sent at `due_at`, or is being sent until then; `error` is why the last attempt failed. One that
-    has `failed` is not sent again by itself.
+    A `queued` delivery is sent at `due_at`, or is being sent until then. `error` is why the last attempt failed. A
+    `failed` delivery is not retried automatically.
     """
 
     id: str
@@ -64,14 +65,14 @@ class DeliveryShape(Shape):
 
 
 class DeliveryPageShape(Shape):
-    """Some deliveries, and the cursor of the next page, if there is one."""
+    """A page of deliveries, and the cursor of the next page, if any."""
 
     items: list[DeliveryShape]
     next: str | None = None
 
 
 def notified_request(row: ApprovalRow, url: str | None) -> NotifiedRequestShape:
-    """Return a request within the bounds of what channels get. Raises ``StoreError`` as ``approval_shape`` does."""
+    """Return a request within the size limits for channels. Raises ``StoreError`` as ``approval_shape`` does."""
     request = approval_shape(row)
     short: dict[str, Any] = {name: _shortened(getattr(request, name)) for name in ("arguments", "modified")}
     short |= {name: redacted(getattr(request, name), longest=TEXT) for name in ("reason", "note")}

@@ -15,16 +15,16 @@ from capset.wire.shapes import Shape
 
 
 class ChangeShape(Shape):
-    """One field that differs. ``before`` is left out of what was added, ``after`` of what was removed."""
+    """A field that differs. ``before`` is absent if it was added, ``after`` if it was removed."""
 
     path: str
     kind: ChangeKind
-    before: Any = None  # JSON of every type, null among them
+    before: Any = None  # any JSON, including null
     after: Any = None
 
 
 class MovedShape(Shape):
-    """A hash or a profile before and after; null for no invocation."""
+    """A hash or profile before and after; null if there was no invocation."""
 
     before: str | None
     after: str | None
@@ -32,7 +32,7 @@ class MovedShape(Shape):
 
 
 class ToolRefShape(Shape):
-    """A tool that came or went; ``payload`` is what its hash covers, if that is known."""
+    """A tool that was added or removed. ``payload`` is what its hash covers, if known."""
 
     name: str
     hash: str
@@ -40,9 +40,9 @@ class ToolRefShape(Shape):
 
 
 class ToolChangeShape(Shape):
-    """A tool that changed, by its hashes; ``changes`` are left out where only those are known.
+    """A tool that changed, by its hashes. ``changes`` is absent if only the hashes are known.
 
-    ``gates`` are the policies, beside its own, that stand before it on one side only.
+    ``gates`` are the policies other than its own that apply to it on one side only.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ToolChangeShape(Shape):
 
 
 class ToolsShape(Shape):
-    """The tools in play: ``gated`` are the same as before, behind other policies; ``stayed`` counts equal hashes."""
+    """The tools in play. ``gated`` are unchanged but have other policies; ``stayed`` is the number of equal hashes."""
 
     came: list[ToolRefShape]
     went: list[ToolRefShape]
@@ -63,14 +63,14 @@ class ToolsShape(Shape):
 
 
 class AnswerShape(Shape):
-    """What a policy said."""
+    """A policy's decision."""
 
     kind: Literal["allow", "ask", "deny"]
     reason: str | None
 
 
 class PolicyChangeShape(Shape):
-    """A policy that came, went or flipped, with its answers on the sides that asked it."""
+    """A policy that was added or removed, or whose decision changed, with its decision on each side that asked it."""
 
     id: str
     kind: PolicyKind
@@ -79,14 +79,14 @@ class PolicyChangeShape(Shape):
 
 
 class ModeShape(Shape):
-    """The policy mode, where it differs."""
+    """The policy mode before and after, if it differs."""
 
     before: PolicyMode
     after: PolicyMode
 
 
 class PartShape(Shape):
-    """A payload of the definition that has another hash; ``name`` is left out for the definition itself."""
+    """A payload of the definition whose hash differs. ``name`` is absent for the definition itself."""
 
     kind: str
     name: str | None = None
@@ -96,10 +96,10 @@ class PartShape(Shape):
 
 
 class CodeChangeShape(Shape):
-    """Tools with other code, from one hash of it to another.
+    """Tools whose code changed, by the hashes of the code.
 
-    ``tools`` have the same definition still, ``changed`` have another; ``changes`` are of the files, and left out where
-    only the hashes are known.
+    ``tools`` have the same definition as before, ``changed`` have another one. ``changes`` lists the files that differ,
+    and is absent if only the hashes are known.
     """
 
     before: str
@@ -110,9 +110,9 @@ class CodeChangeShape(Shape):
 
 
 class DiffShape(Shape):
-    """What differs. ``policies``, ``prompt`` and ``definition`` are left out where one side has only hashes.
+    """The differences. ``policies``, ``prompt`` and ``definition`` are absent if one side has only hashes.
 
-    ``differs`` says whether there is more than what ``notes`` tell, which is never hashed.
+    ``differs`` says whether anything differs besides what ``notes`` mention, which no hash covers.
     """
 
     differs: bool
@@ -128,7 +128,7 @@ class DiffShape(Shape):
     notes: list[str]
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data; unknown members are omitted, and a null is data."""
+        """Return plain JSON data. Unknown members are omitted; a null is a value."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -220,7 +220,7 @@ def _part(part: PartChange) -> PartShape:
 
 
 class FingerprintDiffShape(Shape):
-    """The differences between the payloads of two hashes of one kind; none if the hashes are equal."""
+    """The differences between the payloads of two hashes of one kind. There are none if the hashes are equal."""
 
     before: str
     after: str
@@ -229,14 +229,14 @@ class FingerprintDiffShape(Shape):
 
 
 class GoneShape(Shape):
-    """A tool that was in play and is not now, or that ``hydrate`` refuses, and why."""
+    """A tool that is no longer in play, or that ``hydrate`` refuses, and the reason."""
 
     name: str
     reason: str
 
 
 class HydrateShape(Shape):
-    """Whether ``hydrate`` takes the envelope; the tools that it refuses, and else why it refuses the whole."""
+    """Whether ``hydrate`` accepts the envelope, the tools that it refuses, or why it refuses the whole envelope."""
 
     accepts: bool
     refused: list[GoneShape]
@@ -244,10 +244,10 @@ class HydrateShape(Shape):
 
 
 class ReplayShape(Shape):
-    """Which tools were in play then and are now, by name; ``diff`` has what changed in them, and the policies.
+    """The tools that were in play then and those that are now, by name. ``diff`` has their changes and the policies.
 
-    ``attributes`` are the principal's, and masked where their names are those of secrets.
-    ``dropped`` are the paths of ``env`` that the envelope does not have, ``notes`` what else could not be the same.
+    ``attributes`` are the principal's; those with names of secrets are masked. ``dropped`` are the paths in ``env``
+    that the envelope does not contain; ``notes`` list what else could not be reproduced.
     """
 
     agent: str
@@ -267,7 +267,7 @@ class ReplayShape(Shape):
     diff: DiffShape
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data; unknown members of the comparison are omitted."""
+        """Return plain JSON data. Unknown members of the comparison are omitted."""
         return {**self.model_dump(mode="json", exclude={"diff"}), "diff": self.diff.plain()}
 
 

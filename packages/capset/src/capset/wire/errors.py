@@ -12,7 +12,7 @@ from capset.wire.shapes import Shape
 
 
 class FieldShape(Shape):
-    """One field that does not fit."""
+    """An invalid field."""
 
     path: str
     expected: str
@@ -20,9 +20,9 @@ class FieldShape(Shape):
 
 
 class ErrorShape(Shape):
-    """What went wrong, in words that are safe to show; ``status`` is 400–599.
+    """An error, with a message that is safe to show. ``status`` is 400–599.
 
-    ``retry_after`` is in seconds; ``approval`` is the id of the request that somebody has to decide first.
+    ``retry_after`` is in seconds; ``approval`` is the id of the request that must be decided first.
     """
 
     code: str
@@ -44,9 +44,10 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(Shape):
-    """``type`` is ``urn:capset:error:`` and the ``code``; ``correlation`` stands in the log and in the records too.
+    """An error as problem details. ``type`` is ``urn:capset:error:`` and the ``code``.
 
-    ``retry_after`` is in seconds; ``approval`` is the id of the request that somebody has to decide first.
+    ``correlation`` also appears in the log and in records. ``retry_after`` is in seconds; ``approval`` is the id of the
+    request that must be decided first.
     """
 
     type: str

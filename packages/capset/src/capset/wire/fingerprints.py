@@ -19,13 +19,13 @@ from capset.wire.shapes import Shape
 
 SIGHTED_AGENTS: Final = 200
 SIGHTED_SESSIONS: Final = 50
-"""Numbers of agents and of sessions that are named with a hash, the newest first."""
+"""Maximum numbers of agents and of sessions that are listed for a hash, newest first."""
 
 
 class CodeShape(Shape):
-    """The hash of some code, of which no other hash says anything, and whose code it is; without one, why not.
+    """The hash of some code, which no other hash covers, and its origin; without a hash, the ``reason``.
 
-    ``name`` and ``version`` are the distribution's; where there is none, ``name`` is that of the package, or of the
+    ``name`` and ``version`` are those of the distribution. If there is none, ``name`` is that of the package, or of the
     module's file.
     """
 
@@ -56,9 +56,9 @@ def code_shapes(tools: Mapping[str, AnyTool]) -> list[ToolsCodeShape]:
 
 
 class FingerprintShape(Shape):
-    """What a hash covers: SHA-256 of the payload's canonical JSON gives the hash again, by the profile named.
+    """The payload that a hash covers. The hash is the SHA-256 of its canonical JSON, as defined by the ``profile``.
 
-    ``code`` says whose code it is, where the kind is ``code`` and the server runs that code itself.
+    ``code`` is the origin of the code, if the kind is ``code`` and the server runs that code itself.
     """
 
     hash: str
@@ -69,9 +69,9 @@ class FingerprintShape(Shape):
 
 
 class InstalledCapability(Shape):
-    """A capability that is installed, and its tools, those of all its presets, by name.
+    """An installed capability, and its tools by name, including those of all its presets.
 
-    Its hash is that which it has in an agent that chooses nothing of it.
+    ``hash`` is its hash in an agent that uses it without options.
     """
 
     id: str
@@ -80,9 +80,9 @@ class InstalledCapability(Shape):
 
 
 class InstalledShape(Shape):
-    """The capabilities that are installed, by id, with their hashes by the profile named, and the code behind them.
+    """The installed capabilities by id, their hashes as defined by the ``profile``, and the code behind their tools.
 
-    A tool is named ``capability.tool`` there.
+    In ``code``, a tool is named ``capability.tool``.
     """
 
     profile: str
@@ -91,7 +91,7 @@ class InstalledShape(Shape):
 
 
 class SightedAgentShape(Shape):
-    """An agent whose turns had a hash: from when to when, in how many links, and the newest of these."""
+    """An agent whose turns had a hash: the first and last time, the number of links, and the newest link."""
 
     agent_id: str
     agent_name: str
@@ -102,10 +102,10 @@ class SightedAgentShape(Shape):
 
 
 class SightingsShape(Shape):
-    """Where a hash was live: the first and the last link that names it, its agents and its newest 50 sessions.
+    """Where a hash was in use: the number of links that name it, their times, the agents, and the newest 50 sessions.
 
-    At most the newest 10,000 links of the organisation are looked at: ``is_partial`` says whether there are older ones,
-    and ``covered_from`` the time from which on all were.
+    At most the newest 10,000 links of the organisation are searched. ``is_partial`` says whether there are older ones,
+    and ``covered_from`` is the time from which on all links were searched.
     """
 
     hash: str
@@ -147,9 +147,9 @@ def sightings_shape(hash: str, sightings: Sightings) -> SightingsShape:
 
 
 class CoveredShape(Shape):
-    """Something that a hash covers, and in ``parts`` what its payload names.
+    """Something that a hash covers. ``parts`` are what its payload refers to.
 
-    What was told above in the tree has no ``parts`` there a second time.
+    If it appears in the tree more than once, only the first occurrence has ``parts``.
     """
 
     kind: str
@@ -159,9 +159,9 @@ class CoveredShape(Shape):
 
 
 class FingerprintTool(Shape):
-    """A tool of the agent, and whether the runtime hash covers it: then it is in play, and else the reason says why.
+    """A tool of the agent, and whether it is in play, which means that the runtime hash covers it.
 
-    ``code_hash`` is the hash of its code, if there is one.
+    ``reason`` explains why it is in play or not. ``code_hash`` is the hash of its code, if there is one.
     """
 
     name: str
@@ -172,11 +172,11 @@ class FingerprintTool(Shape):
 
 
 class AgentHashesShape(Shape):
-    """Three hashes, each 64 hexadecimal digits by the ``profile``, and what they cover.
+    """Three hashes of 64 hexadecimal digits each, as defined by the ``profile``, and what they cover.
 
-    ``definition`` is what the static hash covers, made of payloads that name others. ``code`` is the code behind the
-    tools, which none of the three covers. ``payloads`` are canonical texts by their hashes, if they were asked for: the
-    SHA-256 of the UTF-8 of each is its hash.
+    ``definition`` is what the static hash covers: a tree of payloads that refer to others. ``code`` is the code behind
+    the tools, which none of the three hashes covers. ``payloads``, if requested, are canonical texts by their hashes:
+    each hash is the SHA-256 of the text in UTF-8.
     """
 
     agent: str

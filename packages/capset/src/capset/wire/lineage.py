@@ -1,4 +1,4 @@
-"""Links, envelopes and transitions on the wire: the exact versions that ran (spec 2, F26–F29; spec 5, P12)."""
+"""Links, envelopes and transitions on the wire: which exact versions ran (spec 2, F26–F29; spec 5, P12)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from capset.wire.shapes import AttachedJson, Shape
 
 
 class LinkInput(Shape):
-    """Of which session the present snapshot is to be kept, and what of the client's own beside it.
+    """A session whose current snapshot is to be stored, with data of the client.
 
-    ``invocation`` says for whom this turn runs: only its hash is kept. ``context`` stands in the envelope and
-    ``metadata`` at the link, both of any JSON, and neither is hashed. Each of the three has at most 64 KiB.
-    ``reason`` says why, should the runtime hash have moved. Who acts, and in which environment, is never taken from
-    here.
+    ``invocation`` says for whom this turn runs; only its hash is stored. ``context`` is stored in the envelope and
+    ``metadata`` with the link; both are any JSON, and neither is hashed. Each of the three has at most 64 KiB.
+    ``reason`` explains a change of the runtime hash, if there is one. The principal and the environment are never taken
+    from this input.
     """
 
     model_config = ConfigDict(strict=True)
@@ -34,7 +34,7 @@ class LinkInput(Shape):
 
 
 class RefShape(Shape):
-    """A name, and the hash of what has it; ``code`` is the hash of a tool's code, null if it is not known."""
+    """A name and a hash. ``code`` is the hash of a tool's code, null if unknown."""
 
     name: str
     hash: str
@@ -42,9 +42,9 @@ class RefShape(Shape):
 
 
 class LinkShape(Shape):
-    """Which exact capabilities one turn had: hashes of 64 hexadecimal digits each, by the profile named.
+    """The exact version that a turn used: hashes of 64 hexadecimal digits each, as defined by the ``profile``.
 
-    ``tool_refs`` are the tools in play, by name; ``invocation_hash`` is null where no invocation was given.
+    ``tool_refs`` are the tools in play, by name. ``invocation_hash`` is null if there was no invocation.
     """
 
     id: str
@@ -62,7 +62,7 @@ class LinkShape(Shape):
 
 
 class TransitionShape(Shape):
-    """A session's runtime hash moved: from one link to another, why, and when."""
+    """A change of a session's runtime hash: between which links, why, and when."""
 
     session_id: str
     from_link: str
@@ -72,21 +72,21 @@ class TransitionShape(Shape):
 
 
 class KeptLinkShape(LinkShape):
-    """A link as it was just kept, with the id of its envelope, and how the session's runtime hash has moved, if so."""
+    """A link that was just stored, the id of its envelope, and the transition if the session's runtime hash changed."""
 
     envelope_id: str
     transition: TransitionShape | None = None
 
 
 class LinkPageShape(Shape):
-    """Some links, and the cursor of the next page, if there is one."""
+    """A page of links, and the cursor of the next page, if any."""
 
     items: list[LinkShape]
     next: str | None = None
 
 
 class TransitionsShape(Shape):
-    """How a session's runtime hash moved, in the order in which that was recorded.
+    """The changes of a session's runtime hash, in the order in which they were recorded.
 
     At most the last 1,000, or the last megabyte.
     """
@@ -95,7 +95,7 @@ class TransitionsShape(Shape):
 
 
 class EnvelopeShape(Shape):
-    """One evaluation as it was kept, and the link that it belongs to."""
+    """A stored evaluation, and the link that it belongs to."""
 
     id: str
     link_id: str | None = None
@@ -111,7 +111,7 @@ def link_shape(row: LinkRow) -> LinkShape:
 def kept_link_shape(turn: KeptTurn) -> KeptLinkShape:
     """Return the wire shape of a turn that was stored with its envelope."""
     if turn.envelope is None:
-        raise ValueError("this turn was kept without an envelope")
+        raise ValueError("this turn was stored without an envelope")
     moved = transition_shape(turn.transition) if turn.transition else None
     return KeptLinkShape(**_link(turn.link), envelope_id=turn.envelope.id, transition=moved)
 

@@ -1,4 +1,4 @@
-"""Strict JSON: its value, and the exact text of each member (spec 3, K3)."""
+"""Messages as lines of strict JSON, and the exact text of each member (spec 3, K3)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 def parse_strictly(text: bytes) -> tuple[Any, dict[str, str]]:  # any JSON
     """Return the value of JSON text, and the text of each member if it is an object.
 
-    Raises ``ValueError`` for text that is not UTF-8, for NaN and infinities, lone surrogates, a depth beyond 200 and
-    duplicate keys in an object. A number beyond every float becomes an infinity; its text is exact all the same.
+    Raises ``ValueError`` for text that is not UTF-8, for NaN and infinities, lone surrogates, a depth of more than 200
+    and duplicate keys in an object. A number too large for a float becomes an infinity, but its text is exact.
     """
-    parsed = from_json(text, allow_inf_nan=False)  # strict except for duplicate keys, of which the last counts
+    parsed = from_json(text, allow_inf_nan=False)  # strict except for duplicate keys, of which the last one wins
     if isinstance(parsed, dict):
         return cast("dict[str, Any]", parsed), _members(text.decode())
     _ONCE.decode(text.decode())
@@ -69,28 +69,28 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _twice(key: str) -> ValueError:
-    return ValueError(f"the key {key[:_MAX_NAME]!r} stands twice in one object")
+    return ValueError(f"the key {key[:_MAX_NAME]!r} occurs twice in one object")
 
 
 _ONCE: Final = json.JSONDecoder(object_pairs_hook=_refuse_twice)
 
 
 LIMIT: Final = 1024 * 1024
-"""The default limit of a line in bytes, without its end."""
+"""The default maximum size of a line in bytes, without its line ending."""
 LINE: Final = "capset.line"
-"""The type of an error about a line without a type."""
+"""The type of errors about lines without a valid type."""
 _MAX_TYPE: Final = 200
 _MAX_TEXT: Final = 1000
 _MAX_PATH: Final = 100
 _MODEL: Final = re.compile(r" or instance of \w+")
-"""Pydantic's mention of its own models, which senders do not know."""
+"""Pydantic's mention of its models, which means nothing to senders."""
 
 _Text = Annotated[str, Field(min_length=1, max_length=_MAX_TEXT)]
 _Type = Annotated[str, Field(pattern=f"^(?:{MESSAGE.pattern}|{TOOL.pattern})$", max_length=_MAX_TYPE)]
 
 
 class _Meta(Shape):
-    """What a sender may say around a message; all of it may be left out."""
+    """The metadata of a message. All members are optional."""
 
     model_config = ConfigDict(strict=True)
 
@@ -113,7 +113,7 @@ class _Envelope(Shape):
 
 @dataclass(frozen=True, slots=True)
 class Verbatim(Message):
-    """A message that is not answered here. It is written back as the exact line it was read from."""
+    """A message that is not answered here. It is written as the exact line that it was read from."""
 
     line: bytes = field(default=b"", compare=False, repr=False)
 
@@ -128,18 +128,19 @@ class _Refused(CapsetError):
 
 
 class Reader:
-    """Decoder of bytes into messages, split at any point: ``feed`` it as they come, then ``end``.
+    """A decoder of bytes into messages. Pass chunks that are split anywhere to ``feed``, then call ``end``.
 
-    Commands and queries carry their data as ``Json``, word for word; other kinds are ``Verbatim``. An invalid line
-    becomes an error message, and reading continues with the next: 413 ``message_too_large``, of which no more than
-    ``limit`` bytes were buffered; 400 ``broken_message`` for anything but strict JSON; 422 ``invalid_message`` for an
-    envelope other than K1's, with the causation if an id could be read. No method raises.
+    Commands and queries have their data as ``Json``, exactly as sent; other kinds are ``Verbatim``. An invalid line
+    becomes an error message, and reading continues with the next line: 413 ``message_too_large`` for a line of more
+    than ``limit`` bytes, of which no more are buffered; 400 ``broken_message`` for anything but strict JSON; 422
+    ``invalid_message`` for an envelope that does not conform to K1, with the causation if its id could be read. No
+    method raises.
     """
 
     __slots__ = ("_clock", "_ids", "_is_skipping", "_limit", "_line", "_number")
 
     def __init__(self, limit: int = LIMIT, clock: Clock | None = None) -> None:
-        """Set the ``limit`` in bytes, 1 or more; ``clock`` stamps error messages, and messages without a timestamp."""
+        """Set the ``limit`` in bytes, at least 1. ``clock`` stamps error messages, and messages without a timestamp."""
         if limit < 1:
             raise ValueError(f"a line's limit is a number of bytes, 1 or more; got {limit!r}")
         self._limit = limit
@@ -150,7 +151,7 @@ class Reader:
         self._number = 1
 
     def feed(self, chunk: bytes) -> list[Message]:
-        """Return the messages of the lines that end in ``chunk``, and the error for a line that grew too long."""
+        """Return the messages of the lines that end in ``chunk``, and the error for a line that became too long."""
         read: list[Message] = []
         *ends, rest = chunk.split(b"\n")
         for end in ends:
@@ -160,7 +161,7 @@ class Reader:
         return read
 
     def end(self) -> list[Message]:
-        """Return the message of a last line without an end."""
+        """Return the message of a last line without a line ending."""
         read: list[Message] = []
         self._finish(read)
         return read
@@ -171,7 +172,7 @@ class Reader:
         if len(self._line) + len(part) > self._limit:
             self._line.clear()
             self._is_skipping = True
-            message = f"Line {self._number} has more than {self._limit} bytes, so it was skipped: send less at once"
+            message = f"Line {self._number} has more than {self._limit} bytes, so it was skipped: send shorter lines"
             read.append(self._error(_Refused(413, "message_too_large", message)))
         else:
             self._line += part
@@ -209,7 +210,7 @@ class Reader:
         return Message(envelope.kind, envelope.type, data, meta)
 
     def _meta(self, meta: _Meta | None) -> Meta | None:
-        """Return the complete metadata of a message whose sender gave part of it."""
+        """Return complete metadata for a message whose sender gave some of it."""
         if meta is None:
             return None
         message_id = meta.id or self._ids.new()
@@ -229,13 +230,13 @@ class Reader:
 
 
 def line_of(message: Message) -> bytes:
-    """Return a message as one line, with its end. Raises ``ValueError`` or ``TypeError`` for data that is not JSON."""
+    """Return a message as a line, with its ending. Raises ``ValueError`` or ``TypeError`` if its data is not JSON."""
     if isinstance(message, Verbatim):
         return message.line + b"\n"
     data = message_data(message)
     if isinstance(message.data, Json):
         data["data"] = from_json(message.data.text, allow_inf_nan=False)
-    # Only texts for people, such as an error's, can still hold a lone surrogate here: it becomes a "?".
+    # Only texts for people, such as an error's, can still contain a lone surrogate here: it becomes a "?".
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode(errors="replace") + b"\n"
 

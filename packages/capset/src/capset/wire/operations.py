@@ -1,4 +1,4 @@
-"""Shapes for operators: health, databases, API keys, checks of configurations, the demo (spec 5, P12–P14, P30)."""
+"""Shapes for operators: health, databases, API keys, configuration checks, the demo (spec 5, P12–P14, P30)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from capset.wire.shapes import Shape
 
 
 class HealthShape(Shape):
-    """It is well; where it is not, a problem is answered."""
+    """The server is healthy. If it is not, the response is a problem."""
 
     status: Literal["ok"]
 
 
 class SigningShape(Shape):
-    """Whether the server signs the log: the id of its key, or the reason why it does not."""
+    """Whether the server signs the log, with the id of its key, or the reason why it does not."""
 
     signs: bool
     key: str | None = None
@@ -31,9 +31,9 @@ class SigningShape(Shape):
 
 
 class ReadyShape(HealthShape):
-    """It is ready; where it is not, a problem is answered.
+    """The server is ready. If it is not, the response is a problem.
 
-    ``capabilities`` says what those that depend on the machine work with here, by their ids.
+    ``capabilities`` maps the ids of capabilities that depend on the machine to what they work with here.
     """
 
     signing: SigningShape
@@ -41,7 +41,7 @@ class ReadyShape(HealthShape):
 
 
 class StepShape(Shape):
-    """One migration; ``beside_writers`` says whether those who write go on while it runs."""
+    """A migration. ``beside_writers`` says whether writers can continue while it runs."""
 
     revision: str
     does: str
@@ -49,7 +49,7 @@ class StepShape(Shape):
 
 
 class UpgradeShape(Shape):
-    """The revisions before and after, no ``before`` for an empty database; ``done`` is false for a plan."""
+    """An upgrade: the revisions before (absent if the database was empty) and after. ``done`` is false for a plan."""
 
     before: str | None = None
     after: str
@@ -58,7 +58,7 @@ class UpgradeShape(Shape):
 
 
 class DatabaseCheckShape(Shape):
-    """The findings of a check; ``problems`` are sentences, ``verification`` is there if it was asked for.
+    """The result of a check. ``problems`` are sentences; ``verification`` is present if requested.
 
     ``notes`` are sentences about what could not be compared.
     """
@@ -72,21 +72,21 @@ class DatabaseCheckShape(Shape):
 
 
 class BackupShape(Shape):
-    """The file that was written, and how many bytes it has."""
+    """A backup: its file and its size in bytes."""
 
     file: str
     bytes: int
 
 
 class RestorationShape(Shape):
-    """The last record of the backup, and how many approvals and open requests ended when it was restored."""
+    """The last record of a restored backup, and how many approvals and open requests the restore ended."""
 
     last: int
     approvals: int
 
 
 class DoorShape(Shape):
-    """A call that came in by one of the server's doors, and the record that it left."""
+    """A call through one of the server's interfaces (``door``), and its record."""
 
     door: str
     tool: str
@@ -96,7 +96,7 @@ class DoorShape(Shape):
 
 
 class OversightShape(Shape):
-    """A call of the last part: how it was refused, if it was, and the request for an approval that it led to."""
+    """A call in one of the last parts of the demo: why it was refused, if it was, and its approval request."""
 
     tool: str
     code: str | None = None
@@ -105,10 +105,10 @@ class OversightShape(Shape):
 
 
 class DemoShape(Shape):
-    """Where things were put, what came in, the trail (newest first), whether it holds, and what went wrong.
+    """The result of the demo: its files, the audit trail (newest first), its verification, and what went wrong.
 
-    ``research`` is where the report of the part about the web was put; ``doors``, ``oversight`` and ``turn`` are the
-    calls of the last three parts, in their order. Each is ``None`` where the extras for it are not installed.
+    ``research`` is the path of the report of the web part. ``doors``, ``oversight`` and ``turn`` are the calls of the
+    last three parts, in order. Each is ``None`` if its extras are not installed.
     """
 
     folder: str
@@ -126,7 +126,7 @@ class DemoShape(Shape):
 
 
 class ConfigInput(Shape):
-    """The text of a configuration file, at most 262,144 letters, and what it is written in."""
+    """The text of a configuration file, at most 262,144 characters, and its format."""
 
     model_config = ConfigDict(strict=True)
 
@@ -135,7 +135,7 @@ class ConfigInput(Shape):
 
 
 class ProblemShape(Shape):
-    """What is wrong, or worth a second look: on which line, from 1, at which member, in which action."""
+    """An error or a warning, with its line (from 1), the path of the member, and the action."""
 
     line: int | None
     path: str
@@ -144,7 +144,7 @@ class ProblemShape(Shape):
 
 
 class ActionCheck(Shape):
-    """An action as it would be served. ``source`` is its handler, or ``CAPABILITY.TOOL``."""
+    """A preview of an action. ``source`` names its handler or ``CAPABILITY.TOOL``."""
 
     name: str
     title: str | None
@@ -158,7 +158,7 @@ class ActionCheck(Shape):
 
 
 class ConfigCheckShape(Shape):
-    """Everything that is wrong; where that is nothing, what would be served, too. ``capset check --json`` prints it."""
+    """All problems, and a preview of what would be served if there are none; the output of ``capset check --json``."""
 
     valid: bool
     problems: list[ProblemShape]
@@ -169,16 +169,16 @@ class ConfigCheckShape(Shape):
     allowance: AllowanceShape | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data: a null is data, and unset members are omitted."""
+        """Return plain JSON data. Unset members are omitted; a null is a value."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class KeyShape(Shape):
-    """A key, without what must be kept secret; times are ISO 8601 UTC.
+    """An API key, without its secret. Times are ISO 8601 UTC.
 
-    ``attributes`` are the principal's, and masked where their names are those of secrets.
-    ``allowance`` is what the principal may use by it. ``makers`` are the principals who made it, and who made theirs:
-    where requests are approved, they count as its principal.
+    ``attributes`` are the principal's; those with names of secrets are masked. ``allowance`` is what the principal may
+    use with this key. ``makers`` are the principals who made the key, and those who made their keys. For approvals,
+    they count as its principal.
     """
 
     id: str
@@ -198,17 +198,17 @@ class KeyShape(Shape):
 
 
 class KeyPageShape(Shape):
-    """Keys, newest first, and the cursor of the next page, if there is one."""
+    """A page of keys, newest first, and the cursor of the next page, if any."""
 
     items: list[KeyShape]
     next: str | None = None
 
 
 class KeyInput(Shape):
-    """A key to be made: of at most the maker's organisation, permissions and allowance, for a bounded time.
+    """A key to create, for a limited time, within the creator's organisation, permissions and allowance.
 
-    ``kind`` is what the principal is. ``expires`` is a number of hours or days: ``12h``, ``90d``. ``agent`` is the one
-    that ``/mcp`` leads to. Without an ``org`` it is the maker's.
+    ``kind`` is the kind of the principal. ``expires`` is a number of hours or days: ``12h``, ``90d``. ``agent`` is the
+    agent that ``/mcp`` serves to this key. ``org`` defaults to the creator's.
     """
 
     model_config = ConfigDict(strict=True)
@@ -226,7 +226,7 @@ class KeyInput(Shape):
 
 
 class ServerShape(Shape):
-    """The server that answers: its version, the kind of its store, and whether it asks for no keys (``insecure``)."""
+    """The answering server: its version, the kind of its store, and whether it works without keys (``insecure``)."""
 
     version: str
     store: str
@@ -234,12 +234,12 @@ class ServerShape(Shape):
 
 
 class WhoamiShape(Shape):
-    """The caller, as the server knows it, and what its credential is good for.
+    """The caller as the server sees it, and what its credential is valid for.
 
-    ``credential`` is ``key``, ``token`` or ``none``, and ``key`` the key's id. ``permissions`` are those of the
-    principal, with those that every principal has here; ``attributes`` are masked where their names are those of
-    secrets. ``tools`` are the only ones that it may call by its scopes; absent, its scopes set no such bound. ``parts``
-    are the parts of the server that the credential is for, as paths: ``""`` is all of it.
+    ``credential`` is ``key``, ``token`` or ``none``; ``key`` is the key's id. ``permissions`` are those of the
+    principal and those that every principal has on this server. ``attributes`` with names of secrets are masked.
+    ``tools`` are the only tools that its scopes allow it to call; if absent, its scopes do not restrict tools.
+    ``parts`` are the parts of the server that the credential is valid for, as paths; ``""`` is the whole server.
     """
 
     principal: str
@@ -260,9 +260,9 @@ class WhoamiShape(Shape):
 
 
 class PrincipalShape(Shape):
-    """A principal that has keys or sessions; ``keys`` are its newest ones that are valid, up to 20.
+    """A principal that has keys or sessions. ``keys`` are up to 20 of its newest valid keys.
 
-    They have its permissions, attributes and allowance: each key states its own.
+    Permissions, attributes and allowance belong to the keys, and each key has its own.
     """
 
     id: str
@@ -272,10 +272,10 @@ class PrincipalShape(Shape):
 
 
 class PrincipalPageShape(Shape):
-    """Principals by id and kind, and the cursor of the next page, if there is one.
+    """A page of principals by id and kind, and the cursor of the next page, if any.
 
-    ``is_partial`` says that the organisation has more keys than are looked at: then a principal without sessions, whose
-    keys are older, is not listed.
+    ``is_partial`` says that the organisation has more keys than were searched. Then principals that have no sessions
+    and only older keys are not listed.
     """
 
     items: list[PrincipalShape]
@@ -284,9 +284,9 @@ class PrincipalPageShape(Shape):
 
 
 class OrgShape(Shape):
-    """An organisation, and how many keys, stored agents and sessions it has; ``10000`` means that many or more.
+    """An organisation, and its numbers of keys, stored agents and sessions; ``10000`` means that many or more.
 
-    What belongs to no organisation is under the name ``""``.
+    The name ``""`` stands for everything that belongs to no organisation.
     """
 
     org: str
@@ -296,18 +296,18 @@ class OrgShape(Shape):
 
 
 class OrgPageShape(Shape):
-    """Organisations by name, and the cursor of the next page, if there is one."""
+    """A page of organisations by name, and the cursor of the next page, if any."""
 
     items: list[OrgShape]
     next: str | None = None
 
 
 class ConsumptionShape(Shape):
-    """An amount that is limited, and what has been used of it.
+    """A limit, and how much of it has been used.
 
-    ``subject`` is what the limit is on, ``resource`` what is counted: ``calls``, their ``cost``, or what models used
-    (``model_tokens``, ``model_cost``, …). ``window`` is such as ``1h``, absent for a budget; ``per`` says whose calls
-    count together. ``used`` and ``left`` are absent where each process of the server counts for itself.
+    ``subject`` is what the limit applies to, and ``resource`` what is counted: ``calls``, their ``cost``, or model
+    usage (``model_tokens``, ``model_cost``, …). ``window`` is a duration such as ``1h``, absent for a budget. ``per``
+    says whose calls count together. ``used`` and ``left`` are absent if each process of the server counts separately.
     """
 
     subject: str
@@ -321,7 +321,7 @@ class ConsumptionShape(Shape):
 
 
 class UsageShape(Shape):
-    """The use that a principal, or one of its sessions, has made of its limits; empty where nothing is limited."""
+    """How much a principal, or one of its sessions, has used of its limits; empty if nothing is limited."""
 
     principal: str
     kind: str
@@ -332,13 +332,13 @@ class UsageShape(Shape):
 
 
 class NewKeyShape(KeyShape):
-    """A key that was just made, with its secret: it is shown this once, and kept hashed only."""
+    """A new key with its secret, which is shown only this once and stored as a hash."""
 
     key: str
 
 
 def consumption_shape(consumption: Consumption) -> ConsumptionShape:
-    """Return the wire shape of what was used of a limit."""
+    """Return the wire shape of a limit and its usage."""
     window = None if consumption.window is None else written_window(consumption.window)
     remaining = None if consumption.used is None else max(0.0, consumption.most - consumption.used)
     return ConsumptionShape(

@@ -1,4 +1,4 @@
-"""Pages of lists: they end after so many items, or after about a megabyte of them (spec 5, P36)."""
+"""Pages of lists, limited in their number of items, and to about a megabyte (spec 5, P36)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from capset.stores.base import Page, Query
 
 PAGE_BYTES: Final = 1024 * 1024
-"""The size of a page's items as JSON, unless its first one alone is larger."""
+"""The maximum size of a page's items as JSON, unless the first item alone is larger."""
 
 _Query = TypeVar("_Query", bound=Query[Any])
 _Row = TypeVar("_Row")
@@ -21,7 +21,7 @@ _Cursor = TypeVar("_Cursor", str, int)
 
 
 def fitting_items(items: Iterable[_Item], remaining: int = PAGE_BYTES) -> Generator[_Item]:
-    """Yield the items that fit on a page together, and one at least."""
+    """Yield the items that fit on one page, but at least one."""
     for count, item in enumerate(items):
         remaining -= len(to_json(item)) + 1
         if count and remaining < 0:
@@ -37,8 +37,8 @@ async def read_page(
 ) -> tuple[list[_Item], _Cursor | None]:
     """Return one page of a list as items, and the cursor of the next page.
 
-    ``read`` asks the store, for parts of a page of which none is larger than the page; ``shape`` makes an item of a
-    row, and ``cursor`` returns the row's place in the list.
+    ``read`` queries the store, perhaps several times for one page, for at most ``PAGE_BYTES`` each time. ``shape``
+    converts a row to an item, and ``cursor`` returns the row's position in the list.
     """
     query = replace(query, max_bytes=PAGE_BYTES)
     items, remaining = list[_Item](), PAGE_BYTES

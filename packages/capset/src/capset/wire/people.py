@@ -1,4 +1,4 @@
-"""People on the wire: users of chats, and the principals that they are here (spec 9, N30)."""
+"""People on the wire: chat users, and the principals that they act as (spec 9, N30)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Permissions = Annotated[list[Annotated[str, Field(pattern=f"^{PERMISSION.pattern
 
 
 class PersonInput(Shape):
-    """A user of a Slack workspace, by the ids of both, and the principal that decides when that user does.
+    """A user of a Slack workspace, and the principal that the user acts as when deciding requests.
 
-    The ids are those of Slack (`T…` and `U…`): names and addresses can be changed by those who have them.
+    Both are identified by Slack's ids (`T…` and `U…`), since users can change their names and addresses.
     """
 
     model_config = ConfigDict(strict=True)
@@ -32,15 +32,16 @@ class PersonInput(Shape):
     principal: Annotated[Text, Field(min_length=1, max_length=200)]
     kind: Literal["user", "agent", "org"] = "user"
     permissions: Permissions = Field(
-        default_factory=list[str], description="What the principal holds; at most what the one who enters it holds."
+        default_factory=list[str], description="The principal's permissions; at most those of the caller."
     )
     attributes: dict[str, Any] | None = Field(None, description="Facts about the principal, for policies to read.")
 
 
 class PersonShape(Shape):
-    """A user of a Slack workspace, and the principal that it is here; `created_by` entered it.
+    """A user of a Slack workspace, and the principal that the user acts as. `created_by` added the entry.
 
-    `makers` are those who did over REST, and who made their keys: for approvals, they count as the person.
+    If it was added over REST, `makers` are those who added it and those who made their keys. For approvals, they count
+    as the person.
     """
 
     id: str
@@ -57,14 +58,14 @@ class PersonShape(Shape):
 
 
 class PersonPageShape(Shape):
-    """Some people, and the cursor of the next page, if there is one."""
+    """A page of people, and the cursor of the next page, if any."""
 
     items: list[PersonShape]
     next: str | None = None
 
 
 def person_shape(row: PersonRow) -> PersonShape:
-    """Return the wire shape of a person; values of attributes that look like secrets are masked."""
+    """Return the wire shape of a person. Attributes with names of secrets are masked."""
     columns = {name: getattr(row, name) for name in PersonShape.model_fields}
     masked = None if row.attributes is None else dict(Attributes(row.attributes).masked())
     lists = {"permissions": list(row.permissions), "makers": list(row.makers)}

@@ -1,4 +1,4 @@
-"""Runs on the wire, and schedules: turns and calls that are queued for workers (spec 10, D10, D17)."""
+"""Runs and schedules on the wire: turns and calls that are queued for workers (spec 10, D10, D17)."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _KINDS: Final[JsonDict] = {
     "then": _A_CALL,
     "else": _A_TURN,
 }
-"""The kinds of runs that ``RunInput`` lets through, for readers of ``/openapi.json``.
+"""The kinds of runs that ``RunInput`` accepts, for ``/openapi.json``.
 
-By conditions, since generators of clients make no types of alternatives beside properties.
+They are written as conditions, since client generators cannot handle alternatives next to properties.
 """
 
 
 class RunInput(Shape):
     """A turn of an agent, or one call of a tool, for the workers of a queue.
 
-    A turn is `content`, in a session (`session_id`) or in a new one of an agent (`agent_id`); a call is `tool` and
-    `arguments`, in a session.
+    A turn has `content`, and runs in a session (`session_id`) or in a new session with an agent (`agent_id`). A call
+    has `tool` and `arguments`, and runs in a session.
     """
 
     model_config = ConfigDict(strict=True, json_schema_extra=_KINDS)
@@ -66,28 +66,28 @@ class RunInput(Shape):
 
     @model_validator(mode="after")
     def _one_kind(self) -> RunInput:
-        """Refuse what is neither a turn nor a call, or both."""
+        """Raise an error unless the input is either a turn or a call."""
         fields_set = self.model_fields_set
         if (self.agent_id is None) == (self.session_id is None):
-            raise ValueError("a run is in a session: give session_id, or agent_id for a new one, and not both")
+            raise ValueError("a run needs a session: give either session_id, or agent_id for a new one")
         if ("content" in fields_set) == (self.tool is not None):
-            raise ValueError("a run is a turn or a call: give content, or tool and its arguments, and not both")
+            raise ValueError("a run is a turn or a call: give either content, or tool and its arguments")
         if self.tool is None and self.arguments is not None:
-            raise ValueError("arguments are those of a tool: give tool, too")
+            raise ValueError("arguments need a tool: give tool, too")
         if self.tool is not None and self.session_id is None:
-            raise ValueError("a call is in a session that there is: give session_id, not agent_id")
+            raise ValueError("a call needs an existing session: give session_id, not agent_id")
         return self
 
 
 class ScheduleInput(RunInput):
-    """A run as above, which is queued at each time of `cron`: five fields, in the time zone `timezone`."""
+    """A run that is queued at every time that matches `cron` (five fields) in the time zone `timezone`."""
 
     cron: Annotated[str, Field(min_length=1, max_length=200)]
     timezone: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
 
 
 class ScheduleShape(Shape):
-    """A schedule. `next_at` is missing while it is paused; `problem` says why the newest time queued no run."""
+    """A schedule. `next_at` is absent while it is paused. `problem` says why the latest time queued no run."""
 
     id: str
     kind: RunKind
@@ -104,18 +104,18 @@ class ScheduleShape(Shape):
 
 
 class SchedulePageShape(Shape):
-    """Some schedules, and the cursor of the next page, if there is one."""
+    """A page of schedules, and the cursor of the next page, if any."""
 
     items: list[ScheduleShape]
     next: str | None = None
 
 
 class RunShape(Shape):
-    """A run. The turn of a run has its id, and its events are those of its session.
+    """A run. If it is a turn, the turn has the same id, and its events are in the session.
 
     `state` is `queued`, `running`, `waiting` (for approvals), `succeeded`, `failed` or `cancelled`. `outcome` is the
-    data of the turn's last event, or the result of the call; `approval` is the request that a call waits for.
-    `attempts` counts how often a worker let go of it before its end, also to wait.
+    data of the turn's last event, or the result of the call. `approval` is the request that a call waits for.
+    `attempts` counts how often a worker stopped before the run ended, including pauses for approval.
     """
 
     id: str
@@ -133,7 +133,7 @@ class RunShape(Shape):
 
 
 class RunPageShape(Shape):
-    """Some runs, and the cursor of the next page, if there is one."""
+    """A page of runs, and the cursor of the next page, if any."""
 
     items: list[RunShape]
     next: str | None = None

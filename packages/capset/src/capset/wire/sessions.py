@@ -1,4 +1,4 @@
-"""Sessions on the wire, and their files (spec 5, P8, P11)."""
+"""Sessions and their files on the wire (spec 5, P8, P11)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from capset.wire.shapes import AttachedJson, Shape
 
 
 class SessionInput(Shape):
-    """Which agent a new session is of: the id of a stored one, or the name of one that is defined in code.
+    """A new session with an agent: the id of a stored one, or the name of one that is defined in code.
 
-    ``invocation`` says for whom it is: only its hash is kept, and stands in the links of the session. ``context`` is
-    kept and stands in their envelopes; it is JSON of any kind but secrets, at most 64 KiB. Policies see neither.
+    ``invocation`` says for whom the session is; only its hash is stored, and appears in the session's links.
+    ``context`` is stored and appears in their envelopes. It is any JSON of at most 64 KiB, but must not contain
+    secrets. Policies see neither.
     """
 
     model_config = ConfigDict(strict=True)
@@ -33,7 +34,7 @@ class SessionInput(Shape):
 
 
 class SessionPatch(Shape):
-    """To which version of its agent a session is to move; null for the current one."""
+    """The version of its agent that a session is to move to; null for the current one."""
 
     model_config = ConfigDict(strict=True)
 
@@ -41,7 +42,7 @@ class SessionPatch(Shape):
 
 
 class SessionShape(Shape):
-    """One conversation: whose, with which agent in which version, since when, and what it was made for."""
+    """A conversation of a principal with a version of an agent, and the data that it was created with."""
 
     id: str
     agent: str
@@ -56,14 +57,14 @@ class SessionShape(Shape):
 
 
 class SessionPageShape(Shape):
-    """Some sessions, and the cursor of the next page, if there is one."""
+    """A page of sessions, and the cursor of the next page, if any."""
 
     items: list[SessionShape]
     next: str | None = None
 
 
 class StateShape(Shape):
-    """What clients may read of a session's data, by scope and name; a scope with nothing to show is left out."""
+    """The part of a session's data that clients may read, by scope and name. Empty scopes are absent."""
 
     session: dict[str, Any] | None = None
     user: dict[str, Any] | None = None
@@ -96,7 +97,7 @@ def state_shape(state: Mapping[Scope, Mapping[str, Any]]) -> StateShape:  # JSON
 
 
 class FileShape(Shape):
-    """What is known of one file or directory."""
+    """A file or directory."""
 
     path: str
     name: str
@@ -109,9 +110,9 @@ class FileShape(Shape):
 
 
 class FolderShape(Shape):
-    """A directory: what it holds, directories first, then by name; or all below it by path.
+    """A directory and its entries, directories first, then by name; or everything below it, by path.
 
-    ``next`` is the cursor of the next page, if there is one.
+    ``next`` is the cursor of the next page, if any.
     """
 
     path: str
@@ -120,7 +121,7 @@ class FolderShape(Shape):
 
 
 class WrittenShape(Shape):
-    """A file that was written, and whether it is new."""
+    """A written file, and whether it is new."""
 
     created: bool
     file: FileShape
@@ -134,9 +135,9 @@ def file_shape(stat: FileStat) -> FileShape:
 def folder_shape(
     path: str, entries: Iterable[FileStat], *, recursive: bool, limit: int | None = None, cursor: str | None = None
 ) -> FolderShape:
-    """Return the wire shape of one page of a directory, all of which is ``entries`` in its order.
+    """Return the wire shape of one page of a directory. ``entries`` are all its entries, in order.
 
-    A cursor is the path that the page before ended with, with a slash after a directory's.
+    A cursor is the last path of the previous page, followed by a slash if it is a directory.
     """
 
     def place(path: str, is_directory: bool) -> tuple[bool, str]:

@@ -9,32 +9,32 @@ from pydantic_core import PydanticCustomError, to_json
 
 
 class Shape(BaseModel):
-    """A frozen JSON object with exactly its own fields."""
+    """A frozen JSON object that refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
 
     def plain(self) -> dict[str, Any]:
-        """Return the shape as plain JSON data; absent fields are omitted."""
+        """Return the shape as plain JSON data without absent fields."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 class StrictShape(Shape):
-    """Takes no text for a number, and no number for a truth."""
+    """A shape that does not convert types, such as text to a number or a number to a boolean."""
 
     model_config = ConfigDict(strict=True)
 
 
 def whole(number: Any) -> Any:  # any JSON
-    """Return 3.0 as 3: JSON Schema treats it as an integer."""
+    """Return a whole float as an integer (3.0 as 3), since JSON Schema treats it as one."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 Whole: Final = BeforeValidator(whole)
-"""Accepts such a number as an integer."""
+"""Accepts a whole float as an integer."""
 
 
 ATTACHED_BYTES: Final = 64 * 1024
-"""The limit on each piece of JSON that a client attaches to a session or a link: context, metadata, invocation."""
+"""The maximum size of each piece of JSON that a client attaches to a session or a link."""
 
 
 def _check_size(data: Any) -> Any:  # JSON data
@@ -45,4 +45,4 @@ def _check_size(data: Any) -> Any:  # JSON data
 
 
 AttachedJson = Annotated[dict[str, Any], AfterValidator(_check_size)]
-"""JSON of a client's own that is kept with a session or a link, or hashed."""
+"""JSON that a client attaches to a session or a link: context, metadata or an invocation."""

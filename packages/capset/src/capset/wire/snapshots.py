@@ -1,4 +1,4 @@
-"""A composed and evaluated agent on the wire: its prompt, its tools, the reasons for absent ones, and its hashes."""
+"""A composed and evaluated agent on the wire: its prompt, its tools, why others are excluded, and its hashes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from capset.wire.shapes import Shape
 class SnapshotTool(Shape):
     """A tool of the composition, and whether this principal may call it.
 
-    ``toolkits`` are the names of those around it, ``policies`` the ids of all that gate it here, both outermost first.
-    ``is_dynamic`` says that a dynamic toolkit made it for this evaluation; ``static_hash`` does not cover it then.
+    ``toolkits`` are the names of its enclosing toolkits, and ``policies`` the ids of all policies that apply to it,
+    both outermost first. If ``is_dynamic``, a dynamic toolkit created it for this evaluation, and ``static_hash`` does
+    not cover it.
     """
 
     name: str
@@ -39,7 +40,7 @@ class SnapshotTool(Shape):
 
 
 class DecisionShape(Shape):
-    """What a policy said when this was evaluated, and why, if it gave a reason."""
+    """The decision of a policy at evaluation, and its reason, if it gave one."""
 
     id: str
     kind: DecisionKind
@@ -47,10 +48,11 @@ class DecisionShape(Shape):
 
 
 class MadeShape(Shape):
-    """A dynamic toolkit: whether it was made, and why not.
+    """A dynamic toolkit: whether it created its tools, and if not, why.
 
-    ``path`` is its name behind those of the toolkits around it, and of the capability and the preset if it is of one.
-    ``tools`` are the names of those that it made, in toolkits or not; ``policies`` the ids of those that decided.
+    ``path`` is its name, preceded by the names of its capability, its preset and its enclosing toolkits, if any.
+    ``tools`` are the names of the tools that it created, also in nested toolkits; ``policies`` are the ids of the
+    policies that decided.
     """
 
     path: str
@@ -61,11 +63,11 @@ class MadeShape(Shape):
 
 
 class UsedShape(Shape):
-    """A capability as it is used here: by which way it came, and what was chosen of it.
+    """A capability as the agent uses it: where it comes from, and with which options.
 
-    ``path`` are the names on the way to it, the agent's first. ``presets`` are all that it has, in order, and whether
-    they are on; of what dynamic ``uses`` add to one that is there already, only the added ones. ``names`` are its tools
-    that have another name here, by their own.
+    ``path`` are the names that lead to it, the agent's first. ``presets`` are all its presets, in order, and whether
+    they are on; if dynamic ``uses`` add presets to a capability that is already used, only the added ones. ``names``
+    maps the original names of renamed tools to the new ones.
     """
 
     id: str
@@ -78,11 +80,12 @@ class UsedShape(Shape):
 
 
 class ExplainedShape(Shape):
-    """One thing of the composition, and who contributed it: a capability, by a preset perhaps, or else the agent.
+    """An item of the composition, and its contributor: a capability, perhaps one of its presets, or else the agent.
 
-    ``name`` is a tool's, a resource's or a state field's with its scope before it, a target's, a path; of an
-    instruction the first line, of context its keys, its text or its function's name (spec 1, C40). ``path`` begins with
-    the block that has it; ``within`` are the blocks around that, the agent first, and empty for the agent's own.
+    ``name`` is the name of a tool or a target, of a resource or a state field prefixed with its scope, or a path; for
+    an instruction its first line, and for context its keys, its text or its function's name (spec 1, C40). ``path``
+    begins with the block that has the item. ``within`` are the enclosing blocks, the agent first; it is empty for the
+    agent's own items.
     """
 
     surface: Surface
@@ -94,13 +97,13 @@ class ExplainedShape(Shape):
 
 
 class SnapshotShape(Shape):
-    """What the hashes cover, and the hashes: 64 hexadecimal digits each, by the profile named.
+    """Four hashes, 64 hexadecimal digits each, as defined by the ``profile``, and what they cover.
 
-    ``system_text`` is all that a model is told; of a session with its context, as it is now. ``uses`` and ``explained``
-    say where everything comes from; ``dynamic`` are the functions that add more at run time. ``decisions`` are those of
-    the policies that were asked, in that order; a policy that is asked at calls only is not among them. ``toolkits``
-    are the dynamic ones. ``namespace``, ``agent_id`` and ``agent_name`` are the host's labels, where it set them.
-    ``invocation_hash`` is null where no invocation was given.
+    ``system_text`` is everything that a model is told, for a session including its current context. ``uses`` and
+    ``explained`` say where everything comes from. ``dynamic`` are the functions that add more at run time.
+    ``decisions`` are the decisions of policies, in the order in which they were asked, without policies that are only
+    asked at calls. ``toolkits`` are the dynamic ones. ``namespace``, ``agent_id`` and ``agent_name`` are labels that
+    the host may set. ``invocation_hash`` is null if there was no invocation.
     """
 
     agent: str
@@ -129,7 +132,7 @@ class SnapshotShape(Shape):
 def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> SnapshotShape:
     """Return the wire shape of a snapshot, with its tools sorted by name.
 
-    ``system_text`` is the text with its context, if a session has resolved it.
+    ``system_text`` is the text including context, if a session has resolved it.
     """
     composition = snapshot.composition
     dynamic_tools = [
@@ -198,7 +201,7 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
 
 
 class SessionToolPageShape(Shape):
-    """Some tools in play by name, and the cursor of the next page, if there is one."""
+    """A page of the tools in play, by name, and the cursor of the next page, if any."""
 
     items: list[ToolShape]
     next: str | None = None
@@ -207,7 +210,7 @@ class SessionToolPageShape(Shape):
 def session_tool_page(
     snapshot: Snapshot, limit: int, *, name: str | None = None, cursor: str | None = None
 ) -> SessionToolPageShape:
-    """Return a page of the tools in play, by the names that a model calls them by; only the one of a ``name``."""
+    """Return a page of the tools in play, under the names that models call; with ``name``, only that tool."""
     names = [
         tool_name
         for tool_name in sorted(snapshot.tools)

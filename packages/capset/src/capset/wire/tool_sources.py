@@ -16,162 +16,161 @@ from capset.wire.shapes import StrictShape
 LimitsText = Annotated[
     Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], {"type": "array", "items": LIMIT_SCHEMA}]})
 ]
-"""Limits in any of their forms; their own validator gives better messages than a union of types would."""
+"""Limits in any form. Their own validator gives better error messages than a union of types."""
 Permission = Annotated[str, Field(pattern=f"^{PERMISSION.pattern}$")]
 LIMITS_SAID: Final = (
-    "How often it may be called: `100/1h` by one principal; a mapping, or a list of them, says more. Windows are a "
-    "whole number and s, m, h or d. Calls are counted in the database; `scope: process` counts in each process."
+    "How often it may be called: `100/1h` for each principal; a mapping, or a list of them, has more options. Windows "
+    "are a whole number and s, m, h or d. Calls are counted in the database; with `scope: process`, in each process."
 )
 
 
 class ToolRulesShape(StrictShape):
-    """The rules of a tool of an MCP server or an API; under the name `*`, of all whose own rules do not say it."""
+    """The rules of a tool of an MCP server or an API. The rules under `*` are the defaults for all tools."""
 
     effect: Effect | None = Field(
         None,
-        description="If left out, `destructive` for a tool of an MCP server, whose hints make it stronger, never "
-        "weaker; that of its method for an operation of an API.",
+        description="If left out: for a tool of an MCP server `destructive`, as its hints can only make an effect "
+        "stronger; for an operation of an API, the effect of its method.",
     )
     permissions: list[Permission] | None = Field(
-        None, description="What a principal must hold, beside the permissions of its server or API."
+        None, description="The permissions that a principal needs, in addition to those of its server or API."
     )
     limits: LimitsText = Field(None, description=LIMITS_SAID)
     approval: Literal["auto", "ask"] | None = Field(
-        None, description="`ask` if somebody has to approve every call; `auto`, if left out."
+        None, description="`ask` if every call needs an approval; `auto`, if left out."
     )
     timeout: float | None = Field(
-        None, gt=0, description="Seconds that a call may take; those of its server or API, if left out."
+        None, gt=0, description="Seconds that a call may take; if left out, as for its server or API."
     )
     idempotent: bool | None = Field(
-        None, description="Whether calling it again changes nothing more; `false`, if left out."
+        None, description="Whether repeating a call has no further effect; `false`, if left out."
     )
     arguments: dict[str, dict[str, Any]] | None = Field(
         None,
-        description="What arguments are allowed beyond the tool's own schema: the JSON Schema of each, with a `type`, "
-        "a `const` or an `enum`; with `required: true`, calls without it are refused, too.",
+        description="Restrictions on arguments in addition to the tool's own schema: a JSON Schema for each, with a "
+        "`type`, a `const` or an `enum`; with `required: true`, calls without the argument are refused, too.",
     )
     unchecked_patterns: Literal["allow", "refuse"] | None = Field(
         None,
-        description="`refuse` if no call is made of a tool whose schema has a pattern that cannot be checked; `allow`, "
-        "if left out.",
+        description="`refuse` to refuse calls of a tool whose schema has a pattern that cannot be checked; `allow`, if "
+        "left out.",
     )
 
 
 class ClientCredentialsShape(StrictShape):
-    """A client of an authorization server, which gets access tokens by `client_credentials` of OAuth 2."""
+    """A client of an authorization server that gets access tokens with OAuth 2 client credentials."""
 
     token_url: str = Field(description="The token endpoint of the authorization server.")
-    client_id: str = Field(description="The name of the client; `${NAME}` in it is the secret of that name.")
+    client_id: str = Field(description="The id of the client; `${NAME}` in it is replaced by the secret of that name.")
     client_secret: str = Field(description="The secret of the client: `${NAME}` is the secret of that name.")
-    scopes: list[str] | None = Field(None, description="The scopes that are asked for; none, if left out.")
+    scopes: list[str] | None = Field(None, description="The scopes to request; none, if left out.")
     parameters: dict[str, str] | None = Field(
-        None, description="More parameters of the request, such as `resource` or `audience`."
+        None, description="Additional parameters of the request, such as `resource` or `audience`."
     )
     method: Literal["basic", "post"] | None = Field(
         None,
-        description="`basic` sends the credentials in the header `Authorization`, `post` among the parameters; "
-        "`basic`, if left out.",
+        description="`basic` sends the credentials in the header `Authorization`, `post` in the parameters; `basic`, "
+        "if left out.",
     )
 
 
 CA_FILE_SAID: Final = (
-    "A file of certificates in PEM, seen from this file's folder, whose authorities are trusted beside the machine's. "
-    "It is read again when it has changed."
+    "A PEM file of certificate authorities, relative to this file's folder, that are trusted in addition to the "
+    "machine's. It is read again when it has changed."
 )
 PROXY_SAID: Final = (
-    "The proxy that it is reached through, `http://HOST:PORT`; `${NAME}` in it is the secret of that name. If left "
-    "out, that of `HTTPS_PROXY`, but for hosts in `internal` and `NO_PROXY`. Where names lead is not checked behind a "
-    "proxy."
+    "The proxy for its requests, `http://HOST:PORT`; `${NAME}` in it is replaced by the secret of that name. If left "
+    "out, that of `HTTPS_PROXY`, except for hosts in `internal` and `NO_PROXY`. With a proxy, the addresses of host "
+    "names are not checked."
 )
 
 
 class McpResourceShape(StrictShape):
-    """A resource of an MCP server, by its URI, or by a template of URIs."""
+    """A resource of an MCP server, by its URI or a URI template."""
 
     description: str | None = Field(
-        None, description="What it is, for models and clients, who read nothing that its server says of it."
+        None, description="Its description for models and clients, who never see the server's own."
     )
     context: bool | None = Field(
-        None, description="Gives its text to every agent with the server as context; `false`, if left out."
+        None, description="Whether every agent with the server gets its text as context; `false`, if left out."
     )
 
 
 class ServerToolsShape(StrictShape):
-    """The parts of an MCP server that are used, and the rules for them."""
+    """The parts of an MCP server that are used, and their rules."""
 
     tools: list[str] | None = Field(
-        None, description="The tools that are used, by their names there; all, if left out."
+        None, description="The tools to use, by their names on the server; all, if left out."
     )
     resources: dict[str, McpResourceShape] | None = Field(
         None,
-        description="The resources that may be read, by their URIs, or by templates such as `books://{name}`; none, if "
-        "left out.",
+        description="The resources that may be read, by URI or by a template such as `books://{name}`; none, if left "
+        "out.",
     )
     prompts: list[str] | None = Field(
-        None, description="The prompts that are used, by their names there; none, if left out."
+        None, description="The prompts to use, by their names on the server; none, if left out."
     )
     rules: dict[str, ToolRulesShape] | None = Field(
         None,
-        description="What holds for each tool, by its name there, or `*` for every tool; `resources/read` is the tool "
-        "that reads resources, `prompts/NAME` the one that gets a prompt.",
+        description="The rules of each tool, by its name on the server, or `*` for every tool; `resources/read` is the "
+        "tool that reads resources, `prompts/NAME` the one that gets a prompt.",
     )
     limits: LimitsText = Field(
-        None, description="How often all of its tools together may be called, as in the rules of a tool."
+        None, description="How often all its tools together may be called, in the form of a tool's `limits`."
     )
     permissions: list[Permission] | None = Field(
-        None, description="What a principal must hold to call any of its tools."
+        None, description="The permissions that a principal needs to call any of its tools."
     )
     timeout: float | None = Field(None, gt=0, description="Seconds that a call may take: 60, if left out.")
     max_timeout: float | None = Field(
         None,
         gt=0,
-        description="Seconds that a call may take at most whose progress is reported: each report gives it `timeout` "
-        "more. Progress gives no more time, if left out.",
+        description="The maximum number of seconds for a call that reports progress: each report gives it another "
+        "`timeout`. If left out, progress does not extend calls.",
     )
-    start_timeout: float | None = Field(
-        None, gt=0, description="Seconds until it has answered for the first time: 30, if left out."
-    )
+    start_timeout: float | None = Field(None, gt=0, description="Seconds until its first response: 30, if left out.")
     message_bytes: int | None = Field(
-        None, ge=1_024, le=64 * 1024 * 1024, description="How long one of its messages is at most: 1 MiB, if left out."
+        None, ge=1_024, le=64 * 1024 * 1024, description="The maximum size of one message: 1 MiB, if left out."
     )
 
 
 class _ServerPlaceShape(StrictShape):
-    """The place of an MCP server that a file declares; a base of its own, so that it is said before what is used."""
+    """The location of an MCP server that a file declares. A separate base, so that its fields come first."""
 
-    url: str | None = Field(None, description="Its address, for streamable HTTP, or the older HTTP with SSE.")
+    url: str | None = Field(None, description="Its URL, for streamable HTTP or the older HTTP with SSE.")
     headers: dict[str, str] | None = Field(
-        None, description="Sent with every request; `${NAME}` in them is the secret of that name."
+        None, description="Sent with every request; `${NAME}` in them is replaced by the secret of that name."
     )
     oauth: ClientCredentialsShape | None = Field(
-        None, description="Gets the access tokens that are sent with every request."
+        None, description="The client that gets the access tokens for its requests."
     )
     internal: list[str] | None = Field(
-        None, description="Internal hosts that its address may lead to, as `host` or `host:port`."
+        None, description="Internal hosts that its URL may lead to, as `host` or `host:port`."
     )
     ca_file: str | None = Field(None, description=CA_FILE_SAID)
     proxy: str | None = Field(None, description=PROXY_SAID)
     command: list[str] | None = Field(None, description="The program and its arguments.")
     env: dict[str, str] | None = Field(
-        None, description="The whole environment of its process; `${NAME}` is the secret of that name."
+        None, description="The whole environment of its process; `${NAME}` is replaced by the secret of that name."
     )
-    cwd: str | None = Field(None, description="The folder that its process begins in, seen from this file's folder.")
+    cwd: str | None = Field(None, description="The working directory of its process, relative to this file's folder.")
 
 
 class McpServerShape(ServerToolsShape, _ServerPlaceShape):
-    """An MCP server: at a `url`, or started by a `command`."""
+    """An MCP server at a `url`, or started by a `command`."""
 
     trust_first_use: bool | None = Field(
-        None, description="Approves the tools that it has when it is first used, as they are; `false`, if left out."
+        None,
+        description="Whether the tools that it has at its first use are approved automatically; `false`, if left out.",
     )
     ignore_word_order: bool | None = Field(
         None,
-        description="Whether a tool counts as approved though the words of its descriptions come in another order, as "
-        "those of a set do at each start; `false`, if left out.",
+        description="Whether a tool stays approved if the words of its descriptions come in another order, as those of "
+        "a set do after each start; `false`, if left out.",
     )
 
 
-_PROGRAM: Final = "only the operator of the server declares programs, since one over REST would be anybody's code"
+_PROGRAM: Final = "only the operator of the server declares programs, since callers of REST could run any code"
 _OPERATORS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("command", "env", "cwd"), _PROGRAM),
     "internal": "only the operator of the server allows internal hosts",
@@ -180,41 +179,41 @@ _OPERATORS: Final[Mapping[str, str]] = {
     "oauth": "only the operator of the server declares clients of OAuth; send a header with a secret that it allows",
     "trust_first_use": "an administrator approves the tools, by their hashes",
 }
-"""The members that a stored agent's server has not, with the reason."""
+"""The members that the servers of stored agents cannot have, with the reason."""
 
 
 class _ServerUrlShape(StrictShape):
-    """The place of an MCP server that a stored agent declares."""
+    """The location of an MCP server that a stored agent declares."""
 
     url: str = Field(
         max_length=2_000,
-        description="Its address, for streamable HTTP, or the older HTTP with SSE: a public one, or an internal host "
+        description="Its URL, for streamable HTTP or the older HTTP with SSE, on a public host or on an internal one "
         "that the operator allows.",
     )
     headers: dict[str, str] | None = Field(
         None,
         max_length=32,
-        description="Sent with every request, and shown to everyone who may read the agent; `${NAME}` in them is the "
-        "secret of that name, if the operator allows it to be sent to this host.",
+        description="Sent with every request, and visible to everyone who may read the agent; `${NAME}` in them is "
+        "replaced by the secret of that name, if the operator allows it for this host.",
     )
 
 
 class AgentServerShape(ServerToolsShape, _ServerUrlShape):
-    """An MCP server of a stored agent: at a `url`, declared by an administrator of its organisation."""
+    """An MCP server of a stored agent at a `url`, declared by an administrator of its organisation."""
 
     timeout: float | None = Field(None, gt=0, le=600, description="Seconds that a call may take: 60, if left out.")
     max_timeout: float | None = Field(
         None,
         gt=0,
         le=600,
-        description="Seconds that a call may take at most whose progress is reported: each report gives it `timeout` "
-        "more. Progress gives no more time, if left out.",
+        description="The maximum number of seconds for a call that reports progress: each report gives it another "
+        "`timeout`. If left out, progress does not extend calls.",
     )
     start_timeout: float | None = Field(
-        None, gt=0, le=60, description="Seconds until it has answered for the first time: 30, if left out."
+        None, gt=0, le=60, description="Seconds until its first response: 30, if left out."
     )
     message_bytes: int | None = Field(
-        None, ge=1_024, le=1024 * 1024, description="How long one of its messages is at most: 1 MiB, if left out."
+        None, ge=1_024, le=1024 * 1024, description="The maximum size of one message: 1 MiB, if left out."
     )
 
     @model_validator(mode="before")
@@ -232,52 +231,57 @@ def kept_servers(servers: Mapping[str, AgentServerShape] | None) -> dict[str, An
 
 
 class ApiShape(StrictShape):
-    """An API whose operations a document describes, of OpenAPI 3.0 to 3.2 or Swagger 2.0, in JSON or YAML."""
+    """An API that is described by an OpenAPI 3.0 to 3.2 or Swagger 2.0 document in JSON or YAML."""
 
-    document: str = Field(description="The document: a URL, or a file, absolute or seen from this file's folder.")
+    document: str = Field(
+        description="The document: a URL, or a file path, absolute or relative to this file's folder."
+    )
     url: str | None = Field(
-        None, description="The URL before all paths; in the place of the document's `servers`, if given."
+        None, description="The base URL of all paths; if given, it replaces the document's `servers`."
     )
     operations: list[str] | None = Field(
-        None, description="The operations that are used: their `operationId`, or method and path, `GET /pets/{id}`."
+        None, description="The operations to use: their `operationId`, or method and path, `GET /pets/{id}`."
     )
     tags: list[str] | None = Field(
-        None, description="The tags whose operations are used, beside `operations`; all, if both are left out."
+        None, description="Tags whose operations are used in addition to `operations`; all, if both are left out."
     )
     headers: dict[str, str] | None = Field(
-        None, description="Sent with every request of an operation; `${NAME}` in them is the secret of that name."
+        None,
+        description="Sent with every call of an operation; `${NAME}` in them is replaced by the secret of that name.",
     )
     credentials: dict[str, str] | None = Field(
         None,
-        description="The credential of each security scheme of the document, by its name: a key, a token, or "
-        "`USER:PASSWORD`; `${NAME}` in it is the secret of that name.",
+        description="The credential for each security scheme of the document, by its name: a key, a token, or "
+        "`USER:PASSWORD`; `${NAME}` in it is replaced by the secret of that name.",
     )
     oauth: dict[str, ClientCredentialsShape] | None = Field(
-        None, description="What gets the access tokens of a security scheme of the document, by its name."
+        None,
+        description="The client that gets the access tokens for each security scheme of the document, by its name.",
     )
     internal: list[str] | None = Field(
-        None, description="Internal hosts that may be requested, as `host` or `host:port`; no others are."
+        None, description="The internal hosts that may be reached, as `host` or `host:port`."
     )
     ca_file: str | None = Field(None, description=CA_FILE_SAID)
     proxy: str | None = Field(None, description=PROXY_SAID)
     rules: dict[str, ToolRulesShape] | None = Field(
         None,
-        description="What holds for each operation, by its id or by method and path, or `*` for every operation.",
+        description="The rules of each operation, by its id or by method and path, or `*` for every operation.",
     )
     limits: LimitsText = Field(
-        None, description="How often all of its operations together may be called, as in the rules of a tool."
+        None, description="How often all its operations together may be called, in the form of a tool's `limits`."
     )
     permissions: list[Permission] | None = Field(
-        None, description="What a principal must hold to call any of its operations."
+        None, description="The permissions that a principal needs to call any of its operations."
     )
     slashes: bool | None = Field(
         None, description="Whether arguments in paths may contain slashes, sent as `%2F`; `false`, if left out."
     )
     timeout: float | None = Field(None, gt=0, description="Seconds that a call may take: 30, if left out.")
     answer_bytes: int | None = Field(
-        None, ge=1_024, le=64 * 1024 * 1024, description="How long an answer is at most: 1 MiB, if left out."
+        None, ge=1_024, le=64 * 1024 * 1024, description="The maximum size of a response: 1 MiB, if left out."
     )
     trust_first_use: bool | None = Field(
         None,
-        description="Approves the operations that it has when it is first used, as they are; `false`, if left out.",
+        description="Whether the operations that it has at its first use are approved automatically; `false`, if left "
+        "out.",
     )

@@ -1,7 +1,7 @@
 """Turns and their events on the wire (spec 5, P10).
 
-Events carry types, ids and a turn's output. The arguments and results of its calls are in the records, to which
-``record`` refers, and in the session's files.
+Events contain types, ids and a turn's output. The arguments and results of its calls are in the records, which
+``record`` refers to, and in the session's files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_MESSAGE: Final = 2_000
 
 
 class TurnInput(Shape):
-    """What an agent is told: any JSON, which its runner must understand."""
+    """The message to an agent: any JSON that its runner accepts."""
 
     model_config = ConfigDict(strict=True)
 
@@ -35,7 +35,7 @@ class TurnInput(Shape):
 
 
 class ForkInput(Shape):
-    """The turn with whose end the conversation of the new session ends; all of it if left out."""
+    """The last turn to copy to the new session's conversation; if absent, everything is copied."""
 
     model_config = ConfigDict(strict=True)
 
@@ -43,7 +43,7 @@ class ForkInput(Shape):
 
 
 class RewindInput(Shape):
-    """The turn that is taken back, with all after it."""
+    """The turn to remove, together with all later ones."""
 
     model_config = ConfigDict(strict=True)
 
@@ -51,13 +51,13 @@ class RewindInput(Shape):
 
 
 class RewoundShape(Shape):
-    """The number of messages that were removed."""
+    """The number of removed messages."""
 
     removed: int
 
 
 class TurnShape(Shape):
-    """A turn that has begun. Its events come ``after`` that number, at the path ``events``."""
+    """A turn that has begun. Its events have numbers greater than ``after``, and are at the path ``events``."""
 
     turn: str
     session: str
@@ -66,9 +66,9 @@ class TurnShape(Shape):
 
 
 class EventShape(Shape):
-    """Something that was told of a turn: ``seq`` counts the session's events, ``at`` is ISO 8601 UTC.
+    """An event of a turn. ``seq`` counts the session's events; ``at`` is ISO 8601 UTC.
 
-    The types are in the guide of turns; more may come.
+    The guide on turns lists the types; later versions may add more.
     """
 
     seq: int
@@ -79,10 +79,10 @@ class EventShape(Shape):
 
 
 class ConversationMessageShape(Shape):
-    """A message of a conversation, in the form of the runner that stored it: ``seq`` counts the session's messages.
+    """A message of a conversation, in the format of the runner that stored it. ``seq`` counts the session's messages.
 
-    ``kind`` is ``message``, ``summary`` for one that stands for all before it, or ``inner`` for one of an agent that
-    works within a call of the turn: ``within`` names the call and the agent.
+    ``kind`` is ``message``, ``summary`` for one that replaces all earlier ones, or ``inner`` for a message of an agent
+    that runs within a call of the turn; ``within`` names the call and the agent.
     """
 
     seq: int
@@ -94,7 +94,7 @@ class ConversationMessageShape(Shape):
 
 
 class ConversationPageShape(Shape):
-    """Some messages in order; ``total`` is the number of all, ``next`` the ``after`` of the next page."""
+    """A page of messages in order. ``total`` is the number of all messages, ``next`` the ``after`` of the next page."""
 
     items: list[ConversationMessageShape]
     total: int
@@ -102,7 +102,7 @@ class ConversationPageShape(Shape):
 
 
 class GapShape(Shape):
-    """The events after the number ``after``, up to ``last``, are not there any more."""
+    """A gap: the events after number ``after``, up to ``last``, no longer exist."""
 
     after: int
     last: int
@@ -142,30 +142,30 @@ def started_event(agent: str, version: int | None, runtime_hash: str) -> NewEven
 
 
 def executed_event(execution: ToolExecuted) -> NewEvent:
-    """Return the event of a call that was let through and has ended."""
+    """Return the event of a call that was allowed and has ended."""
     code = execution.error.code if execution.error is not None else None
     data = {"tool": execution.name, "record": execution.record, "success": code is None, "code": code}
     return _event("tool.executed", {**data, "duration_us": execution.duration_us})
 
 
 def requested_event(row: ApprovalRow) -> NewEvent:
-    """Return the event of a request for an approval that a turn waits for: everything an approver has to know."""
+    """Return the event of an approval request that a turn waits for, with everything that approvers need to know."""
     return _event("approval.requested", {**to_event_data(row), "tool_hash": row.tool_hash, "record": row.call})
 
 
 def suspended_event(approvals: Sequence[str], calls: Mapping[str, str]) -> NewEvent:
-    """Return the event of a turn that waits for approvals; it goes on once they are decided.
+    """Return the event of a turn that waits for approvals and continues once they are decided.
 
-    ``calls`` has the request of each of the model's calls that wait, by the model's id of the call.
+    ``calls`` maps the model's ids of the waiting calls to their requests.
     """
     return _event("turn.suspended", {"approvals": list(approvals), "calls": dict(calls)})
 
 
 def resumed_event(approvals: Sequence[str], before: str, after: str, takeovers: int) -> NewEvent:
-    """Return the event of a turn that goes on, after these approvals, or after its process has died.
+    """Return the event of a turn that continues, after approvals or after the death of its process.
 
-    ``before`` and ``after`` are the runtime hashes: other ones mean that the tools in play have changed. ``before`` is
-    ``""`` where it is not known.
+    ``before`` and ``after`` are the runtime hashes. If they differ, the tools in play have changed. ``before`` is
+    ``""`` if it is unknown.
     """
     changed = before not in ("", after)
     data = {"approvals": list(approvals), "takeovers": takeovers, "runtime_hash": after, "changed": changed}
@@ -173,14 +173,14 @@ def resumed_event(approvals: Sequence[str], before: str, after: str, takeovers: 
 
 
 def retried_event() -> NewEvent:
-    """Return the event of a turn that had failed for the moment, and is taken up again."""
+    """Return the event of a turn that is retried after a temporary failure."""
     return _event("turn.retried", {})
 
 
 def discarded_event(newest: Sequence[EventRow]) -> NewEvent | None:
-    """Return the event that takes back what was told of an answer that broke off, if the newest of a turn are of one.
+    """Return the event that discards the text of an interrupted answer, or ``None`` if there is none.
 
-    The turn goes on by asking for the whole answer again.
+    ``newest`` are the newest events of the turn. The turn continues by requesting the whole answer again.
     """
     relevant = [row for row in newest if row.type not in ("turn.failed", "turn.retried")]
     if not relevant or relevant[-1].type not in ("text.delta", "reasoning.delta"):
@@ -189,20 +189,20 @@ def discarded_event(newest: Sequence[EventRow]) -> NewEvent | None:
 
 
 def cancelled_event(by: str) -> NewEvent:
-    """Return the last event of a turn that was cancelled, and by whom."""
+    """Return the last event of a cancelled turn, with who cancelled it."""
     return _event("turn.cancelled", {"by": by})
 
 
 def ended_event(output: Any, file: str | None = None) -> NewEvent:  # JSON data
-    """Return the last event of a turn. If its output was cut, ``file`` has the whole, where that could be stored.
+    """Return the last event of a turn. If its output was truncated, ``file`` has all of it, if it could be stored.
 
-    Raises ``ValueError`` for an output that JSON cannot represent.
+    Raises ``ValueError`` for output that JSON cannot represent.
     """
     return _event("turn.ended", {"output": output} if file is None else {"output": output, "file": file})
 
 
 def failed_event(error: CapsetError, correlation: str | None = None) -> NewEvent:
-    """Return the last event of a failed turn; the invalid fields of its error are omitted."""
+    """Return the last event of a failed turn. Its error's invalid fields are omitted."""
     shape = error_shape(error)
     short = shape.message.encode(errors="replace").decode()[:_MAX_MESSAGE]
     shape = shape.model_copy(update={"message": short, "fields": None, "correlation": shape.correlation or correlation})

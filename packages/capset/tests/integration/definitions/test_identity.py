@@ -190,7 +190,7 @@ def test_hooks_and_offers_can_be_copied() -> None:
         (shelf.ref, {"base": look}, "a reference is to a Capability"),
         *((kit, {"name": "no name", "levels": 1}, "levels"), (shelf, {"name": "no name"}, "unexpected keyword")),
         (notes, {"scope": "none"}, "unexpected keyword"),
-        (VALUES["message"], {"role": "system"}, "is of the role user or assistant"),
+        (VALUES["message"], {"role": "system"}, "has the role user or assistant"),
         (VALUES["server"], {"url": "ftp://x"}, "MCP server 's': url"),
         (VALUES["retry"], {"max_attempts": 0}, "max_attempts"),
     ],

@@ -188,7 +188,7 @@ def test_what_is_compiled_or_typed_in_has_none(make: Callable[[], AnyTool], reas
 def test_a_block_of_several_functions_has_none(theirs: Any) -> None:
     routes = {"a": handler()(theirs.block)}
     code = code_of(as_tool(Router("way", lambda text: "a", routes=routes, input=str, description="Go.")))
-    assert (code.hash, code.reason) == (None, "it runs the router 'way', whose code stands in more than one place")
+    assert (code.hash, code.reason) == (None, "it runs the router 'way', whose code is in more than one place")
 
 
 @pytest.mark.realtime

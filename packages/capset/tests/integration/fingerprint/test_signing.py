@@ -50,13 +50,13 @@ def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:
     theirs = curve.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
     for text, problem in (
         *(("hunter2", "32 bytes in base64"), ("", "32 bytes in base64"), (key.public.pem(), "this is a public one")),
-        *((encrypted, "needs a password"), (strange, "must be one of Ed25519")),
+        *((encrypted, "needs a password"), (strange, "must be an Ed25519 key")),
         ("-----BEGIN PRIVATE KEY-----\nhunter2", "cannot be read"),
     ):
         with pytest.raises(DefinitionError, match=problem) as failure:
             CheckpointKey.load(text)
         assert "hunter2" not in str(failure.value)
-    for text, problem in (("hunter2", "32 bytes"), (key.pem(), "this is a private one"), (theirs, "of Ed25519")):
+    for text, problem in (("hunter2", "32 bytes"), (key.pem(), "this is a private one"), (theirs, "an Ed25519 key")):
         with pytest.raises(DefinitionError, match=problem):
             PublicKey.load(text)
     (tmp_path / "binary").write_bytes(b"\xff" * 99)

@@ -239,7 +239,7 @@ class Aliased(BaseModel):
         (lambda: as_tool(Flow("f", add("a", 1)), description="d"), "is a flow"),
         (lambda: as_tool(add("a", 1)), "needs a description: the model chooses by it"),
         (lambda: as_tool(Agent("Old hand", description="d")), "a tool's name must match"),
-        (lambda: as_tool(Sequencer("s", description="d")), "it is not known what the sequencer takes"),
+        (lambda: as_tool(Sequencer("s", description="d")), "the input type of the sequencer is unknown"),
         (
             lambda: as_tool(Router("r", lambda _: "a", routes={"a": add("a", 1)}, description="d")),
             "what the router takes",

@@ -56,7 +56,7 @@ async def test_a_generator_is_told_everything_and_works_with_its_tools(store: st
 @pytest.mark.spec("C37")
 @pytest.mark.parametrize("output", ["nice", {"good": "yes", "why": ""}, None, Draft(text="no")])
 async def test_its_output_is_checked_whatever_the_runner_says(output: Any) -> None:
-    with pytest.raises(InvalidOutput, match="The block 'judge' gave an output that does not fit its type"):
+    with pytest.raises(InvalidOutput, match="The block 'judge' returned an output that does not match its type"):
         await run(JUDGE, Draft(text=""), runner=ScriptedRunner({"judge": [Say(output)]}))
 
 
@@ -94,9 +94,9 @@ async def test_its_input_is_checked_before_any_step() -> None:
 
 
 async def test_a_kernel_without_a_runner_says_what_to_do() -> None:
-    with pytest.raises(CapsetError, match="this kernel has no runner for models") as refused:
+    with pytest.raises(CapsetError, match="this kernel has no generator runner") as refused:
         await run(Generator("plain"))
-    assert str(refused.value.hint).startswith("give it one: Kernel(generator=AgentRunner(")
+    assert str(refused.value.hint).startswith("pass one: Kernel(generator=AgentRunner(")
 
 
 async def test_a_runner_that_fails_is_contained() -> None:

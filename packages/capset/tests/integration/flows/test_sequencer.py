@@ -130,7 +130,7 @@ async def test_declared_types_are_checked_at_both_ends() -> None:
     sequencer = Sequencer("s", input=int, output=str).then(anything)
     with pytest.raises(InvalidArguments, match="Invalid input for the block 's'"):
         await run(sequencer, "1")
-    with pytest.raises(InvalidOutput, match="'s' gave an output"):
+    with pytest.raises(InvalidOutput, match="'s' returned an output"):
         await run(sequencer, 1)
     assert ran == [1]
 

@@ -18,8 +18,8 @@ AGENT, WHO = Agent("tester"), Principal("ada")
     ("agent", "principal", "env", "message"),
     [
         (Capability("kit"), WHO, None, "is opened for an Agent, a Flow or another block; got Capability"),
-        (AGENT, "ada", None, r"principal is a Principal, such as Principal\('ada'\); got 'ada'"),
-        (AGENT, WHO, "x", "env is a mapping of names to values; got 'x'"),
+        (AGENT, "ada", None, r"principal must be a Principal, such as Principal\('ada'\); got 'ada'"),
+        (AGENT, WHO, "x", "env must be a mapping of names to values; got 'x'"),
     ],
 )
 async def test_what_cannot_be_is_refused_by_name_and_leaves_no_session(

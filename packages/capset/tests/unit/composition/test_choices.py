@@ -74,7 +74,7 @@ def test_config_prefix_and_names_are_chosen_in_the_same_way() -> None:
         (KIT.with_names(prefix="a_"), KIT.with_names(prefix=""), "prefix: 'a_' and ''"),
         (KIT.with_names(rename={"add": "x"}), KIT.with_names(rename={"add": "y"}), "rename add: 'x' and 'y'"),
     ):
-        with pytest.raises(PresetConflict, match=f"'a' names the capability 'kit' twice .* of its {difference}"):
+        with pytest.raises(PresetConflict, match=f"'a' uses the capability 'kit' twice, .* for its {difference}"):
             chosen(first, other)
 
 

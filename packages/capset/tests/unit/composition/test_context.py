@@ -180,7 +180,7 @@ def test_a_function_takes_input_and_context_at_most(wrong: Any) -> None:
 @pytest.mark.spec("C21")
 def test_a_message_is_of_the_user_or_the_assistant() -> None:
     for wrong in ("system", "", None):
-        with pytest.raises(DefinitionError, match="a context message is of the role user or assistant"):
+        with pytest.raises(DefinitionError, match="a context message has the role user or assistant"):
             ContextMessage(wrong, "x")  # pyright: ignore[reportArgumentType]
     for text in (5, "\ud800"):
         with pytest.raises(DefinitionError, match="a context message's content"):

@@ -92,7 +92,7 @@ def test_a_preset_that_is_switched_on_adds_itself_alone() -> None:
     ],
 )
 def test_what_is_there_is_not_taken_away(ref: Any, would: str) -> None:
-    with pytest.raises(DefinitionError, match=rf"'kit' is there already, and decide\(\) would {would}") as refused:
+    with pytest.raises(DefinitionError, match=rf"'kit' is already present, and decide\(\) would {would}") as refused:
         decided(Agent("a", uses=[KIT, decide]), ref)
     assert refused.value.hint
 

@@ -278,8 +278,8 @@ class Lower(BaseModel):
         (LeftRight, RightLeft, "method resolution order"),
         (Methodical, AlsoMethodical, "AlsoMethodical.total would hide Methodical.total"),
         (Methodical, Total, "Methodical.total would be hidden by a field of that name"),
-        (NotOne, One, "the default of count does not fit what all of them ask for"),
-        (Lower, Total, "model_config says of 'str_to_lower' None for Total and True for Lower"),
+        (NotOne, One, "the default of count does not fit the constraints"),
+        (Lower, Total, "model_config sets 'str_to_lower' to None for Total and True for Lower"),
     ],
 )
 def test_models_that_no_class_can_stand_for_conflict_and_both_are_named(first: Any, other: Any, why: str) -> None:

@@ -102,9 +102,9 @@ async def test_secrets_are_not_kept_and_said_to_be_missing() -> None:
     dropped = "attributes.password, on_behalf_of_attributes[0].api_key"
     with pytest.raises(HydrationRefused) as refused:
         await hydrate(envelope, AGENT, principal=principal_of(envelope))
-    assert refused.value.message == f"the envelope does not keep all of its principal: {dropped}"
+    assert refused.value.message == f"the envelope lacks attributes of its principal: {dropped}"
     replayed = await replay(envelope, AGENT)
-    assert replayed.notes == (f"what is not kept of the principal is left out: {dropped}",)
+    assert replayed.notes == (f"attributes of the principal that were not stored are left out: {dropped}",)
     assert (await replay(envelope, AGENT, principal=ADA)).notes == ()
 
 

@@ -186,11 +186,11 @@ class Secret:
         (raising_later(asyncio.CancelledError("hunter2")), "failed: CancelledError"),
         (raising(ToolError("the index is down")), "failed: the index is down"),
         *(
-            (lambda context, members=members: members, "must give a list of tools and toolkits")
+            (lambda context, members=members: members, "must return a list of tools and toolkits")
             for members in (None, 5, "tools", {make("a")}, make("a"), [Secret()], [later])
         ),
-        (lambda context: rows(make("a")), "must give a list of tools and toolkits"),
-        (lambda context: later([Secret()]), "must give a list of tools and toolkits"),
+        (lambda context: rows(make("a")), "must return a list of tools and toolkits"),
+        (lambda context: later([Secret()]), "must return a list of tools and toolkits"),
         (lambda context: lazily(make("a")), "failed: RuntimeError"),
         (lambda context: [tool(Secret)], "failed: @tool takes a function"),
         (lambda context: [make("static")], "two different tools named 'static'"),

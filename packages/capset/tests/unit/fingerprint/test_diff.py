@@ -77,10 +77,10 @@ A = Ref("a", "1")
     [
         (link(), link(), "Same in all: definition, tools in play and prompt."),
         (link(invocation="e"), link(invocation="e"), "Same in all: definition, tools in play, prompt and invocation."),
-        (link(), link(A), "Same definition and prompt; other tools in play."),
-        (link(), link(A, static="c", prompt="c"), "Nothing in common: other definition, tools in play and prompt."),
-        (link(), link(invocation="e"), "Same definition, tools in play and prompt; other invocation."),
-        (link(), link(A, static="c"), "Same prompt; other definition and tools in play."),
+        (link(), link(A), "Same definition and prompt; different tools in play."),
+        (link(), link(A, static="c", prompt="c"), "Nothing in common: different definition, tools in play and prompt."),
+        (link(), link(invocation="e"), "Same definition, tools in play and prompt; different invocation."),
+        (link(), link(A, static="c"), "Same prompt; different definition and tools in play."),
     ],
 )
 def test_one_sentence_says_what_differs(before: CapabilityLink, after: CapabilityLink, expected: str) -> None:
@@ -89,7 +89,7 @@ def test_one_sentence_says_what_differs(before: CapabilityLink, after: Capabilit
 
 def test_hashes_of_different_profiles_are_not_compared() -> None:
     assert explain_relationship(link(), link(profile="jcs-2")).startswith(
-        "Hashed by different profiles, jcs-1 and jcs-2"
+        "Hashed with different profiles, jcs-1 and jcs-2"
     )
 
 

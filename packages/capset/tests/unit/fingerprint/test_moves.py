@@ -232,7 +232,7 @@ class Odd(BaseModel):
 @pytest.mark.parametrize("config", [Ratio(ratio=float("inf")), Ratio(ratio=float("nan")), Odd(value=object())])
 def test_a_config_that_cannot_be_hashed_is_refused_by_its_name(config: BaseModel) -> None:
     capability = Capability("c", config=type(config))
-    with pytest.raises(DefinitionError, match="capability 'c': its config has no form in JSON"):
+    with pytest.raises(DefinitionError, match="capability 'c': its config has no JSON form to hash"):
         compose(Agent("a", uses=[capability.with_config(config)]))
 
 

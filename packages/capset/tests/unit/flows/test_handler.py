@@ -83,7 +83,7 @@ async def test_what_does_not_fit_is_refused_going_in_and_coming_out() -> None:
     with pytest.raises(InvalidArguments, match=r"^Invalid input for the block 'wrong': \(the input\): Input should be"):
         await run(Handler("wrong", wrong), "1")
     assert ran == []
-    with pytest.raises(InvalidOutput, match="'wrong' gave an output that does not fit its type: the whole") as refused:
+    with pytest.raises(InvalidOutput, match="'wrong' returned an output that does not match its type: the") as refused:
         await run(Handler("wrong", wrong), 1)
     assert "secret" not in str(refused.value)
     with pytest.raises(InvalidArguments) as raised:
@@ -141,8 +141,8 @@ async def streams(a: int) -> AsyncIterator[Progress | Reply[int]]:
         (two, "has more than one input: a, b"),
         (bare, "handler 'a', parameter 'a' needs a type annotation"),
         (silent, "handler 'a' needs a return annotation"),
-        (with_default, "parameter 'a': no default is ever used"),
-        (with_noted_default, "parameter 'a': no default is ever used"),
+        (with_default, "parameter 'a': its default would never be used"),
+        (with_noted_default, "parameter 'a': its default would never be used"),
         (streams, "only a tool streams"),
         (Order, "takes a function"),
         ("nothing", "takes a function"),

@@ -70,12 +70,12 @@ async def test_a_choice_that_fails_is_named_and_a_wrong_input_never_reaches_it()
 @pytest.mark.parametrize(
     ("choose", "routes", "message"),
     [
-        (by_size, {}, "routes is a mapping of names to blocks, at least one"),
-        (by_size, [ONE], "routes is a mapping of names to blocks"),
+        (by_size, {}, "routes must be a mapping of names to at least one block"),
+        (by_size, [ONE], "routes must be a mapping of names to"),
         (by_size, {"": ONE}, "a route's name must match"),
         (by_size, {"a": by_size}, "router 'r', route 'a': a block was expected"),
         (by_size, {"a": ONE, "b": add("one", 2)}, "two of its blocks are named 'one'"),
-        ("small", {"a": ONE}, r"choose is a function \(input, context\)"),
+        ("small", {"a": ONE}, r"choose must be a function of \(input, context\)"),
         (lambda: "a", {"a": ONE}, r"choose must take \(input, context\), or the value alone"),
     ],
 )

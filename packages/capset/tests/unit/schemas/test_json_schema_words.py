@@ -49,7 +49,7 @@ def misfits_of(schema: dict[str, Any], value: Any) -> list[str]:
         ({"not": {"type": "integer"}}, 3, "Input should not be what its schema excludes"),
         ({"contains": {"const": 1}}, [2], "Input should have an item of the kind that its schema asks for"),
         ({"contains": True, "maxContains": 1}, [2, 3], "Input should have fewer items of the kind"),
-        ({"oneOf": [{"minimum": 1}, {"maximum": 9}]}, 5, "Input should fit one of several schemas only, and fits more"),
+        ({"oneOf": [{"minimum": 1}, {"maximum": 9}]}, 5, "Input should fit only one of several schemas, but fits more"),
         ({"anyOf": [{"type": "string"}, {"minimum": 9}]}, 5, "Input should be a string or Input should be at least 9"),
         ({"if": {"type": "integer"}, "then": {"maximum": 3}}, 5, "Input should be at most 3"),
         ({"allOf": [False]}, 5, "nothing is allowed here"),

@@ -78,11 +78,11 @@ def test_no_parameters_are_none() -> None:
         ({"properties": {"a": {"type": "string"}}}, "parameters.properties: unknown keyword 'a'"),
         ({"a": "string"}, "parameters.a: a parameter is a mapping"),
         ({"type": "array"}, "the type is 'object'; got 'array'"),
-        ({"a": {"type": "strin"}}, "it is no JSON Schema"),
+        ({"a": {"type": "strin"}}, "not a valid JSON Schema"),
         ({"a": {"type": "integer", "default": "x"}}, "a default of its JSON Schema does not fit: a"),
         ({"a": {"pattern": "(?=x)"}}, "linear time"),
         ({"a": {"$ref": "https://example.com/a.json"}}, "nothing is fetched"),
-        ({"type": "object", "properties": {}, "required": ["a"]}, "'a' is required, and no property"),
+        ({"type": "object", "properties": {}, "required": ["a"]}, "'a' is required, but is not a property"),
         ([], "a mapping was expected"),
     ],
 )

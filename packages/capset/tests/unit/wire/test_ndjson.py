@@ -99,9 +99,9 @@ def test_kinds_that_are_not_for_tools_are_written_as_they_came() -> None:
         (GOOD.replace(b"hello", b"\\ud800"), "column"),
         (GOOD.replace(b'"hello"', b"1" * 5000), "out of range"),
         (GOOD.replace(b'"hello"', b"[" * 300 + b"]" * 300), "recursion limit"),
-        (GOOD.replace(b'"kind":', b'"kind":"query","kind":'), "the key 'kind' stands twice"),
-        (GOOD.replace(b'"hello"', b'{"a":{"b":1,"b":1}}'), "the key 'b' stands twice"),
-        (b'[{"a":1,"a":2}]', "the key 'a' stands twice"),
+        (GOOD.replace(b'"kind":', b'"kind":"query","kind":'), "the key 'kind' occurs twice"),
+        (GOOD.replace(b'"hello"', b'{"a":{"b":1,"b":1}}'), "the key 'b' occurs twice"),
+        (b'[{"a":1,"a":2}]', "the key 'a' occurs twice"),
     ],
 )
 def test_a_broken_line_is_400(line: bytes, why: str) -> None:

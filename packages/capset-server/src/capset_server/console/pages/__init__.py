@@ -1,1 +1,1 @@
-"""The pages of the console, one module a noun."""
+"""The pages of the console, one module per noun."""

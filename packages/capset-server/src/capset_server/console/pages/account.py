@@ -1,4 +1,4 @@
-"""The account of the one who has signed in."""
+"""The account of the signed-in caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capset_server.console.page import PageRequest, PageRoute
 
 
 async def show_account(page: PageRequest) -> Response:
-    """Show the caller as the server knows it, what its credential is good for, and what it has used of its limits."""
+    """Show the caller, what its credential permits, and the usage of its limits."""
     me, usage = await asyncio.gather(page.api.get("whoami"), page.api.get("usage"))
     return page.render("administration/account.html", me=me, usage=usage)
 

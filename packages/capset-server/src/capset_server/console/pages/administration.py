@@ -1,4 +1,4 @@
-"""Administration: its tabs, organisations, and limits with what has been used of them."""
+"""Administration: its tabs, organisations, and limits with their usage."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TABS: Final[Mapping[str, tuple[str, Scope]]] = {
     "people": ("People", "capset:admin"),
     "deliveries": ("Deliveries", "capset:audit"),
 }
-"""The pages of administration by their paths: title, and the scope that they need."""
+"""The pages of administration by path: title, and required scope."""
 SHARED: Final = ("org", "all")
-"""Limits under which the calls of several principals count together."""
+"""The ``per`` of limits that several principals share."""
 _PRINCIPALS: Final = 10
-"""Principals whose limits one page shows."""
+"""Number of principals whose limits a page shows."""
 
 
 def tabs_of(page: PageRequest) -> list[tuple[str, str, str]]:
@@ -45,12 +45,12 @@ def render_tab(
 
 
 def kinds() -> list[str]:
-    """Return the kinds of principals that keys, and limits, are for."""
+    """Return the kinds of principals that can have keys and limits."""
     return [kind for kind in get_args(PrincipalKind) if kind != "anonymous"]
 
 
 async def begin(page: PageRequest) -> Response:
-    """Lead to the first tab that the caller may see."""
+    """Redirect to the first tab that the caller may see."""
     page.caller.check("capset:admin", "capset:audit")
     return page.redirect(tabs_of(page)[0][1])
 
@@ -62,9 +62,9 @@ async def list_organisations(page: PageRequest) -> Response:
 
 
 async def show_limits(page: PageRequest) -> Response:
-    """Show what has been used of limits that hold for several principals together, or of those of one principal.
+    """Show the usage of the limits that several principals share, or of those of one principal.
 
-    A page of all principals asks for those of each when it is there, as a fragment with the limits on that one alone.
+    The page of all principals then requests those of each principal, as a fragment without the shared limits.
     """
     page.caller.check("capset:admin", "capset:audit")
     org, principal = page.query.get("org"), page.query.get("principal")
@@ -82,7 +82,7 @@ async def show_limits(page: PageRequest) -> Response:
 
 
 async def _usage_in(page: PageRequest, org: str, principals: Any) -> Any:  # JSON data
-    """Return what a principal of an organisation has used, by which also stands what all of it have."""
+    """Return the usage of one principal of an organisation, which includes that of the whole organisation."""
     candidates = (
         [] if principals is None else [principal for principal in principals["items"] if principal["kind"] in kinds()]
     )

@@ -1,4 +1,4 @@
-"""The editor of agents: a form, and beside it what would come of it and how that differs from what is saved."""
+"""The editor of agents: a form with a preview of the result, and its differences from the saved version."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from capset_server.console.page import PageRequest, PageRoute
 from capset_server.http.etags import tag_of
 
 _FOUND: Final = 8
-"""The capabilities that a search shows."""
+"""Number of capabilities that a search shows."""
 _OUTDATED: Final = 412
 Data = Mapping[str, Any]  # JSON data
 
 
 @dataclass(frozen=True, slots=True)
 class Editing:
-    """A form that is being edited: the agent as it is now, and as it was when the form was made of it.
+    """A form that is being edited, the agent's current version, and the version that the form was made from.
 
-    Both are ``None`` for a new agent. ``said`` is what was done to the form, for those who do not see it.
+    Both are ``None`` for a new agent. ``said`` is what was done to the form, for screen readers, too.
     """
 
     form: Form
@@ -59,37 +59,37 @@ class Editing:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether somebody has saved another version than the one that the form was made of."""
+        """Whether another version was saved since the form was made."""
         return self.now is not None and self.base is not None and self.now["version"] != self.base["version"]
 
     def typed(self) -> Typed:
-        """Return what the form says."""
+        """Parse the form."""
         return read_agent(self.form, self.details, None if self.base is None else agent_of(self.base))
 
 
 async def new_agent(page: PageRequest) -> Response:
-    """Show the empty form."""
+    """Show an empty form."""
     return await _show(page, Editing(form_of({}, {}), {}))
 
 
 async def edit_agent(page: PageRequest) -> Response:
-    """Show the form of an agent as it is."""
+    """Show the form of an existing agent."""
     now = await page.api.get("agents", page.params["id"])
     if now["read_only"]:
-        return page.redirect("agents", now["id"], told="This agent is defined in code, and changes there.")
+        return page.redirect("agents", now["id"], told="This agent is defined in code: change it there.")
     agent = agent_of(now)
     details = await _details(page, map(id_of, agent.get("capabilities", ())))
     return await _show(page, Editing(form_of(agent, details, version=now["version"]), details, now, now))
 
 
 async def send_new(page: PageRequest) -> Response:
-    """Make an agent of the form, or do to the form what its button says."""
+    """Create an agent from the form, or apply the action of a button to the form."""
     details = await _details(page, ids_in(page.form))
     return await _answer(page, Editing(page.form, details))
 
 
 async def send_change(page: PageRequest) -> Response:
-    """Save the form as the next version of its agent, or do to the form what its button says."""
+    """Save the form as the next version of its agent, or apply the action of a button to the form."""
     agent_id = page.params["id"]
     now, details = await asyncio.gather(page.api.get("agents", agent_id), _details(page, ids_in(page.form)))
     version = number(page.form, VERSION) or now["version"]
@@ -118,11 +118,11 @@ async def _answer(page: PageRequest, editing: Editing) -> Response:
 
 
 async def _save(page: PageRequest, editing: Editing) -> Response:
-    """Save what the form says. If REST refuses it, show the form as it was sent, with the reason."""
+    """Save the form. If REST refuses it, show the form as it was sent, with the reason."""
     typed = editing.typed()
     try:
         if typed.problems:
-            raise InvalidArguments("Not saved: something in the form cannot be read", fields=typed.problems)
+            raise InvalidArguments("Some fields of the form cannot be read", fields=typed.problems)
         if editing.now is None or editing.base is None:
             saved = await page.api.send("POST", "agents", body=typed.agent)
         else:
@@ -137,7 +137,7 @@ async def _save(page: PageRequest, editing: Editing) -> Response:
 
 
 async def _show(page: PageRequest, editing: Editing, error: RestRefusal | InvalidArguments | None = None) -> Response:
-    """Show the form with what would come of it. ``error`` says why it was not saved."""
+    """Show the form with a preview of its agent. ``error`` says why it was not saved."""
     typed = editing.typed()
     preview, problems = await _preview(page, editing, typed)
     new_problems = [] if error is None else [field for field in error.fields or () if field not in problems]
@@ -161,10 +161,10 @@ async def _show(page: PageRequest, editing: Editing, error: RestRefusal | Invali
 
 
 async def _preview(page: PageRequest, editing: Editing, typed: Typed) -> tuple[Data | None, list[Field]]:
-    """Return what REST says would come of a form, ``None`` if it cannot say; and everything that is wrong in it."""
+    """Return REST's preview of a form, ``None`` if there is none, and all problems in the form."""
     problems = list(typed.problems)
     if editing.now is None and not typed.agent and not problems:
-        return None, []  # nothing is typed yet: nothing is wrong with it
+        return None, []  # an empty form has no problems yet
     try:
         if editing.now is None:
             preview = await page.api.send("POST", "agents", "preview", body=typed.agent)
@@ -180,7 +180,7 @@ async def _preview(page: PageRequest, editing: Editing, typed: Typed) -> tuple[D
 
 
 async def _details(page: PageRequest, ids: Any) -> Details:  # texts, in any iterable
-    """Return what REST says of capabilities."""
+    """Return REST's descriptions of capabilities."""
     names = list(dict.fromkeys(ids))
     details = await asyncio.gather(*(page.api.find("capabilities", name) if name else _nothing() for name in names))
     return dict(zip(names, details, strict=True))
@@ -191,7 +191,7 @@ async def _nothing() -> None:
 
 
 async def _search(page: PageRequest, editing: Editing) -> Data:
-    """Return the capabilities that fit what is looked for, without those that the form has."""
+    """Return the capabilities that match the search, without those in the form."""
     text = editing.form.get("add", "").strip()[:200]
     has = set(ids_in(editing.form))
     matches = await page.api.get("capabilities", text=text, limit=min(200, _FOUND + len(has) + 1))
@@ -204,12 +204,12 @@ async def _search(page: PageRequest, editing: Editing) -> Data:
 
 
 async def _added(page: PageRequest, editing: Editing, id: str) -> Editing:
-    """Return the form with a capability; what is not the id of one is only looked for."""
+    """Return the form with a capability added. Text that is not an id is only searched for."""
     detail = await page.api.find("capabilities", id) if id else None
     if detail is None:
         return _with(editing, editing.form, f"There is no capability {id!r}." if id else "")
     if detail["id"] in ids_in(editing.form):
-        return _with(editing, editing.form, f"{detail['id']} is there already.")
+        return _with(editing, editing.form, f"{detail['id']} is already in the form.")
     pairs = [pair for pair in with_capability(editing.form, detail).pairs if pair[0] != "add"]
     details = {**editing.details, detail["id"]: detail}
     return Editing(Form(pairs), details, editing.now, editing.base, f"{detail['id']} is added.")
@@ -223,20 +223,20 @@ def _moved(editing: Editing, key: str, by: int) -> Editing:
 
 
 async def _merged(page: PageRequest, editing: Editing, now: Data) -> Editing:
-    """Return the form with what others have changed since, where it was not changed itself."""
+    """Return the form with the changes that others have saved to fields that are unchanged in it."""
     typed = editing.typed()
     if typed.problems:
-        return _with(editing, editing.form, "Nothing was taken yet: first mend what cannot be read.")
+        return _with(editing, editing.form, "Nothing was taken yet: first correct the fields that cannot be read.")
     agent, taken, both = merge_agents(agent_of(editing.base or now), typed.agent, agent_of(now))
     details = {**editing.details, **await _details(page, map(id_of, agent.get("capabilities", ())))}
     notice = f"Taken from version {now['version']}: {', '.join(taken) or 'nothing'}."
     if both:
-        notice += f" Both of you changed {', '.join(both)}: it is as you wrote it."
+        notice += f" Both of you changed {', '.join(both)}: your change is kept."
     return Editing(form_of(agent, details, version=now["version"]), details, now, now, notice)
 
 
 def _at(editing: Editing, now: Data) -> Editing:
-    """Return a form that is about the agent as it is now: it replaces what others wrote."""
+    """Return a form that is based on the current version, so that it overwrites the changes of others."""
     return Editing(with_version(editing.form, now["version"]), editing.details, now, now, editing.said)
 
 

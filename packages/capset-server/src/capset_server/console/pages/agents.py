@@ -1,4 +1,4 @@
-"""Agents: the list, one with what comes of it, its versions, and what is done with it as a whole."""
+"""Agents: the list, an agent with its preview, its versions, and actions on the whole agent."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from capset_server.console.page import PageRequest, PageRoute
 from capset_server.http.etags import tag_of
 
 _LISTED: Final = 24
-"""Agents of one page: each is composed when it is shown for the first time, which takes some milliseconds."""
+"""Number of agents on a page. Each is composed when it is first shown, which takes some milliseconds."""
 _VERSIONS: Final = 25
 
 
 async def list_agents(page: PageRequest) -> Response:
-    """Show the agents that fit what was asked for."""
+    """Show the agents that match the filters."""
     query = page.query
     status = query.get("status", "active")
     agents = await page.api.get(
@@ -37,7 +37,7 @@ async def list_agents(page: PageRequest) -> Response:
 
 
 async def show_agent(page: PageRequest) -> Response:
-    """Show an agent: what is written of it, and what comes of it for the caller."""
+    """Show an agent: its definition, and a preview of it for the caller."""
     agent_id = page.params["id"]
     agent = await page.api.get("agents", agent_id)
     preview = await page.api.send("POST", "agents", agent_id, "preview", body={})
@@ -92,17 +92,17 @@ async def list_versions(page: PageRequest) -> Response:
     if before is not None:
         diff = await page.api.get("agents", agent_id, "diff", before=before, after=after)
     values: dict[str, Any] = {"agent": agent, "found": versions, "diff": diff, "before": before, "after": after}
-    return await asyncio.to_thread(page.render, "agents/versions.html", **values)  # two large ones have many lines
+    return await asyncio.to_thread(page.render, "agents/versions.html", **values)  # large versions have many lines
 
 
 async def roll_back(page: PageRequest) -> Response:
-    """Write again what a version said, if the agent still has the version that the page showed."""
+    """Roll back to a version, if the agent is still at the version that the page showed."""
     agent_id, to = page.params["id"], number(page.form, "to")
     if to is None:
-        raise NotFound("say the version to go back to")
+        raise NotFound("choose the version to roll back to")
     headers = _if_match(page)
     agent = await page.api.send("POST", "agents", agent_id, "rollback", body={"version": to}, headers=headers)
-    return page.redirect("agents", agent_id, told=f"Version {agent['version']} says what version {to} said.")
+    return page.redirect("agents", agent_id, told=f"Version {agent['version']} has the contents of version {to}.")
 
 
 def _if_match(page: PageRequest) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The inbox: requests for approvals, what an approver has to know of them, and their decisions."""
+"""The inbox: approval requests, what approvers need to know about them, and their decisions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from capset_server.console.page import PageRequest, PageRoute
 from capset_server.console.pages.session_files import SHOWN, FileContent, text_of
 from capset_server.console.schema_forms import FormField, fields_of, values_of
 
-# What REST answers is JSON data, so functions that take parts of it take ``Any``.
+# REST returns JSON data, so functions that take parts of it take ``Any``.
 _FILTERS: Final = ("status", "tool", "agent", "principal", "order", "cursor")
 _STEP: Final = len("2026-01-31T00:00:0")
-"""The characters of a time that change every ten seconds: so often ages are shown again where nothing else changed."""
+"""Length of the part of a time that changes every ten seconds, to refresh ages if nothing else has changed."""
 _BESIDE: Final = 20
 _OF_ARGUMENTS: Final = (400, 413, 422)
-"""Refusals of what was written, which comes back with them: no JSON, too large, not as the tool takes it."""
+"""Refusals for which the form is shown again: invalid JSON, too large, or invalid for the tool."""
 _CHANGED: Final = ("\\r", "\\u0000")
-"""Characters that browsers change in the fields of a form, as JSON has them."""
+"""Characters that browsers change in form fields, as JSON escapes them."""
 _EDITED: Final = 100_000
-"""The largest arguments, as characters of JSON, that a form takes."""
+"""The maximum size of arguments for a form, in characters of JSON."""
 
 
 async def list_approvals(page: PageRequest) -> Response:
-    """Show the open requests, or those of another status; the same path answers what is asked for every two seconds."""
+    """Show the open requests, or those of another status. The page polls this path every two seconds."""
     filters = {name: page.query.get(name) for name in _FILTERS}
     status = filters["status"] = page.query.get("status", "pending")
     requests = await page.api.get("approvals", **{**filters, "status": None if status == "all" else status})
@@ -53,7 +53,7 @@ async def list_approvals(page: PageRequest) -> Response:
 
 
 async def list_beside(page: PageRequest) -> Response:
-    """Show the open requests in short, for the side of one that is looked at."""
+    """Show a short list of the open requests, beside the selected one."""
     requests = await page.api.get("approvals", status="pending", limit=_BESIDE)
     tag = _tag(page, requests)
     if page.query.get("seen") == tag:
@@ -62,12 +62,12 @@ async def list_beside(page: PageRequest) -> Response:
 
 
 async def show_approval(page: PageRequest) -> Response:
-    """Show one request, and the form that decides it; with ``shown``, what is masked in its arguments, too."""
+    """Show a request and the form that decides it; ``shown`` reveals masked arguments."""
     return await _detail(page, await page.api.get("approvals", page.params["id"]))
 
 
 async def show_file(page: PageRequest) -> Response:
-    """Show a file that the arguments of a request name, as its approval covers it, or give its content."""
+    """Show a file that a request's arguments name, in the version that the approval covers, or download it."""
     request = await page.api.get("approvals", page.params["id"])
     async with AsyncExitStack() as stack:
         answer = await stack.enter_async_context(
@@ -82,7 +82,7 @@ async def show_file(page: PageRequest) -> Response:
 
 
 async def show_standing(page: PageRequest) -> Response:
-    """Show how a request stands now, and how it may be decided if that has changed since it was shown."""
+    """Show the current state of a request, and its decision form if the state has changed."""
     request = await page.api.get("approvals", page.params["id"])
     tag = _tag(page, request)
     if page.query.get("seen") == tag:
@@ -93,7 +93,7 @@ async def show_standing(page: PageRequest) -> Response:
 
 
 async def show_conversation(page: PageRequest) -> Response:
-    """Show the conversation before a request; that it was read is on record."""
+    """Show the conversation before a request. REST records that it was read."""
     request = await page.api.get("approvals", page.params["id"])
     conversation = await page.api.get("approvals", request["id"], "conversation")
     template = "approvals/messages.html" if page.is_fragment else "approvals/conversation.html"
@@ -101,7 +101,7 @@ async def show_conversation(page: PageRequest) -> Response:
 
 
 async def approve(page: PageRequest) -> Response:
-    """Approve a call as it was shown, for this once or for the session."""
+    """Approve a call as it was shown, once or for the session."""
     body = {"scope": page.form.get("scope", "once"), "note": page.form.text("note"), "round": _round(page.form)}
     return await _decide(page, "approve", body)
 
@@ -112,12 +112,12 @@ async def reject(page: PageRequest) -> Response:
 
 
 async def edit(page: PageRequest) -> Response:
-    """Show the arguments in a form, to be changed and approved; with ``shown``, what is masked in them, too."""
+    """Show the arguments in a form to edit and approve them; ``shown`` reveals masked ones."""
     return await _form(page, await _shown(page, await page.api.get("approvals", page.params["id"])))
 
 
 async def approve_edited(page: PageRequest) -> Response:
-    """Approve a call with the arguments of a form; those that do not fit come back with the errors at the fields."""
+    """Approve a call with edited arguments. Invalid ones come back with the errors at their fields."""
     request = await page.api.get("approvals", page.params["id"])
     if request["status"] != "pending":
         return await _detail(page, request, http_status=409, is_late=True)
@@ -141,12 +141,12 @@ async def approve_edited(page: PageRequest) -> Response:
 
 
 def _shows(page: PageRequest) -> dict[str, Any]:
-    """Return the parameters of links that go on showing what is masked, if this page does."""
+    """Return the parameters of links that keep showing masked arguments, if this page does."""
     return {"shown": 1} if "shown" in page.query else {}
 
 
 async def _shown(page: PageRequest, request: Any) -> Any:
-    """Return a request with only the secrets of its tool's schema masked, if the page is asked to show the others."""
+    """Return a request; if the page shows masked arguments, with only its schema's declared secrets masked."""
     if not request["masked"] or "shown" not in page.query:
         return request
     view = await page.api.get("approvals", request["id"], "arguments")
@@ -163,7 +163,7 @@ async def _decide(page: PageRequest, answer: str, body: Mapping[str, Any]) -> Re
 
 
 async def _refused(page: PageRequest, error: RestRefusal) -> Response:
-    """Show the request as it stands now, with what REST said; one that another has decided says by whom."""
+    """Show the current request with REST's message. If someone else has decided it, the page says who."""
     if error.status not in (403, 409, 422):
         raise error
     request = await page.api.get("approvals", page.params["id"])
@@ -195,7 +195,7 @@ async def _detail(
 
 
 async def _deciding(page: PageRequest, request: Any) -> dict[str, Any]:  # what templates show
-    """Return what the parts of a page that decide a request, or say how it was decided, are made of."""
+    """Return the template values for the decision form of a request, or for its decision."""
     following = None
     if request["status"] != "pending":
         waiting = await page.api.get("approvals", status="pending", order="oldest", limit=1)
@@ -237,20 +237,20 @@ async def _form(page: PageRequest, request: Any, error: CapsetError | None = Non
 
 
 async def _schema(page: PageRequest, request: Any) -> dict[str, Any] | None:  # JSON Schema
-    """Return the schema of the request's tool as it was, if it is known and describes members."""
+    """Return the schema that the request's tool had, if it is known and has properties."""
     tool = await fingerprint_of(page, request["tool_hash"])
     schema: Any = None if tool is None else tool.get("schema")
     return cast("dict[str, Any]", schema) if isinstance(schema, dict) and "properties" in schema else None
 
 
 def _is_said(schema: Any, fields: Sequence[FormField], page: PageRequest, arguments: Any) -> bool:
-    """Return whether a form can say the arguments as they are: sent back unchanged, they are the same."""
+    """Return whether a form can represent the arguments: sent back unchanged, they are the same."""
     if schema is None or not isinstance(arguments, dict):
         return False
     if any(character in json.dumps(arguments) for character in _CHANGED):
         return False
     if page.form:
-        return True  # it was chosen when it was shown
+        return True  # decided when it was shown
     try:
         return values_of(schema, Form([*_sent(fields)])) == arguments
     except InvalidArguments:
@@ -258,7 +258,7 @@ def _is_said(schema: Any, fields: Sequence[FormField], page: PageRequest, argume
 
 
 def _sent(fields: Iterable[FormField]) -> Iterable[tuple[str, str]]:
-    """Yield what a browser sends of fields that are left as they are: of a choice nothing else than its choices."""
+    """Yield what a browser sends for unchanged fields; for a choice, only a value among its choices."""
     for field in fields:
         if field.fields:
             yield from _sent(field.fields)
@@ -267,7 +267,7 @@ def _sent(fields: Iterable[FormField]) -> Iterable[tuple[str, str]]:
 
 
 def _paths(field: FormField) -> Iterable[str]:
-    """Yield the paths of the errors that are shown at a field, or at those within it."""
+    """Yield the paths of the errors that are shown at a field, or at its nested fields."""
     yield ".".join(field.name.split("/")[1:])
     yield "/".join(field.name.split("/")[1:])
     for nested in field.fields:
@@ -275,7 +275,7 @@ def _paths(field: FormField) -> Iterable[str]:
 
 
 def _present(request: Any) -> Any:
-    """Return the arguments that are approved now: as they were asked for, or as an approver has changed them."""
+    """Return the arguments that would be approved: as requested, or as an approver has changed them."""
     return request["arguments"] if request["modified"] is None else request["modified"]
 
 
@@ -307,20 +307,20 @@ def _json(form: Form) -> Any:
 def _round(form: Form) -> int | None:
     text = form.get("round", "")
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise InvalidArguments("Invalid form: it does not say what was shown; load the page again")
+        raise InvalidArguments("Invalid form: it lacks the round that was shown; load the page again")
     return int(text)
 
 
 def _told(done: Any, answer: str) -> str:
     if answer == "reject":
-        return "Rejected. The caller reads your reason."
+        return "Rejected. The caller can read your reason."
     if done["status"] == "pending":
-        return f"Your approval counts: {len(done['approvals'])} of {done['needs']['approvals']} are given."
+        return f"Your approval is recorded: {len(done['approvals'])} of {done['needs']['approvals']} are given."
     return "Approved for the session." if done["scope"] == "session" else "Approved."
 
 
 def _tag(page: PageRequest, *contents: Any) -> str:
-    """Return a short text that is another one as soon as anything that is shown is, and every ten seconds."""
+    """Return a tag that changes with anything that is shown, and every ten seconds."""
     now = page.service.kernel.now()[:_STEP]
     return sha256(json.dumps([now, *contents]).encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""The catalogue: what is installed, and a page of each capability."""
+"""The catalogue: the installed capabilities, and a page for each."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from capset_server.console.schema_forms import fields_of, values_of
 _PAGE: Final = 60
 _AGENTS: Final = 10
 _DRAWN: Final = 30
-"""Capabilities of a graph; further ones are only named."""
+"""Maximum number of capabilities in a graph whose own dependencies are looked up."""
 _FILTERS: Final = ("text", "status", "category", "permission")
 _CONFIG: Final = "config"
 Json = dict[str, Any]
 
 
 async def list_capabilities(page: PageRequest) -> Response:
-    """Show the capabilities that fit; to htmx, these alone."""
+    """Show the matching capabilities; htmx gets only their list."""
     filters = {name: page.query.get(name) for name in _FILTERS}
     capabilities = await page.api.get("capabilities", limit=_PAGE, cursor=page.query.get("cursor"), **filters)
     template = "capabilities/found.html" if page.is_fragment else "capabilities/list.html"
@@ -31,19 +31,19 @@ async def list_capabilities(page: PageRequest) -> Response:
 
 
 async def show_capability(page: PageRequest) -> Response:
-    """Show one capability, with what it gives as it is without further choices."""
+    """Show a capability, with a preview of its default configuration."""
     capability = await page.api.get("capabilities", page.params["id"], readiness=False)
     return await _show(page, capability, _default(capability), None)
 
 
 async def preview_capability(page: PageRequest) -> Response:
-    """Show what a capability gives with the chosen presets and configuration; nothing is kept."""
+    """Preview a capability with the chosen presets and configuration. Nothing is stored."""
     capability = await page.api.get("capabilities", page.params["id"], readiness=False)
     return await _show(page, capability, set(page.form.every("preset")), page.form)
 
 
 async def show_readiness(page: PageRequest) -> Response:
-    """Show what a capability works with on the machine of the server, which may take a second to find out."""
+    """Show what a capability works with on the server's machine. Finding out may take a second."""
     capability = await page.api.get("capabilities", page.params["id"])
     return page.render("capabilities/readiness.html", found=capability)
 
@@ -66,7 +66,7 @@ async def _show(page: PageRequest, capability: Json, chosen: set[str], form: For
 
 
 async def _preview(page: PageRequest, capability: Json, chosen: set[str], form: Form | None) -> Json:
-    """Return what an agent with this capability alone would be, and the entry that says so in an agent file."""
+    """Return the preview of an agent with this capability alone, and its entry in an agent file."""
     entry: Json = {"id": capability["id"]}
     default = _default(capability)
     presets = {preset["name"]: preset["name"] in chosen for preset in capability["presets"]}
@@ -97,12 +97,12 @@ def _default(capability: Json) -> set[str]:
 
 
 def _place(path: str) -> str:
-    """Return the place of a problem within the entry: REST names that in the agent."""
+    """Convert REST's path of a problem in the agent to one in the entry."""
     return path.removeprefix("capabilities[0].").removeprefix("capabilities.0.")
 
 
 async def _graph(page: PageRequest, capability: Json) -> DependencyGraph | None:
-    """Return the graph of what a capability needs; none if it needs nothing."""
+    """Return the dependency graph of a capability; ``None`` if it needs nothing."""
     needs: dict[str, list[str]] = {capability["id"]: capability["uses"]}
     waiting = list(capability["uses"])
     while waiting and len(needs) < _DRAWN:

@@ -1,4 +1,4 @@
-"""The conversation of a session: its turns as they come, and what people do with them."""
+"""The conversation of a session: its turns, live, and the actions on them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from capset_server.console.transcript import Transcript, TranscriptEntry, Transc
 from capset_server.rest.calls import EventStream
 
 WINDOW: Final = 500
-"""The number of events that a page begins with: the newest ones, or more if the newest turn has more."""
+"""The number of newest events that a page starts with, or more if the newest turn has more."""
 _MOST: Final = 10_000
 _MESSAGES: Final = 100
-"""How many of the newest messages are searched for what turns were told."""
+"""Number of newest messages that are searched for the prompts of turns."""
 _PAGES: Final = 3
 _TRIES: Final = 8
-"""How often the message that began a turn is looked for, which is stored a moment after the turn begins."""
+"""How often a turn's prompt is looked up: it is stored a moment after the turn starts."""
 _CHECK_SECONDS: Final = 1.0
-"""The seconds for which a stream sends events before its sign-in is looked up again."""
+"""Seconds between checks of a stream's sign-in."""
 _OPEN: Final = ("pending", "approved")
-"""The statuses of requests that change: one that was approved for one call is used by it."""
+"""Statuses of requests that can still change: an approval for one call becomes ``used``."""
 _LINES: Final = re.compile("\r\n|\r|\n")
 
 
 async def read_conversation(page: PageRequest, newest: int) -> tuple[Transcript, int]:
-    """Return a session's conversation, made of so many of the newest events, and the number before its first event.
+    """Return a session's conversation from its ``newest`` events, and the number before its first event.
 
-    It is made of more if the newest turn began before these.
+    If the newest turn began earlier, it is made from more events.
     """
     conversation, start = Transcript(), None
     async with aclosing(session_events(page.api, page.params["id"], newest=min(newest, _MOST))) as events:
@@ -63,7 +63,7 @@ def runner_refusal(page: PageRequest) -> str | None:
 
 
 async def send_message(page: PageRequest) -> Response:
-    """Begin a turn; the same form that is sent twice begins one."""
+    """Start a turn. A form that is sent twice starts only one."""
     session, content = page.params["id"], page.form.text("content")
     if content is not None:
         headers = {"idempotency-key": page.form.get("once", "") or page.service.kernel.new_id()}
@@ -75,13 +75,13 @@ async def send_message(page: PageRequest) -> Response:
 
 
 async def stream(page: PageRequest) -> Response:
-    """Stream what happens in a session as parts of its page."""
+    """Stream the events of a session as parts of its page."""
     await page.api.get("sessions", page.params["id"])
     start, last = number(page.query, "start") or 0, number(page.query, "after") or 0
     event_id = page.request.headers.get("last-event-id", "")
     last = int(event_id) if event_id.isascii() and event_id.isdigit() and len(event_id) <= 15 else last
     events = session_events(page.api, page.params["id"], after=min(start, last), follow=True)
-    await anext(events)  # raises what REST refuses, before the answer begins
+    await anext(events)  # raises a refusal by REST before the response starts
     return _Stream(page, events, last)
 
 
@@ -95,7 +95,7 @@ class _Stream(Response):
         self._last = last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """RestAnswer, at the client's pace. Raises ``ClientLeft`` when it disconnects."""
+        """Send the stream at the client's pace. Raises ``ClientLeft`` when it disconnects."""
         async with aclosing(self._events), aclosing(self._parts()) as parts:
             await EventStream(send, self._page.service.limits).send_parts(parts, receive)
 
@@ -132,7 +132,7 @@ def _event(seq: int, html: str) -> bytes:
 
 
 async def _complete(page: PageRequest, turns: Iterable[TranscriptTurn]) -> None:
-    """Add what events do not tell: what the agent was told, and what became of requests for approvals."""
+    """Add what events do not contain: the prompts, and the outcomes of approval requests."""
     pending = [turn for turn in turns if turn.prompt is None and turn.asked < _TRIES]
     if pending:
         await _add_prompts(page, pending)
@@ -169,7 +169,7 @@ async def cancel(page: PageRequest) -> Response:
 
 
 async def resume(page: PageRequest) -> Response:
-    """Continue a turn that has failed for the moment, or waits for its caller."""
+    """Continue a turn that has failed temporarily, or waits for its caller."""
     return await _act(page, "resume")
 
 
@@ -180,21 +180,21 @@ async def _act(page: PageRequest, verb: str) -> Response:
 
 
 async def rewind(page: PageRequest) -> Response:
-    """Take the conversation back to before a turn."""
+    """Rewind the conversation to before a turn."""
     session = page.params["id"]
     await page.api.send("POST", "sessions", session, "rewind", body={"turn": page.params["turn"]})
-    notice = "The conversation was taken back. What the turns have done stays done."
+    notice = "The conversation was rewound. This does not undo what the turns have done."
     return page.redirect("sessions", session, told=notice)
 
 
 async def fork(page: PageRequest) -> Response:
-    """Begin another session with the conversation up to the end of a turn."""
+    """Start another session with the conversation up to the end of a turn."""
     forked = await page.api.send("POST", "sessions", page.params["id"], "fork", body={"turn": page.params["turn"]})
-    return page.redirect("sessions", forked["id"], told="This session has the same conversation; files stay behind.")
+    return page.redirect("sessions", forked["id"], told="This session has the same conversation. Files are not copied.")
 
 
 async def show_approval(page: PageRequest) -> Response:
-    """Show what became of a request that a turn waits for; nothing while it is still pending."""
+    """Show the outcome of a request that a turn waits for; nothing while it is pending."""
     request = await page.api.get("approvals", page.params["approval"])
     if request["status"] == "pending":
         return Response(status_code=204)
@@ -223,14 +223,14 @@ async def show_event(page: PageRequest) -> Response:
     seq = number(page.params, "seq") or 0
     event = await whole_event(page.api, page.params["id"], seq)
     if event is None:
-        raise NotFound(f"there is no event {seq} of this session any more")
+        raise NotFound(f"event {seq} of this session is not stored any more")
     data: dict[str, Any] = event["data"]
     value = next((data[name] for name in ("data", "output", "text", "arguments") if name in data), data)
     return page.render("sessions/event.html", session=page.params["id"], event=event, value=value)
 
 
 async def show_turn(page: PageRequest) -> Response:
-    """Show the time line of a turn, whose events come ``after`` a number that the link to this page has."""
+    """Show the timeline of a turn. Its events come ``after`` a number in the link to this page."""
     turn, session, after = page.params["turn"], page.params["id"], number(page.query, "after")
     events: list[SessionEvent] = []
     newest = _MOST if after is None else None
@@ -241,7 +241,7 @@ async def show_turn(page: PageRequest) -> Response:
             elif event is not None and events:
                 break  # another turn has begun
     if not events:
-        raise NotFound(f"there is no turn {turn!r} of this session, or its events are not kept any more")
+        raise NotFound(f"there is no turn {turn!r} of this session, or its events are not stored any more")
     return page.render("sessions/timeline.html", session=session, line=timeline_of(events))
 
 

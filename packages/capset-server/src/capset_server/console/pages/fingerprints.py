@@ -15,12 +15,12 @@ from capset_server.console.forms import number
 from capset_server.console.page import PageRequest, PageRoute
 
 COMPARED_AGENTS: Final = 5
-"""Agents of a hash whose present hashes are asked for; the others have a link."""
+"""Number of agents of a hash whose current hashes are looked up; the others have a link."""
 RECENT: Final = 20
 INSTALLED: Final = 60
-"""Capabilities that a page shows of those that are installed."""
+"""Number of installed capabilities on a page."""
 CHANGES: Final = 200
-"""Changes of one comparison that are shown."""
+"""Maximum number of changes of a comparison that are shown."""
 _HASH: Final = re.compile("[0-9a-f]{64}", re.ASCII)
 _OF_LINK: Final[Mapping[str, str]] = {
     "agent": "static_hash",
@@ -28,7 +28,7 @@ _OF_LINK: Final[Mapping[str, str]] = {
     "runtime": "runtime_hash",
     "prompt": "prompt_hash",
 }
-"""The member of a link that has the present hash of a kind."""
+"""The member of a link with the current hash, by kind of hash."""
 Json = Mapping[str, Any]
 
 
@@ -45,7 +45,7 @@ async def list_fingerprints(page: PageRequest) -> Response:
 
 
 async def find(page: PageRequest) -> Response:
-    """Lead to the page of a hash, or to the comparison of two."""
+    """Redirect to the page of a hash, or to the comparison of two."""
     before, after = (page.query.get(name, "").strip() for name in ("before", "after"))
     if not before:
         raise InvalidArguments("Invalid request: a hash is expected, or two hashes, or the ids of two links")
@@ -53,7 +53,7 @@ async def find(page: PageRequest) -> Response:
 
 
 async def show_fingerprint(page: PageRequest) -> Response:
-    """Show what a hash covers, when it was live, and what its agents have now."""
+    """Show what a hash covers, when it was live, and the current hashes of its agents."""
     fingerprint = page.params["hash"]
     sightings = await page.api.find("fingerprints", fingerprint, "sightings")
     try:
@@ -61,7 +61,7 @@ async def show_fingerprint(page: PageRequest) -> Response:
     except RestRefusal as refusal:
         if refusal.status != 404 or not (sightings and sightings["links"]):
             raise
-        content = None  # a link names it, but what it covers was not kept
+        content = None  # a link names it, but its payload is not stored
     agents: list[Json] = sightings["agents"] if sightings else []
     since = [await _since(page, content, agent) for agent in agents[:COMPARED_AGENTS]]
     return page.render(
@@ -76,7 +76,7 @@ async def show_fingerprint(page: PageRequest) -> Response:
 
 
 async def _since(page: PageRequest, content: Json | None, agent: Json) -> Json:
-    """Return an agent that had a hash, its newest link, and the hash that it has now in the place of that."""
+    """Return an agent that had a hash, its newest link, and its current hash of the same kind."""
     newest = (await page.api.get("links", agent_id=agent["agent_id"], limit=1))["items"]
     return {
         "agent": agent,

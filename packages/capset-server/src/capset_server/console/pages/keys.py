@@ -1,4 +1,4 @@
-"""API keys: listed, made and shown once, revoked."""
+"""API keys: listing them, creating one that is shown once, and revoking them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from capset_server.console.schema_forms import FormField, at_fields, fields_of, 
 _ONCE: Final = re.compile(r"[\w-]{16,100}", re.ASCII)
 _CONFLICT: Final = 409
 _NAME: Final = "key"
-"""Begins the names of the fields that are made of ``_SCHEMA``."""
+"""Prefix of the names of the fields from ``_SCHEMA``."""
 SCOPES: Final[Mapping[Scope, str]] = {
     "capset:read": "read capabilities, agents and fingerprints",
     "capset:call": "open sessions and call tools",
@@ -30,7 +30,7 @@ SCOPES: Final[Mapping[Scope, str]] = {
     "capset:metrics": "read metrics",
     "capset:admin": "everything, keys included",
 }
-"""The scopes that the form offers, with what they are for."""
+"""The scopes that the form offers, with their purposes."""
 
 
 def _text(title: str, description: str) -> dict[str, Any]:
@@ -55,18 +55,18 @@ def _budget(title: str) -> dict[str, Any]:
 _SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
-        "name": _text("Name", "What the key is for, such as the program that has it."),
-        "principal": _text("Principal", "Who calls with it: the id that stands in records and in policies."),
+        "name": _text("Name", "What the key is for, such as the program that uses it."),
+        "principal": _text("Principal", "Who calls with it: the id in records and policies."),
         "kind": {"enum": kinds(), "title": "Kind of principal"},
-        "org": _text("Organisation", "Without one, the key is that of an operator, or of no organisation."),
+        "org": _text("Organisation", "If empty, the key is for an operator, or for no organisation."),
         "expires": _text("Valid for", "Hours or days, such as 12h or 30d; 366d at most."),
         "permissions": _lines("Permissions", "At most your own, such as session_files:read."),
-        "agent": _text("Agent by default", "The id of the agent that /mcp leads to."),
-        "attributes": {"title": "Attributes", "description": 'Facts that policies believe: {"tier": "gold"}.'},
+        "agent": _text("Default agent", "The id of the agent that /mcp serves."),
+        "attributes": {"title": "Attributes", "description": 'Facts that policies rely on: {"tier": "gold"}.'},
         "allowance": {
             "type": "object",
             "title": "Allowance",
-            "description": "It holds beside the server's and your own; the lowest decides.",
+            "description": "It applies besides the server's and your own; the lowest limit counts.",
             "properties": {
                 "limits": _lines("Limits on calls", "Such as 100/1h."),
                 "usage": _lines("Limits on models", "Such as tokens=1000000/1d or cost=5/1d."),
@@ -77,7 +77,7 @@ _SCHEMA: Final[dict[str, Any]] = {
     },
     "required": ["name", "principal", "kind", "expires"],
 }
-"""The fields of the form; REST has the scopes beside them. What they may have is for REST to say."""
+"""The fields of the form, except for the scopes. REST validates their values."""
 _BEGIN: Final = {"kind": "user", "expires": "90d"}
 _RIGHTS: Final = ("permissions",)
 _MORE: Final = ("agent", "attributes", "allowance")
@@ -85,7 +85,7 @@ _MORE: Final = ("agent", "attributes", "allowance")
 
 
 async def list_keys(page: PageRequest) -> Response:
-    """List keys, newest first; those of one principal, or, for an operator, of one organisation."""
+    """List keys, newest first; optionally those of a principal or, for operators, of an organisation."""
     filters = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
     keys = await page.api.get("keys", **filters)
     return render_tab(page, "keys", "keys.html", {"found": keys, "asked": filters})
@@ -103,11 +103,11 @@ async def new_key(page: PageRequest) -> Response:
 
 
 async def make_key(page: PageRequest) -> Response:
-    """Make a key and show it, in this answer and never again; a form that is sent twice makes one key."""
+    """Create a key, and show it only in this response. A form that is sent twice creates one key."""
     try:
         idempotency_key = page.form.get("once", "")
         if not _ONCE.fullmatch(idempotency_key):
-            raise InvalidArguments("Invalid form: it has no number of its own; load the page again. No key was made.")
+            raise InvalidArguments("Invalid form: it lacks its unique number; load the page again. No key was created.")
         headers = {"idempotency-key": idempotency_key}
         created = await page.api.send("POST", "keys", body=read_key(page.form), headers=headers)
     except (RestRefusal, InvalidArguments) as error:
@@ -118,28 +118,30 @@ async def make_key(page: PageRequest) -> Response:
 
 
 async def revoke_key(page: PageRequest) -> Response:
-    """Revoke a key. The caller's own ends this sign-in."""
+    """Revoke a key. Revoking the caller's own key ends the sign-in."""
     key = page.params["id"]
     revoked = await page.api.send("POST", "keys", key, "revoke")
     if page.caller.key_id == key:
         return page.sign_out()
-    return page.redirect("keys", key, told=f"The key {revoked['name']} is revoked. Servers take it for a second more.")
+    return page.redirect(
+        "keys", key, told=f"The key {revoked['name']} is revoked. Servers may accept it for another second."
+    )
 
 
 def read_key(form: Form) -> dict[str, Any]:
-    """Return the key that a form asks for, as REST takes it. Raises ``InvalidArguments``."""
+    """Return the key that a form describes, as REST accepts it. Raises ``InvalidArguments``."""
     body = values_of(_SCHEMA, form, name=_NAME)
     tools = [line.strip() for line in form.get("tools", "").splitlines() if line.strip()]
     if wrong := [tool for tool in tools if scope_of(tool) == "capset:call"]:
         raise InvalidArguments(
             "Invalid form: tools are expected as CAPABILITY.TOOL",
-            fields=[Field("tools", f"CAPABILITY.TOOL is expected, one a line; got {wrong[0]!r:.80}")],
+            fields=[Field("tools", f"CAPABILITY.TOOL is expected, one per line; got {wrong[0]!r:.80}")],
         )
     return {**body, "scopes": [*form.every("scope"), *map(scope_of, tools)]}
 
 
 def _show_form(page: PageRequest, error: RestRefusal | InvalidArguments | None) -> Response:
-    """Show the form: empty, or as it was sent, with what is wrong beside its fields."""
+    """Show the form: empty, or as it was sent with the errors at its fields."""
     form = None if error is None else page.form
     schema = _own_schema(page)
     problems, others = at_fields([] if error is None else error.fields, {*names_in(schema), "scopes", "tools"})
@@ -168,7 +170,7 @@ def _is_filled(field: FormField) -> bool:
 
 
 def _own_schema(page: PageRequest) -> dict[str, Any]:
-    """Return the fields that are offered to a caller: one of an organisation makes keys of that one only."""
+    """Return the form's fields for a caller. One of an organisation creates keys of that organisation only."""
     if page.caller.principal.org is None:
         return _SCHEMA
     return {**_SCHEMA, "properties": {name: schema for name, schema in _SCHEMA["properties"].items() if name != "org"}}

@@ -1,4 +1,4 @@
-"""Notifications: people who decide from chats, and deliveries of events to channels."""
+"""Pages for notifications: Slack users who may decide approvals, and deliveries of events to channels."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _SCHEMA: Final[dict[str, Any]] = {
         "user": {
             "type": "string",
             "title": "User",
-            "description": "The id of the user in it: U…, never a name.",
+            "description": "The user's id in the workspace: U…, not a name.",
         },
-        "principal": {"type": "string", "title": "Principal", "description": "Who decides when that user does."},
+        "principal": {"type": "string", "title": "Principal", "description": "This user decides as this principal."},
         "kind": {"enum": kinds(), "title": "Kind of principal"},
         "permissions": {
             "type": "array",
             "items": {"type": "string"},
             "title": "Permissions",
-            "description": "At most your own.",
+            "description": "Only permissions that you hold yourself.",
         },
-        "attributes": {"title": "Attributes", "description": 'Facts that policies believe: {"tier": "gold"}.'},
+        "attributes": {"title": "Attributes", "description": 'Facts for policies, such as {"tier": "gold"}.'},
     },
     "required": ["team", "user", "principal", "kind"],
 }
-"""The fields of the form of a person; what they may have is for REST to say."""
+"""The fields of the form for a person; the REST API validates their values."""
 
 
 async def list_people(page: PageRequest) -> Response:
-    """List the people of the organisation, with the form that enters another."""
+    """List the organisation's people, with a form to add another."""
     return await _show_people(page, None)
 
 
 async def add_person(page: PageRequest) -> Response:
-    """Enter a person."""
+    """Add a person."""
     try:
         added = await page.api.send("POST", "people", body=values_of(_SCHEMA, page.form, name=_PERSON))
     except (RestRefusal, InvalidArguments) as error:
@@ -56,11 +56,11 @@ async def add_person(page: PageRequest) -> Response:
 async def remove_person(page: PageRequest) -> Response:
     """Remove a person."""
     await page.api.send("DELETE", "people", page.params["id"])
-    return page.redirect("people", told="Removed: that user decides nothing any more.")
+    return page.redirect("people", told="Removed: that user can no longer decide approvals.")
 
 
 async def list_deliveries(page: PageRequest) -> Response:
-    """List deliveries, newest first, or those of one state, channel or request."""
+    """List deliveries, newest first, optionally of one state, channel or approval."""
     filters = {name: page.query.get(name) for name in ("state", "channel", "approval")}
     deliveries = await page.api.get("deliveries", **filters, cursor=page.query.get("cursor"))
     values = {"found": deliveries, "asked": filters, "states": ("", *get_args(DeliveryState))}
@@ -68,9 +68,9 @@ async def list_deliveries(page: PageRequest) -> Response:
 
 
 async def retry_delivery(page: PageRequest) -> Response:
-    """Queue a delivery that has failed again."""
+    """Requeue a failed delivery."""
     await page.api.send("POST", "deliveries", page.params["id"], "retry")
-    return page.redirect("deliveries", told="Queued again: it is sent at once.")
+    return page.redirect("deliveries", told="Queued again: it will be sent at once.")
 
 
 async def _show_people(page: PageRequest, error: RestRefusal | InvalidArguments | None) -> Response:

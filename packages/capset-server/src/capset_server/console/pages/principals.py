@@ -1,4 +1,4 @@
-"""Principals: those that have keys or sessions, with what their keys state and what they have used."""
+"""Pages for principals that have keys or sessions: their keys, attributes, allowances and usage."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from capset_server.console.pages.administration import kinds, render_tab
 
 
 async def list_principals(page: PageRequest) -> Response:
-    """List principals, or those with one id."""
+    """List principals, optionally those with one id."""
     filters = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
     principals = await page.api.get("principals", **filters)
     return render_tab(page, "principals", "principals.html", {"found": principals, "asked": filters})
 
 
 async def show_principal(page: PageRequest) -> Response:
-    """Show one principal: its keys, its attributes and allowances, and what it has used of its limits."""
+    """Show one principal: its keys, attributes and allowances, and its usage of limits."""
     kind, name, org = page.params["kind"], page.params["id"], page.query.get("org")
     principals = await page.api.get("principals", principal=name, org=org)
     principal = next((candidate for candidate in principals["items"] if candidate["kind"] == kind), None)

@@ -1,4 +1,4 @@
-"""The record in graphs: a time line of calls, charts of their endings and latency, and what is used of limits."""
+"""Graphs of the record: a time line of calls, charts of their outcomes and latency, and the usage of limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF: Final[Mapping[str, str]] = {
     "succeeded": "succeeded",
     **dict.fromkeys(("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected"), "refused"),
 }
-"""The group of an outcome; the others have failed."""
+"""The group of each outcome; outcomes that are not listed count as failed."""
 GROUPS: Final[tuple[str, ...]] = ("succeeded", "refused", "failed")
 _COLOURS: Final = {
     "succeeded": "good",
@@ -47,7 +47,7 @@ Bucket = Mapping[str, Any]  # JSON of a summary
 
 
 class OutcomePart(NamedTuple):
-    """A part of a bar: a group of outcomes, and the rectangle."""
+    """A segment of a bar: a group of outcomes and its rectangle."""
 
     group: str
     y: float
@@ -55,7 +55,7 @@ class OutcomePart(NamedTuple):
 
 
 class OutcomeBar(NamedTuple):
-    """The calls of one bucket: from when to when, how many of each group, and where they are drawn."""
+    """The calls of one bucket: its time range, the number of calls in each group, and the position of its bar."""
 
     since: str
     until: str
@@ -66,7 +66,7 @@ class OutcomeBar(NamedTuple):
 
 
 def grouped(outcomes: Mapping[str, int]) -> dict[str, int]:
-    """Return numbers of calls by group."""
+    """Return the number of calls in each group of outcomes."""
     counts: dict[str, int] = dict.fromkeys(GROUPS, 0)
     for outcome, count in outcomes.items():
         counts[_OF.get(outcome, "failed")] += count
@@ -74,7 +74,7 @@ def grouped(outcomes: Mapping[str, int]) -> dict[str, int]:
 
 
 def bars_of(summary: Mapping[str, Any]) -> list[OutcomeBar]:  # JSON
-    """Return a bar for each bucket of a summary, oldest first, within ``WIDTH`` and ``HEIGHT``."""
+    """Return one bar per bucket of a summary, oldest first, scaled to ``WIDTH`` and ``HEIGHT``."""
     buckets: Sequence[Bucket] = summary["buckets"]
     maximum = max((bucket["calls"] for bucket in buckets), default=0) or 1
     step = WIDTH / max(1, len(buckets))
@@ -103,13 +103,13 @@ def _end(start: str, seconds: int) -> str:
 
 
 def count_series(summary: Mapping[str, Any], name: str) -> dict[str, Any]:  # JSON
-    """Return the series of ``decisions`` or ``outcomes``: one for each that there is."""
+    """Return the calls by ``decisions`` or ``outcomes``: one series for each that occurs, most frequent first."""
     kinds = sorted(summary[name], key=lambda kind: -summary[name][kind])
     return _series(summary, kinds, lambda bucket, kind: bucket[name].get(kind, 0), unit="calls")
 
 
 def latency_series(summary: Mapping[str, Any]) -> dict[str, Any]:  # JSON
-    """Return the series of the percentiles of latency, in milliseconds; nothing where there was no call."""
+    """Return the latency percentiles in milliseconds, one series each; ``None`` for buckets without calls."""
     names = ("p50_us", "p95_us", "p99_us")
     return _series(
         summary, names, lambda bucket, name: None if bucket[name] is None else bucket[name] / 1_000, unit="ms"
@@ -141,7 +141,7 @@ _NAMES: Final = (*SUMMARIZED, "bucket")
 
 
 async def show_timeline(page: PageRequest) -> Response:
-    """Show how many calls ended how, as bars that lead to their records."""
+    """Show the number of calls by outcome over time, as bars that link to the records."""
     form, summary, http_status = await _summarized(page, "timeline")
     return page.render(
         "audit/timeline.html",
@@ -156,7 +156,7 @@ async def show_timeline(page: PageRequest) -> Response:
 
 
 async def show_charts(page: PageRequest) -> Response:
-    """Show calls by decision and outcome, their latency, the tools with most calls, and what limits leave."""
+    """Show calls by decision and outcome, their latency, the most called tools, and the usage of limits."""
     form, summary, http_status = await _summarized(page, "charts")
     return page.render(
         "audit/charts.html",
@@ -170,7 +170,7 @@ async def show_charts(page: PageRequest) -> Response:
 
 
 async def _summarized(page: PageRequest, view: str) -> tuple[RecordForm, Mapping[str, Any] | None, int]:  # JSON
-    """Return the form of a view, the summary that it asks for, and the status: that of a refusal where there is one."""
+    """Return a view's form, its summary and the HTTP status; if REST refuses the filters, there is no summary."""
     form = record_form(page, view, names=_NAMES)
     try:
         return form, await _summary(page, form), 200
@@ -194,7 +194,7 @@ def _common() -> dict[str, Any]:
 
 
 def _charts(summary: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any], str]]:
-    """Return each chart: its id, its title, its data for the table, and the same as JSON for the script."""
+    """Return each chart's id, title, data for the table, and the same data as JSON for the script."""
     charts = (
         ("outcomes", "How calls ended", count_series(summary, "outcomes")),
         ("decisions", "What policies decided", count_series(summary, "decisions")),

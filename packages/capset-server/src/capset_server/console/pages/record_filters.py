@@ -1,4 +1,4 @@
-"""Filters of records: what a form has, what REST is asked, and links that set one of them."""
+"""Filters of records: values from forms, parameters for REST, and links that change a filter."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FILTERS: Final = (
     *("since", "until", "kind", "tool", "outcome", "principal", "agent", "session"),
     *("act", "approval", "code", "correlation", "id"),
 )
-"""The filters of the list and of exports, as REST calls them."""
+"""The filters of the list and of exports, by their names in REST."""
 SUMMARIZED: Final = ("since", "until", "tool", "outcome", "principal", "agent", "session")
-"""Those of summaries."""
+"""The filters of summaries."""
 _LOCAL: Final = re.compile(r"(\d{4,6}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,6})?)?", re.ASCII)
-"""A time as the fields of browsers have it: without an offset."""
+"""A time from a ``datetime-local`` field: without an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordForm:
-    """The filters of a page: ``values`` as they came, ``asked`` as REST is asked, ``errors`` by field."""
+    """The filters of a page: ``values`` as submitted, ``asked`` as parameters for REST, ``errors`` by field."""
 
     page: PageRequest
     place: tuple[str, ...]
@@ -35,24 +35,24 @@ class RecordForm:
 
     @property
     def asked(self) -> dict[str, str]:
-        """The filters for REST: a time from a field of a form is UTC."""
+        """The filters as parameters for REST; times from form fields count as UTC."""
         return {name: _with_offset(value) if name in _TIMES else value for name, value in self.values.items()}
 
     def value(self, name: str) -> str:
-        """Return the value of a field; a time as browsers show it in such a field, in UTC."""
+        """Return the value of a field; a time in UTC, as a ``datetime-local`` field expects it."""
         text = self.values.get(name, "")
         return _local(text) if name in _TIMES else text
 
     def link(self, **changed: str | None) -> Markup:
-        """Return the address of this page with some filters changed, or taken away by ``None``."""
+        """Return the URL of this page with some filters changed; ``None`` removes one."""
         return self.at(*self.place, **changed)
 
     def at(self, *place: str, **changed: str | None) -> Markup:
-        """Return the address of another page with these filters."""
+        """Return the URL of another page with these filters, some of them changed."""
         return self.page.url(*place, **{**self.values, **changed})
 
     def with_errors(self, refusal: RestRefusal) -> RecordForm:
-        """Return the form with what REST said of it."""
+        """Return the form with the errors from REST."""
         messages = {problem.path: problem.expected for problem in refusal.fields or ()}
         return replace(self, errors=messages or {"": refusal.message})
 
@@ -61,7 +61,7 @@ _TIMES: Final = ("since", "until")
 
 
 def record_form(page: PageRequest, *place: str, names: tuple[str, ...] = FILTERS) -> RecordForm:
-    """Return the filters in the query of a page, which is at ``audit`` or below."""
+    """Return the filters in the query of a page at or below ``audit``."""
     values = {name: text for name in names if (text := page.query.get(name, "").strip())}
     return RecordForm(page, ("audit", *place), values)
 

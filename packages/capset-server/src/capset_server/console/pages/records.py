@@ -1,4 +1,4 @@
-"""The record: a list with filters, single records with their proof, exports, and the verification of the chain."""
+"""Pages for the record: a list with filters, single records with their proof, exports, and verification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from capset_server.console.pages.record_filters import FILTERS, RecordForm, reco
 from capset_server.http.record_exports import MEDIA_TYPES
 
 LINKS: Final = 1_000
-"""Links of the chain that are verified by one request of the page."""
+"""The number of links of the chain that one request verifies."""
 _SPANS: Final = ((timedelta(hours=1), "Last hour"), (timedelta(days=1), "Last day"), (timedelta(days=7), "Last 7 days"))
 _GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Who", ("principal", "principal_kind", "on_behalf_of", "org", "attributes_digest", "source")),
@@ -30,11 +30,11 @@ _GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Origin", ("id", "phase", "time", "correlation", "causation", "writer")),
 )
 _ELSEWHERE: Final = ("arguments", "seq", "previous", "hash")
-"""The columns that have a place of their own on the page of a record."""
+"""The columns that the page of a record shows outside the groups."""
 
 
 async def list_records(page: PageRequest) -> Response:
-    """Show records, newest first, that fit the filters of the form."""
+    """Show the records that match the filters of the form, newest first."""
     form = record_form(page)
     try:
         records = await page.api.get("audit", **form.asked, cursor=page.query.get("cursor"))
@@ -44,7 +44,7 @@ async def list_records(page: PageRequest) -> Response:
 
 
 def _again(page: PageRequest, form: RecordForm, refusal: RestRefusal) -> Response:
-    """Return the form as it was sent, with what is wrong with it."""
+    """Show the submitted form again, with its errors."""
     if refusal.status != 422:
         raise refusal
     return _list(page, form, None, refusal.status)
@@ -64,12 +64,12 @@ def _list(page: PageRequest, form: RecordForm, records: Mapping[str, Any] | None
 
 
 async def export(page: PageRequest) -> Response:
-    """Send every record that fits as a file, as REST sends it."""
+    """Send all matching records as a file, streamed from the REST export."""
     form = record_form(page)
     export_format = page.query.get("format", "ndjson")
     parts = page.api.stream("audit", "export", query={**form.asked, "format": export_format})
     try:
-        first = await anext(parts)  # a refusal is answered with a page
+        first = await anext(parts)  # a refusal becomes a page
     except StopAsyncIteration:
         first = b""
     except RestRefusal as refusal:
@@ -89,14 +89,14 @@ async def export(page: PageRequest) -> Response:
 
 
 async def begin_verification(page: PageRequest) -> Response:
-    """Show what verification is, and its button."""
+    """Show an explanation of verification, and the button that starts it."""
     return page.render("audit/verify.html", part=None, checked=0, first=None, covered=None)
 
 
 async def verify(page: PageRequest) -> Response:
-    """Verify the next part of the chain, and ask for the one after it.
+    """Verify the next part of the chain, and have the page request the part after it.
 
-    It is a form, so that no link of others can begin it behind a record that was changed.
+    This takes a submitted form, so that a foreign link cannot start a verification after a record that was changed.
     """
     checked = number(page.form, "checked") or 0
     part = await page.api.get("audit", "verify", cursor=page.form.text("cursor"), limit=LINKS)

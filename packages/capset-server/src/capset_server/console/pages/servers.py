@@ -1,4 +1,4 @@
-"""MCP servers and APIs: their state, their tools, and approvals of these."""
+"""Pages for MCP servers and APIs: their state, their tools, and the approval of tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 class _ServerPaths:
-    """Where the pages and the REST API have one server: that of the configuration, or of a stored agent."""
+    """The paths of a server in the pages and in REST; the configuration or a stored agent declares the server."""
 
     def __init__(self, page: PageRequest) -> None:
         agent = page.params.get("agent")
@@ -32,44 +32,46 @@ class _ServerPaths:
 
 
 async def list_servers(page: PageRequest) -> Response:
-    """Show the servers of the configuration, and those of stored agents. None is asked."""
+    """List the servers of the configuration and of stored agents, without contacting them."""
     declared = await page.api.get("tool-sources")
     agents = await page.api.get("agents", mcp_servers=True, limit=_AGENTS, cursor=page.query.get("cursor"))
     return page.render("servers/list.html", declared=declared, agents=agents)
 
 
 async def show_server(page: PageRequest) -> Response:
-    """Show one server: at first what is known of it; its tools follow, since it is asked for them."""
+    """Show one server. Its tools load afterwards, since they have to be requested from the server."""
     place = _ServerPaths(page)
     tools = await _tools(page, place) if page.query.get("ask") else None
     return await _show(page, place, tools)
 
 
 async def show_tools(page: PageRequest) -> Response:
-    """Show the tools of a server as they are now, for the page that waits for them."""
+    """Show the current tools of a server, as a part of its page."""
     place = _ServerPaths(page)
     details = await _known(page, place)
     return page.render("servers/tools.html", place=place, known=details, tools=await _tools(page, place))
 
 
 async def approve(page: PageRequest) -> Response:
-    """Approve the chosen tools as they were seen; if one has changed since, show what it says now."""
+    """Approve the chosen tools as they were shown; if one has changed since, show its current version."""
     chosen = dict(_chosen(page))
     if missing := sorted(name for name, digest in chosen.items() if not digest):
-        raise InvalidArguments(f"nothing can be approved of {', '.join(missing)!r:.200}: withdraw its approval instead")
+        raise InvalidArguments(
+            f"the server no longer offers {', '.join(missing)!r:.200}: withdraw the approval instead"
+        )
     return await _change(page, "approve", chosen, "Approved")
 
 
 async def withdraw(page: PageRequest) -> Response:
-    """Take the approval of the chosen tools back."""
+    """Withdraw the approval of the chosen tools."""
     return await _change(page, "withdraw", [name for name, _ in _chosen(page)], "No longer approved")
 
 
 def _chosen(page: PageRequest) -> Sequence[tuple[str, str]]:
-    """Return the chosen tools by name, each with the hash that was seen of it."""
+    """Return the name of each chosen tool, with the hash that the page showed."""
     choices = [choice.partition(" ") for choice in page.form.every("tool")]
     if not choices:
-        raise InvalidArguments("choose the tools first: none was chosen")
+        raise InvalidArguments("no tool is chosen: choose at least one")
     return [(name, digest) for digest, _, name in choices]
 
 
@@ -94,7 +96,7 @@ async def _show(
 
 
 async def _known(page: PageRequest, place: _ServerPaths) -> Json:
-    """Return what is known of a server without asking it. Raises ``NotFound``."""
+    """Return the details of a server without contacting it. Raises ``NotFound``."""
     if place.agent is None:
         sources = await page.api.get("tool-sources")
         for source in sources["items"]:

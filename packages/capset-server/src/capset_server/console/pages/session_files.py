@@ -22,9 +22,9 @@ from capset_server.http.request_context import body_of
 _BYTES: Final = "application/octet-stream"
 _PAGE: Final = 200
 SHOWN: Final = 512 * 1024
-"""Texts above this size are not shown, and above half of it not edited."""
+"""Larger texts, in bytes, are not shown; texts of more than half of it cannot be edited."""
 _INDENTED: Final = 4 * 1024 * 1024
-"""JSON that would take more than so many characters on several lines is shown as it is."""
+"""JSON that would have more characters than this when indented is shown as it is stored."""
 _LINES: Final = 5_000
 _LINE: Final = 2_000
 _IMAGES: Final = (
@@ -33,13 +33,13 @@ _IMAGES: Final = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-"""The beginnings of images that can hold no script."""
+"""The signatures of image formats that cannot contain scripts."""
 _ALONE: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
-"""The policy of the content of a file: it can do nothing, even if a browser shows it as a page."""
+"""The ``Content-Security-Policy`` of a file: it can run and load nothing, even if a browser shows it as a page."""
 
 
 async def show_file(page: PageRequest) -> Response:
-    """Show a folder or a file, or give the file's content."""
+    """Show a folder or a file, or send the file's content."""
     path = page.params["path"]
     is_edited = "edit" in page.query
     query = {"limit": _PAGE, "cursor": page.query.get("cursor")}
@@ -61,16 +61,14 @@ async def show_file(page: PageRequest) -> Response:
         text = await asyncio.to_thread(text_of, content) if size <= SHOWN else None
         if is_edited:
             if text is None or not _is_editable(text, version):
-                raise InvalidArguments(
-                    "Invalid file: only texts of at most 256 kB that are the session's own are edited"
-                )
+                raise InvalidArguments("Invalid file: only the session's own texts of at most 256 kB can be edited")
             return _editor(page, path, text=text, version=version)
         view = await _view(path, content, text, version)
         return page.render("sessions/file.html", **_about(page, path), **view, size=size)
 
 
 async def change_file(page: PageRequest) -> Response:
-    """Save or delete a file, if it is still as the form showed it."""
+    """Save or delete a file, unless it has changed since the form was shown."""
     path, action = page.params["path"], page.form.get("action", "")
     session, version = page.params["id"], number(page.form, "version")
     parent = path.rstrip("/").rpartition("/")[0]
@@ -81,7 +79,7 @@ async def change_file(page: PageRequest) -> Response:
         answer.json()
         return page.redirect("sessions", session, "files", *parent.split("/"), told=f"{path} was deleted.")
     if action != "save":
-        raise InvalidArguments("Invalid form: its action is save or delete")
+        raise InvalidArguments("Invalid form: the action must be save or delete")
     text = page.form.get("content", "").replace("\r\n", "\n")
     text = text.replace("\n", "\r\n") if page.form.get("newlines") == "crlf" else text
     try:
@@ -95,7 +93,7 @@ async def change_file(page: PageRequest) -> Response:
 
 
 async def upload(page: PageRequest) -> Response:
-    """Store a file whose bytes are the body of the request, as the script of the page sends them."""
+    """Store the body of the request, which the page's script sends, as a file."""
     headers = {"if-none-match": "*"} if page.request.headers.get("if-none-match") == "*" else {}
     await _put(page, page.params["path"], body_of(page.request.scope), headers)
     return Response(status_code=204)
@@ -146,7 +144,7 @@ async def _view(path: str, content: bytes, text: str | None, version: int) -> di
 
 
 def _lines_of(path: str, text: str) -> list[str]:
-    """Return the lines of a text; those of JSON as one reads it, unless that would take too much room."""
+    """Return the lines of a text; JSON is indented, unless that would make it too long."""
     if path.endswith(".json"):
         with suppress(ValueError, RecursionError):
             indented_text, is_whole = indented(json.loads(text), _INDENTED)
@@ -155,7 +153,7 @@ def _lines_of(path: str, text: str) -> list[str]:
 
 
 def text_of(content: bytes) -> str | None:
-    """Return the text in a file, ``None`` for one that is no text."""
+    """Return the text of a file, or ``None`` if it is binary."""
     if b"\0" in content:
         return None
     try:
@@ -165,7 +163,7 @@ def text_of(content: bytes) -> str | None:
 
 
 def _is_editable(text: str, version: int) -> bool:
-    """Return whether a form gives a text back as it is; mounted files, which have no version, cannot be written."""
+    """Return whether a form preserves a text's newlines, and the file can be written: mounted ones have no version."""
     lone = text.replace("\r\n", "")
     return version > 0 and len(text) <= SHOWN // 2 and "\r" not in lone and not ("\r\n" in text and "\n" in lone)
 
@@ -176,14 +174,14 @@ def _version(answer: OpenAnswer) -> int:
 
 
 def image_type(content: bytes) -> str | None:
-    """Return the media type of an image that can hold no script, ``None`` for anything else."""
+    """Return the media type of an image that cannot contain scripts, ``None`` for anything else."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for begin, kind in _IMAGES if content.startswith(begin)), None)
 
 
 class FileContent(Response):
-    """The content of a file, sent part by part as REST answers it."""
+    """A response that streams the content of a file from REST."""
 
     def __init__(self, path: str, answer: OpenAnswer, opened: AsyncExitStack, *, is_image: bool) -> None:
         self.background = None
@@ -193,7 +191,7 @@ class FileContent(Response):
         self._is_image = is_image
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the content; that of an image that can hold no script may be shown on a page."""
+        """Send the content as a download, or inline if an image is requested that cannot contain scripts."""
         async with self._opened:
             with DisconnectWatch(receive):
                 part = await anext(self._answer.parts, b"")

@@ -1,4 +1,4 @@
-"""The sessions of the caller: their list, and of each its conversation, state, context and agent's version."""
+"""Pages for the caller's sessions: the list, and the conversation, state, context and version of each."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _TRANSITIONS: Final = 100
 
 
 async def list_sessions(page: PageRequest) -> Response:
-    """Show the caller's sessions, newest first, or those with one agent."""
+    """List the caller's sessions, newest first, optionally those with one agent."""
     agent = page.query.get("agent_id")
     sessions = await page.api.get("sessions", agent_id=agent, cursor=page.query.get("cursor"))
     return page.render("sessions/list.html", found=sessions, agent=agent)
 
 
 async def new_session(page: PageRequest) -> Response:
-    """Show the form that begins a session, with the agents to choose from."""
+    """Show the form for a new session, with the agents to choose from."""
     name = page.query.get("name")
     agents = await page.api.find("agents", limit=_AGENTS, status="active", name=name, cursor=page.query.get("cursor"))
     return page.render("sessions/new.html", found=agents, name=name, agent=page.query.get("agent_id", ""))
 
 
 async def create_session(page: PageRequest) -> Response:
-    """Begin a session with an agent, and lead to it."""
+    """Create a session with an agent, and redirect to it."""
     agent = page.form.text("agent_id")
     if agent is None:
-        raise InvalidArguments("Invalid session: an agent is expected", hint="choose one of the list")
+        raise InvalidArguments("Invalid session: an agent is expected", hint="choose one from the list")
     session = await page.api.send("POST", "sessions", body={"agent_id": agent})
     return page.redirect("sessions", session["id"])
 
 
 async def show_session(page: PageRequest) -> Response:
-    """Show the conversation of a session, and the place where other things are shown beside it."""
+    """Show the conversation of a session, with a side pane for its tools, files, data and context."""
     session = await page.api.get("sessions", page.params["id"])
     newest = min(number(page.query, "newest") or WINDOW, 10_000)
     conversation, start = await read_conversation(page, newest)
@@ -58,13 +58,13 @@ async def show_session(page: PageRequest) -> Response:
 
 
 async def show_state(page: PageRequest) -> Response:
-    """Show what the agent's capabilities expose of their data."""
+    """Show the state that the agent's capabilities expose."""
     session = page.params["id"]
     return page.render("sessions/state.html", session=session, state=await page.api.get("sessions", session, "state"))
 
 
 async def show_context(page: PageRequest) -> Response:
-    """Show what a model is told in a session, and why each of the other tools is not in play."""
+    """Show the text and the tools that a model gets in a session, and why each tool is in play or not."""
     session = page.params["id"]
     snapshot = await page.api.get("sessions", session, "snapshot")
     tools = await page.api.get("sessions", session, "tools", limit=_TOOLS, cursor=page.query.get("cursor"))
@@ -72,7 +72,7 @@ async def show_context(page: PageRequest) -> Response:
 
 
 async def show_about(page: PageRequest) -> Response:
-    """Show whose a session is, in which version of its agent, and how its runtime hash has moved."""
+    """Show the owner of a session, the version of its agent, and the changes of its runtime hash."""
     session = await page.api.get("sessions", page.params["id"])
     versions: Any = None
     if session["agent_id"] is not None:
@@ -85,17 +85,17 @@ async def show_about(page: PageRequest) -> Response:
 
 
 async def move_session(page: PageRequest) -> Response:
-    """Move a session to another version of its agent, unless it was moved by others since."""
+    """Move a session to another version of its agent, unless it was moved since the form was shown."""
     session, version = page.params["id"], number(page.form, "version")
     headers = {"if-match": f'"{seen_version}"'} if (seen_version := number(page.form, "seen")) else {}
     moved = await page.api.send("PATCH", "sessions", session, body={"agent_version": version}, headers=headers)
-    return page.redirect("sessions", session, "about", told=f"The session is in version {moved['agent_version']} now.")
+    return page.redirect("sessions", session, "about", told=f"The session now uses version {moved['agent_version']}.")
 
 
 async def delete_session(page: PageRequest) -> Response:
     """Delete a session."""
     await page.api.send("DELETE", "sessions", page.params["id"])
-    return page.redirect("sessions", told="The session was deleted with its files. Its records stay.")
+    return page.redirect("sessions", told="The session was deleted with its files. Its records are kept.")
 
 
 ROUTES = (

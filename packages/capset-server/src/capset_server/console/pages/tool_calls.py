@@ -1,4 +1,4 @@
-"""Calls of a session's tools by people, with a form made of the tool's schema."""
+"""Calls of a session's tools by hand, with a form built from the tool's schema."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from capset_server.console.schema_forms import fields_of, values_of
 from capset_server.console.session_events import preview
 
 _LARGE: Final = 256 * 1024
-"""Results above this size are read on a thread."""
+"""Results above this size, in bytes, are parsed in a thread."""
 
 
 async def show_form(page: PageRequest) -> Response:
-    """Show the tools in play, and the form of the one that was chosen."""
+    """Show the tools in play, and the form of the chosen one."""
     name = page.query.get("tool")
     return await _form(page, None if name is None else await _tool(page, name))
 
 
 async def call_tool(page: PageRequest) -> Response:
-    """Call a tool with what the form has, or once more as before, and show what came of it below the form."""
+    """Call a tool with the values of the form, or repeat a call, and show the result below the form."""
     tool = await _tool(page, page.form.get("tool", ""))
     try:
         arguments = _again(page.form) or values_of(tool["schema"], page.form)
@@ -46,7 +46,7 @@ async def call_tool(page: PageRequest) -> Response:
     if answer.status == 422 and fields:
         return await _form(page, tool, errors=fields, refusal=str(reply.get("detail")), record=reply.get("record"))
     if answer.status >= 400 and "record" not in reply:
-        answer.json()  # raises: it was refused before it came to the tool
+        answer.json()  # raises: the request was refused before it reached the tool
     result = await asyncio.to_thread(preview, reply.get("data"), SHOWN)
     approval = reply.get("approval")
     request = None if approval is None else await page.api.find("approvals", approval)
@@ -69,7 +69,7 @@ async def _said(answer: RestAnswer) -> dict[str, Any]:
 
 
 def _again(form: Form) -> dict[str, Any] | None:
-    """Return the arguments of a call that is made once more. Raises ``InvalidArguments``."""
+    """Return the arguments of a repeated call, ``None`` for a new one. Raises ``InvalidArguments``."""
     if "again" not in form:
         return None
     try:
@@ -77,7 +77,7 @@ def _again(form: Form) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):
-        raise InvalidArguments("Invalid form: the arguments of the call before are expected as JSON")
+        raise InvalidArguments("Invalid form: the arguments of the previous call must be a JSON object")
     return cast("dict[str, Any]", arguments)
 
 
@@ -94,7 +94,7 @@ async def _form(
     *,
     errors: Sequence[Field] = (),
     refusal: str = "",
-    **call_values: Any,  # what the template shows of a call that was made
+    **call_values: Any,  # what the template shows of a finished call
 ) -> Response:
     session = page.params["id"]
     snapshot = await page.api.get("sessions", session, "snapshot")

@@ -1,7 +1,7 @@
-"""Ordinary calls and lists of tools at 2026-07-28, answered without the SDK's machinery for each request (spec 7, M16).
+"""Ordinary calls and lists of tools in revision 2026-07-28, answered without the SDK's overhead (spec 7, M16).
 
-A request that is unusual in any way is left to the SDK, which knows every rule of the protocol and its errors. So this
-reads few forms, and is strict about them; what it answers is what the SDK would, byte for byte.
+A request that is unusual in any way is left to the SDK, which implements every rule and error of the protocol. So this
+module accepts few forms of requests, strictly; its responses are those of the SDK, byte for byte.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ VERSION: Final = "2026-07-28"
 METHOD: Final = "tools/call"
 _LIST: Final = "tools/list"
 MAX_BODY: Final = 64 * 1024
-"""Longer bodies are left to the SDK."""
+"""Longer bodies, in bytes, are left to the SDK."""
 PING_SECONDS: Final = 15.0
-"""An answer that takes longer becomes a stream of events, with a comment as often: as the SDK has it."""
+"""A response that takes longer becomes a stream of events, with a comment at this interval, as in the SDK."""
 _METHOD: Final = b"mcp-method"
 _NAME: Final = b"mcp-name"
 _NEWEST: Final = (b"mcp-protocol-version", VERSION.encode())
@@ -82,7 +82,7 @@ _log = logging.getLogger("capset.mcp")
 
 
 def _encode(data: Any) -> str:  # JSON
-    """Return data as the SDK writes it."""
+    """Return data as JSON, as the SDK encodes it."""
     return str(data) if type(data) is int else _encoder.encode(data)
 
 
@@ -95,26 +95,26 @@ class OrdinaryCall(NamedTuple):
 
 
 class OrdinaryList(NamedTuple):
-    """A request that lists the tools: its id."""
+    """A request that lists the tools, by its id."""
 
     id: int | str
 
 
 def may_be_ordinary(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Return whether headers say that their request is of this revision, and calls a tool or lists the tools."""
+    """Return whether the headers are those of a call or list of tools in this revision."""
     return _NEWEST in headers and (_CALLS in headers or _LISTS in headers)
 
 
 def read_request(
     headers: Sequence[tuple[bytes, bytes]], body: bytes, exchange: Exchange
 ) -> OrdinaryCall | OrdinaryList | None:
-    """Return the call that a request makes, or the list that it asks for; ``None`` if it is one for the SDK."""
+    """Parse a request that calls a tool or lists the tools; return ``None`` if it is one for the SDK."""
     if len(body) > MAX_BODY or exchange.tools is not None or tracing_of(exchange.session.observers) is not None:
         return None
     header_fields = dict(headers)
     accept = header_fields.get(b"accept", b"")
     if (
-        len(header_fields) != len(headers)  # a header that stands twice is unusual
+        len(header_fields) != len(headers)  # a repeated header is unusual
         or header_fields.get(b"content-type", b"").partition(b";")[0] != b"application/json"
         or b"application/json" not in accept
         or b"text/event-stream" not in accept
@@ -139,7 +139,7 @@ def read_request(
 
 
 def _members(data: Any, method: str) -> tuple[int | str, dict[str, Any]] | None:  # any JSON
-    """Return the id and the parameters of a request, if all of it is of ordinary form."""
+    """Return the id and the parameters of a request if its form is ordinary, else ``None``."""
     if not isinstance(data, dict):
         return None
     members = cast("dict[str, Any]", data)
@@ -169,10 +169,10 @@ def _names_a_tool(params: Mapping[str, Any]) -> bool:  # JSON
 
 
 def _is_client(meta: Mapping[str, Any]) -> bool:  # JSON
-    """Return whether what a client says of itself is as the protocol has it."""
+    """Return whether the client's capabilities and information conform to the protocol."""
     capabilities, info = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(CLIENT_INFO_META_KEY)
     try:
-        if capabilities != {}:  # most have none, or a few
+        if capabilities != {}:  # most clients declare none
             ClientCapabilities.model_validate(capabilities, by_name=False)
         if CLIENT_INFO_META_KEY in meta and not _is_short(info):
             Implementation.model_validate(info, by_name=False)
@@ -192,7 +192,7 @@ _PLAIN: Final[WeakKeyDictionary[AnyTool, bool]] = WeakKeyDictionary()
 
 
 def _is_plain(tool: AnyTool) -> bool:
-    """Return whether results of a tool are data, and none of its arguments has to be repeated in a header."""
+    """Return whether a tool's results are data, and none of its arguments must be repeated in a header."""
     is_plain = _PLAIN.get(tool)
     if is_plain is None:
         _PLAIN[tool] = is_plain = not gives_content(tool) and "x-mcp-header" not in json.dumps(
@@ -205,9 +205,9 @@ _WRITTEN: Final[WeakKeyDictionary[Snapshot, str]] = WeakKeyDictionary()
 
 
 class FastCalls:
-    """Answers ordinary calls. ``server_info`` is what results say of the server; ``seal`` seals what they carry.
+    """Answers ordinary calls. ``server_info`` describes the server in results; ``seal`` seals the state in them.
 
-    ``tasks`` are those that calls become which wait for an approval.
+    ``tasks`` creates the tasks for calls that wait for an approval.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class FastCalls:
         self._tasks = tasks
 
     async def list(self, request: OrdinaryList, exchange: Exchange, send: Send) -> None:
-        """Send the tools in play, written once for each snapshot."""
+        """Send the tools in play, which are encoded once for each snapshot."""
         snapshot = exchange.session.snapshot
         encoded = _WRITTEN.get(snapshot)
         if encoded is None:
@@ -235,7 +235,7 @@ class FastCalls:
         return {**result, "_meta": {**result.get("_meta", {}), SERVER_INFO_META_KEY: self._server_info}}
 
     async def answer(self, call: OrdinaryCall, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Make a call, and send its answer; a client that leaves cancels it."""
+        """Make a call, and send its result; the call is cancelled if the client disconnects."""
         watch = _CallWatch(receive, send)
         try:
             with watch:
@@ -274,7 +274,7 @@ class FastCalls:
         ended = Ended(session, cast("Any", _Messages(result.record, correlation, result, call.tool)), reply)
 
         async def retry() -> Ended:
-            return ended  # a first round brings no answer that could lead to it
+            return ended  # never called: an ordinary request contains no answer to a question
 
         waiting = await until_approved(ended, exchange, client, self._tasks, retry)
         if isinstance(waiting, dict):
@@ -292,9 +292,9 @@ class FastCalls:
         return _encode(self._stamped(dumped))
 
     async def _shown(self, session: Session, tool: AnyTool, result: Result[Any], correlation: str) -> str:
-        """Return the result of a call that gave data as JSON, as ``answer`` and the SDK would write it.
+        """Return the result of a call that returned data, as JSON like that of ``answer`` and the SDK.
 
-        It is put together by hand, since the encoder takes longer than the call.
+        It is assembled by hand, since the encoder takes longer than the call.
         """
         model_text, data = await session.for_model(result.record, result.data), _encode(result.data)
         file = f'"{_FILE}":{_encode(model_text.file)},' if model_text.is_cut else ""
@@ -308,12 +308,12 @@ class FastCalls:
 
 
 def _reply(id: int | str, member: str, text: str) -> bytes:
-    """Return a reply of JSON-RPC whose result, or error, is JSON already."""
+    """Return a JSON-RPC response whose result or error is already encoded."""
     return f'{{"jsonrpc":"2.0","id":{_encode(id)},"{member}":{text}}}'.encode()
 
 
 class _CallRequest(NamedTuple):
-    """A request, as far as ``McpClient`` and the seal of its questions read it."""
+    """The parts of a request that ``McpClient`` and the seal of its questions read."""
 
     meta: Mapping[str, Any]
     params: Mapping[str, Any]
@@ -323,7 +323,7 @@ class _CallRequest(NamedTuple):
 
 
 class _Messages(NamedTuple):
-    """A call that has ended, as far as ``answer`` reads it."""
+    """The parts of a call that has ended that ``answer`` reads."""
 
     record: str
     correlation: str
@@ -344,7 +344,7 @@ def _contained(error: Exception) -> Exception:
 
 
 class _CallWatch(DisconnectWatch):
-    """Watches a client, and sends one answer: as JSON, or if it takes long, as a stream of events with pings."""
+    """Watches a client, and sends one response: as JSON, or if it takes long, as a stream of events with pings."""
 
     __slots__ = ("_has_begun", "_is_over", "_pinging", "_send", "_timer")
 
@@ -375,18 +375,18 @@ class _CallWatch(DisconnectWatch):
                 await asyncio.wait_for(is_over.wait(), PING_SECONDS)
 
     async def stop(self) -> None:
-        """Send no more pings: none is broken off."""
+        """Stop sending pings, after the current one."""
         if self._is_over is not None:
             self._is_over.set()
         if self._timer is not None:
             self._timer.cancel()
         if self._pinging is not None:
             await asyncio.wait([self._pinging])
-            with suppress(OSError):  # the client has gone, which the watch tells
+            with suppress(OSError):  # the client has disconnected, which the watch reports
                 self._pinging.result()
 
     async def end(self, status: int, data: bytes) -> None:
-        """Send the answer itself."""
+        """Send the response."""
         if self._has_begun:
             event = b"event: message\r\ndata: " + data + b"\r\n\r\n"
             await self._send({"type": "http.response.body", "body": event, "more_body": False})

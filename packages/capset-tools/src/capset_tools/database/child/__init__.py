@@ -1,1 +1,1 @@
-"""The code of the process that asks PostgreSQL. It loads nothing else of capset."""
+"""The code of the process that queries PostgreSQL. It imports nothing else of capset."""

@@ -1,6 +1,6 @@
-"""The entry point of the process that asks PostgreSQL, run by its path with ``python -I``.
+"""The entry point of the process that queries PostgreSQL, run by its path with ``python -I``.
 
-The parent packages are stubbed without their code: loading all of them would take longer than most queries.
+Empty modules stand in for the parent packages: importing all of those would take longer than most queries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Failures of a query, as a model is told them. Both processes use this module."""
+"""Query failures, as the model sees them. Both processes use this module."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 ONLY_READS: Final = "db_query only reads, by one SELECT"
-"""The message to the model about a query that would do more."""
+"""The end of the message about a query that would do more than read."""
 OWN_TABLES: Final = ("alembic_version", "checkpoints", "open_intents", "records")
-"""Tables that are together in every store of capset's."""
+"""Tables that every capset store has; a database with all of them counts as one."""
 
 
 @dataclass(eq=False)
 class QueryFailure(Exception):
-    """The reason why a query has no result; ``is_transient`` says that it may have one soon."""
+    """A failed query. ``is_transient`` means that a retry may succeed."""
 
     message: str
     code: str = "tool_error"
@@ -24,7 +24,7 @@ class QueryFailure(Exception):
 
 
 def too_large(max_bytes: int) -> QueryFailure:
-    """Return the failure of a query with a row or a value above the cap."""
+    """Return the failure for a row or a value of more than ``max_bytes``."""
     return QueryFailure(
         f"a row, or a value in it, has more than {max_bytes:,} bytes; select fewer columns, or a part by substr()",
         "too_large",
@@ -33,7 +33,7 @@ def too_large(max_bytes: int) -> QueryFailure:
 
 
 def own_store(name: str) -> QueryFailure:
-    """Return the failure for a database in which a capset stores what it knows."""
+    """Return the failure for a database that is a capset store."""
     return QueryFailure(
         f"the database {name!r} is not asked: it is the store of a capset, with the record, the keys and the sessions "
         "of all organisations; its operator has to name another",
@@ -43,7 +43,7 @@ def own_store(name: str) -> QueryFailure:
 
 
 def not_allowed(functions: Collection[str]) -> QueryFailure:
-    """Return the failure of a query that names functions that none may call."""
+    """Return the failure for a query that calls functions that are not allowed."""
     named = ", ".join(sorted(functions))
     return QueryFailure(
         f"db_query does not call {named}: it calls PostgreSQL's ordinary functions, which only compute; write the "
@@ -55,13 +55,13 @@ def not_allowed(functions: Collection[str]) -> QueryFailure:
 
 
 def unavailable(name: str, state: str | None = None) -> QueryFailure:
-    """Return the failure of a database that does not answer; ``state`` is its SQLSTATE, if it gave one."""
+    """Return the failure for a database that does not answer; ``state`` is its SQLSTATE, if there is one."""
     suffix = f" (SQLSTATE {state})" if state else ""
     return QueryFailure(f"the database {name!r} did not answer{suffix}", "database_unavailable", 503)
 
 
 def timed_out(seconds: float) -> QueryFailure:
-    """Return the failure of a query that was stopped after so many seconds."""
+    """Return the failure for a query that was stopped after ``seconds``."""
     return QueryFailure(
         f"the query took longer than {seconds:g} s and was stopped; ask for less, or by an indexed column",
         "query_timeout",

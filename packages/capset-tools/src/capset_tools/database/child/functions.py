@@ -1,9 +1,9 @@
-"""The functions that a query may call, and the names by which it calls some (spec 4, G30).
+"""The functions that a query may call, and the names in a query that may be calls (spec 4, G30).
 
-PostgreSQL lets every role call hundreds of functions; some of them write to its log, hold locks, or stop others. Those
-here only compute. A query is not parsed for that, only cut into tokens by the rules of PostgreSQL's manual ("Lexical
-Structure"): in each place of the grammar a call is a name before a parenthesis, or a member after a dot. The
-server says which of these names are functions.
+PostgreSQL lets every role call hundreds of functions. Some of them write to its log, hold locks, or stop other
+sessions; those listed here only compute. A query is not parsed, only split into tokens by the rules of PostgreSQL's
+manual ("Lexical Structure"): everywhere in the grammar, a call is a name before a parenthesis, or a member after a
+dot. The server decides which of these names are functions.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ ORDINARY: Final = frozenset(
         )
     ).split()
 )
-"""All others are refused: those that write, lock, sleep, change settings, read files, or run SQL from a text, and new
-ones of later versions, until they have been reviewed. ``system`` and ``bernoulli`` are of ``TABLESAMPLE``; a type with
-a length is a name before a parenthesis, too."""
+"""All others are refused: those that write, lock, sleep, change settings, read files, or run SQL from a text, and
+those of later versions until they have been reviewed. ``system`` and ``bernoulli`` belong to ``TABLESAMPLE``. Types
+are listed because a type with a length is a name before a parenthesis, too."""
 
 _BY_TYPE: Final = "treat"
 """``TREAT(value AS name)`` calls the function ``name``."""
@@ -112,24 +112,24 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""A token at a position. A sign is a single character, also within an operator. Anything else is refused."""
+"""One token. A sign is a single character, even within an operator. Text that does not match is refused."""
 _GO_ON: Final = re.compile(_ESCAPED, re.DOTALL)
-"""The rest of a text with escapes that goes on after a new line."""
+"""The continuation of a string with escapes on a later line."""
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
 @dataclass
 class NamesInQuery:
-    """The names that may call a function: ``called`` before a parenthesis, ``members`` after a dot."""
+    """Names that may be function calls: ``called`` stand before a parenthesis, ``members`` after a dot."""
 
     called: set[str] = field(default_factory=set[str])
     members: set[str] = field(default_factory=set[str])
 
 
 def names_in(query: str) -> NamesInQuery:
-    """Return the names of a query that may call a function, as PostgreSQL folds their case.
+    """Return the names in a query that may be function calls, with their case folded as in PostgreSQL.
 
-    Raises ``QueryFailure`` for a query that PostgreSQL could read in another way than this function.
+    Raises ``QueryFailure`` for a query that PostgreSQL might split into other tokens.
     """
     names = NamesInQuery()
     name: set[str] = set()
@@ -151,7 +151,7 @@ def names_in(query: str) -> NamesInQuery:
 
 
 def _tokens(query: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of each token, without gaps."""
+    """Yield the kind and the text of each token, without white space and comments."""
     place, before = 0, ""
     while place < len(query):
         token = _TOKEN.match(query, place)
@@ -181,7 +181,7 @@ def _tokens(query: str) -> Iterator[tuple[str, str]]:
 
 
 def _end_of_comment(query: str, place: int) -> int:
-    """Return the place behind a comment; comments may stand within each other."""
+    """Return the position after a comment, which may contain other comments."""
     depth = 1
     for edge in _COMMENT_EDGE.finditer(query, place):
         depth += 1 if edge[0] == "/*" else -1
@@ -191,7 +191,7 @@ def _end_of_comment(query: str, place: int) -> int:
 
 
 def _folded(word: str) -> set[str]:
-    """Return the names that a word without quotes may stand for: databases differ in letters that are not ASCII."""
+    """Return the names that an unquoted word may mean: databases fold non-ASCII letters differently."""
     return {word.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass"), word.lower()}
 
 

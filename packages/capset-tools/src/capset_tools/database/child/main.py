@@ -1,7 +1,7 @@
-"""The loop of the process: one request after the other from stdin, an answer to each on stdout.
+"""The main loop of the process: reads requests from stdin, and writes a response to each to stdout.
 
-A message is its length in eight bytes and then JSON. The first request is a ``Start``, whose answer says that the
-driver is loaded; each other one is a ``QueryOrder``.
+A message is its length in eight bytes, followed by JSON. The first request is a ``Start``; its response confirms that
+the driver is loaded. All others are ``QueryOrder``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO, Final, TypedDict
 
 SIZE: Final = 8
-"""Bytes of the length of a message."""
+"""Size of the length before each message, in bytes."""
 IDLE_SECONDS: Final = 60.0
-"""How long the process waits for its next request, before it ends."""
+"""How long the process waits for the next request before it ends."""
 _MEMORY: Final = 48 << 20
-"""Bytes of address space for a query beside those for its rows: buffers of the driver, TLS, the name service."""
+"""Address space for a query in addition to its rows, in bytes: buffers of the driver, TLS, name resolution."""
 _OF_ROWS: Final = 16
-"""Bytes of memory for each byte of JSON that the rows may have: texts are shorter than the values that hold them."""
+"""Bytes of memory for each byte of JSON that the rows may have: values take more memory than their text."""
 
 
 class Start(TypedDict):
-    """Where Python finds the driver, and what the driver reads in the environment."""
+    """The import path for the driver, and the environment variables that it reads."""
 
     path: list[str]
     environment: dict[str, str]
@@ -34,8 +34,8 @@ class Start(TypedDict):
 class QueryOrder(TypedDict):
     """One query.
 
-    ``seconds`` is how long a statement of it may take, ``limit`` what a model is told of that; ``functions`` may be
-    called beside the ordinary ones.
+    ``seconds`` is the timeout of each statement, ``limit`` the timeout that the error message for the model names.
+    ``functions`` may be called in addition to the ordinary ones.
     """
 
     url: str
@@ -50,10 +50,10 @@ class QueryOrder(TypedDict):
 
 
 def main() -> None:
-    """Answer requests until there are no more, or a query needed too much memory."""
+    """Answer requests until there are no more, or a query has run out of memory."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keep prints of libraries out of the messages
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # by which the driver cancels its query
+    os.dup2(2, 1)  # keep output of libraries out of the messages
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # makes the driver cancel its query
     start: Start | None = _receive()
     if start is None:
         return
@@ -91,7 +91,7 @@ def _send(out: BinaryIO, answer: Mapping[str, Any]) -> None:  # JSON
 
 
 def _read(size: int) -> bytes:
-    """Return so many bytes of stdin, or fewer at its end. It has no buffer: ``select`` would not see that."""
+    """Read ``size`` bytes from stdin, or fewer at its end. Unbuffered, since ``select`` does not see a buffer."""
     data = bytearray()
     while len(data) < size and (part := os.read(0, size - len(data))):
         data += part
@@ -99,7 +99,7 @@ def _read(size: int) -> bytes:
 
 
 def _address_space() -> int:
-    """Return the bytes of address space that this process has, 0 where the system does not tell it."""
+    """Return the size of this process's address space in bytes, or 0 on systems other than Linux."""
     if sys.platform != "linux":
         return 0
     import resource
@@ -109,7 +109,7 @@ def _address_space() -> int:
 
 
 def _bound(base: int, max_bytes: int) -> None:
-    """Bound the memory of this process for one query; only Linux bounds address space."""
+    """Limit the memory of this process for one query. Does nothing except on Linux, which limits address space."""
     if sys.platform == "linux":
         import resource
 

@@ -1,4 +1,4 @@
-"""One query of PostgreSQL, as a role that can do nothing but read (spec 4, G30)."""
+"""One PostgreSQL query, run as a role that can only read (spec 4, G30)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _IS_OWN_STORE: Final[LiteralString] = """
 SELECT 1 FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p') AND relname::text = ANY(%s)
 GROUP BY relnamespace HAVING pg_catalog.count(*) = %s
 """
-# A name has 63 bytes at most: the cast cuts a longer one as the server cuts it in a query. A member after a dot
-# calls a function of one argument, of any type: `(5).f` is `f(5)`.
+# A name has at most 63 bytes: the cast truncates longer ones as the server does in a query. A member after a dot calls
+# a function of one argument, of any type: `(5).f` is `f(5)`.
 _FUNCTIONS: Final[LiteralString] = """
 SELECT DISTINCT proname::text FROM pg_catalog.pg_proc
 WHERE proname = ANY(%s::pg_catalog.name[]) OR proname = ANY(%s::pg_catalog.name[]) AND pronargs > 0
@@ -62,17 +62,17 @@ _SETTINGS: Final[LiteralString] = (
     "SELECT set_config('statement_timeout', %(all)s, true), set_config('lock_timeout', %(lock)s, true),"
     " set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_config('TimeZone', 'UTC', true),"
     " set_config('DateStyle', 'ISO', true), set_config('IntervalStyle', 'iso_8601', true),"
-    # Otherwise texts would end elsewhere than `functions` takes them to.
+    # Otherwise string literals would end at other places than `functions` assumes.
     " set_config('standard_conforming_strings', 'on', true)"
 )
-"""Settings of the transaction; no query can call what would change them."""
+"""Settings of the transaction. None of the ordinary functions can change them."""
 _MOMENTS: Final = ("date", "time", "timetz", "timestamp", "timestamptz")
 _TEXTS: Final = (
     *("json", "jsonb", "interval", "int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"),
     *("int4multirange", "int8multirange", "nummultirange", "datemultirange", "tsmultirange", "tstzmultirange"),
 )
 _TOLD: Final = ("0A", "20", "21", "22", "25", "2F", "34", "3D", "3F", "42", "44", "54", "P0")
-"""The classes of errors whose first line is about the query."""
+"""SQLSTATE classes of errors whose first line is about the query."""
 
 _NEAR: Final = re.compile(r'at or near "([A-Za-z]+)"')
 _COMMANDS: Final = frozenset(
@@ -82,15 +82,15 @@ _COMMANDS: Final = frozenset(
         *("vacuum",),
     )
 )
-"""Commands that do more than read. In the place of a SELECT they are errors of syntax, as misspelled words are."""
+"""Commands that do more than read. In place of a SELECT they are syntax errors, like misspelled words."""
 
 
 class _NoMemory(Exception):
-    """The process may take no more memory."""
+    """The process has reached its memory limit."""
 
 
 def answer_of(order: QueryOrder) -> tuple[dict[str, Any], bool]:
-    """Return the result of a query as JSON, or its failure, and whether this process has no memory for another."""
+    """Return a query's result or failure as JSON, and whether this process has no memory left for another query."""
     is_spent = False
     try:
         try:
@@ -109,8 +109,8 @@ def answer_of(order: QueryOrder) -> tuple[dict[str, Any], bool]:
 def _run(order: QueryOrder) -> tuple[dict[str, Any], bool]:
     names = names_in(order["query"])
     connection = _connected(order["url"], order["seconds"], order["name"])
-    # A raw cursor leaves the text as it is, with $1, $2 for its parameters. A server-side one always uses the extended
-    # protocol and DECLARE.
+    # A raw cursor leaves the text unchanged, with $1, $2 for the parameters. A server-side cursor always uses the
+    # extended protocol and DECLARE.
     cursor = psycopg.RawServerCursor(connection, "capset")
     try:
         _prepare(connection, order["seconds"])
@@ -153,7 +153,7 @@ def _prepare(connection: Connection, seconds: float) -> None:
 
 
 def _check_database(connection: Connection, name: str) -> None:
-    """Raise ``QueryFailure`` if the session's user could do more than read, or the database is a store of capset's."""
+    """Raise ``QueryFailure`` if the session's user could do more than read, or the database is a capset store."""
     power = connection.execute(_POWER, (POWERS,)).fetchone()
     if power is not None:
         raise QueryFailure(
@@ -178,9 +178,9 @@ def _check_names(connection: Connection, names: NamesInQuery, functions: Collect
 
 
 def _fetch(cursor: psycopg.RawServerCursor[tuple[Any, ...]], rows: Rows) -> bool:
-    """Take rows up to their end or a cap; return whether this process had no memory for more.
+    """Fetch rows up to their end or a cap. Return whether this process ran out of memory.
 
-    Raises ``_NoMemory`` if it had none for a single row.
+    Raises ``_NoMemory`` if not even one row fitted.
     """
     try:
         while batch := cursor.fetchmany(rows.next_batch()):
@@ -197,22 +197,21 @@ def _fetch(cursor: psycopg.RawServerCursor[tuple[Any, ...]], rows: Rows) -> bool
 
 
 def _is_no_memory(error: psycopg.Error) -> bool:
-    """Return whether the driver's library could not allocate memory, which it says in English: ``LC_ALL`` is C."""
+    """Return whether libpq could not allocate memory. Its message is in English, since ``LC_ALL`` is C."""
     return error.sqlstate is None and "memory" in str(error)
 
 
 class _Moment(Loader):
-    """Dates and times as ISO 8601; those unknown to Python, such as ``infinity``, as the server writes them."""
+    """Loads dates and times as ISO 8601. Values unknown to Python, such as ``infinity``, are not changed."""
 
     def load(self, data: Buffer) -> str:
-        """Return the text of a value."""
         day, gap, time = bytes(data).decode().partition(" ")
         joined = f"{day}T{time}" if time[:1].isdigit() else f"{day}{gap}{time}"
         return f"{joined}:00" if re.search(r":\d\d(\.\d+)?[+-]\d\d$", joined) else joined
 
 
 def _failure_of(error: psycopg.Error, order: QueryOrder) -> QueryFailure:
-    """Return the failure for the model: all details of its query, none of the server."""
+    """Return the failure for the model, with all details of its query and none of the server."""
     state, name = error.sqlstate, order["name"]
     message = (error.diag.message_primary or "").strip()
     match state:
@@ -220,7 +219,7 @@ def _failure_of(error: psycopg.Error, order: QueryOrder) -> QueryFailure:
             return too_large(order["max_bytes"])
         case None if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return unavailable(name)
-        case None:  # of the driver: parameters that do not fit, or a value that it cannot read
+        case None:  # from the driver: mismatched parameters, or a value that it cannot read
             return QueryFailure(f"PostgreSQL: {str(error).splitlines()[0]:.300}")
         case "57014":
             return timed_out(order["limit"])

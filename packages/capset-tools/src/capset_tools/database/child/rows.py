@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class RowTooLarge(Exception):
-    """The first row, or a value in it, is above the cap."""
+    """The first row, or a value in it, exceeds the cap."""
 
 
 class Rows:
-    """The rows of one query as they come in."""
+    """The rows of one query, collected up to the caps."""
 
     __slots__ = ("_bytes", "_max_bytes", "_max_rows", "truncated", "values")
 
     def __init__(self, max_rows: int, max_bytes: int) -> None:
-        """``max_bytes`` counts JSON as UTF-8."""
+        """``max_bytes`` limits the rows as JSON in UTF-8."""
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self.values: list[list[JsonValue]] = []
@@ -34,13 +34,13 @@ class Rows:
         return len(self.values)
 
     def add(self, row: Sequence[object]) -> bool:
-        """Add a row, and return whether it was accepted; if not, no further one will be.
+        """Add a row, and return whether there was room for it; if not, the rows are truncated.
 
         Raises ``RowTooLarge`` if the first row alone is too large.
         """
         values = [json_safe(value) for value in row]
         size = len(json.dumps(values, ensure_ascii=False))
-        if size <= self._max_bytes:  # otherwise bytes need not be counted: they are no fewer
+        if size <= self._max_bytes:  # otherwise it is too large in any case: UTF-8 takes no fewer bytes
             size = len(json.dumps(values, ensure_ascii=False).encode())
         if len(self.values) == self._max_rows or self._bytes + size > self._max_bytes:
             if not self.values:
@@ -52,16 +52,16 @@ class Rows:
         return True
 
     def next_batch(self) -> int:
-        """Return the number of rows to fetch next: few enough that they do not exceed the caps by much."""
+        """Return the number of rows to fetch next: so few that they exceed the caps only slightly."""
         if not self.values:
             return 1
         fitting = (self._max_bytes - self._bytes) * len(self.values) // max(self._bytes, 1)
-        # Not many more than those received: later ones may be larger.
+        # At most twice as many as received so far, since later ones may be larger.
         return max(1, min(500, 2 * len(self.values), fitting, self._max_rows + 1 - len(self.values)))
 
 
 def json_safe(value: object) -> JsonValue:
-    """Return a database value in a form that JSON supports."""
+    """Convert a database value to JSON data."""
     match value:
         case None | bool() | int() | str():
             return value

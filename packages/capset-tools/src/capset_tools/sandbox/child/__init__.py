@@ -1,1 +1,1 @@
-"""The code of the child process: the interpreters and their support. It loads nothing else of capset."""
+"""The code of the child process: the interpreters and their support. It imports nothing else of capset."""

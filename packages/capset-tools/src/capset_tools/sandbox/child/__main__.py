@@ -1,6 +1,6 @@
 """The entry point of the child process, run by its path with ``python -I``.
 
-The parent packages are stubbed without their code: loading all of them would take longer than most code runs.
+Empty modules stand in for the parent packages: importing all of those would take longer than most code runs.
 """
 
 from __future__ import annotations

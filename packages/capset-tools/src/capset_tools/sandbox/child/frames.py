@@ -1,4 +1,4 @@
-"""The protocol between capset and a child: one request to it, frames back. Both sides use this module."""
+"""The protocol between capset and a child: one request, answered by frames. Both sides use this module."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Stopped = Literal["time", "memory", "output", "files", "processes", "crash"]
 
 
 USER: Final = 1_000
-"""The id of the user in a jail, and of its group."""
+"""The user id and the group id in a jail."""
 PACKAGES: Final = "/.runtime/packages"
-"""Where a jail of CPython has packages, if it has any."""
+"""Where a CPython jail has its packages, if any."""
 LOCALES: Final = "/.runtime/locale"
 """Where a jail has the locale C.UTF-8."""
 MOST_TASKS: Final[Mapping[Backend, int]] = {"isolated-bash": 64, "isolated-cpython": 256}
-"""How many processes and threads there may be at once in a jail, its first process among them."""
+"""Maximum number of processes and threads in a jail at once, including its first process."""
 
 
 class RunLimits(TypedDict):
@@ -55,7 +55,7 @@ class Order(TypedDict):
 
 
 class Ending(TypedDict):
-    """How the code ended: ``deleted`` files, ``removed`` directories, and reasons by path."""
+    """How the code ended: ``deleted`` are files, ``removed`` directories; the last two give reasons by path."""
 
     exit_code: int | None
     value: str | None
@@ -69,7 +69,7 @@ class Ending(TypedDict):
 
 
 _MOST: Final = 1 << 31
-"""No status is as large."""
+"""Larger than any exit status."""
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "exit_code": (int, type(None)),
     "value": (str, type(None)),
@@ -84,7 +84,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def request(order: Order, contents: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Return the parts of a request; the contents are in the order of ``order["files"]``."""
+    """Yield the parts of a request; the contents are in the order of ``order["files"]``."""
     head = json.dumps(order).encode()
     yield _LENGTH.pack(len(head))
     yield head
@@ -93,7 +93,7 @@ def request(order: Order, contents: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def read_request(stream: BinaryIO) -> tuple[Order, dict[str, bytes]]:
-    """Return the one request of a child. Raises ``EOFError`` if it is incomplete."""
+    """Read the single request to a child. Raises ``EOFError`` if it is incomplete."""
     (size,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
     order: Order = json.loads(_exactly(stream, size))
     return order, {path: _exactly(stream, size) for path, size in order["files"]}
@@ -108,7 +108,7 @@ def packed_file(path: str, content: bytes) -> bytes:
 def unpacked_file(payload: bytes) -> tuple[str, bytes]:
     """Return the path and the content in a ``FILE`` frame. Raises ``ValueError`` for an invalid one."""
     if len(payload) < _LENGTH.size:
-        raise ValueError("the frame of a file is cut off")
+        raise ValueError("truncated file frame")
     (size,) = _LENGTH.unpack_from(payload)
     end = _LENGTH.size + size
     return payload[_LENGTH.size : end].decode(), payload[end:]
@@ -122,17 +122,17 @@ def read_ending(payload: bytes) -> Ending:
         raise ValueError("the last frame is nested too deeply") from None
     members = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
     if members.keys() != _TYPES.keys() or not all(_is_of(members[name], kinds) for name, kinds in _TYPES.items()):
-        raise ValueError("the last frame is no ending")
+        raise ValueError("invalid last frame")
     if members["stopped"] not in (None, *get_args(Stopped)):
         raise ValueError("the last frame names an unknown limit")
     status = members["exit_code"]
     if isinstance(status, int) and not -_MOST < status < _MOST:
-        raise ValueError("the last frame has a status that no process has")
+        raise ValueError("the last frame has an impossible exit code")
     return cast("Ending", members)
 
 
 def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
-    """Whether a value is of one of some types; lists and objects must hold texts only, of whole characters."""
+    """Whether a value has one of these types. Lists and objects may hold only strings without lone surrogates."""
     kind, inner = type(value), list[object]()
     if isinstance(value, str):
         inner = [value]
@@ -145,7 +145,7 @@ def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a text has no half of a character, which JSON may have and UTF-8 cannot."""
+    """Whether a text has no lone surrogate, which JSON may contain and UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -156,5 +156,5 @@ def _is_whole(text: str) -> bool:
 def _exactly(stream: BinaryIO, size: int) -> bytes:
     content = stream.read(size)
     if len(content) != size:
-        raise EOFError("the request breaks off")
+        raise EOFError("the request is incomplete")
     return content

@@ -1,4 +1,4 @@
-"""The process of the code itself: limits, the filter of system calls, and then the code, run by CPython or bash."""
+"""The process of the code itself: sets limits and the system call filter, then runs the code in CPython or bash."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
 NAME: Final = "<code>"
-"""The name of the file that tracebacks show for the code."""
+"""The file name of the code in tracebacks."""
 _OPEN_FILES: Final = 64
 _TIMERS: Final = 1_024
-"""Timers and queued signals that there may be: the system counts them for the user, who may have more to do outside."""
+"""Maximum timers and queued signals. The system counts them per user, who may have others outside the jail."""
 _STACK: Final = 1 << 20
-"""Bytes of address space for the stack of a thread."""
+"""Address space for the stack of a thread, in bytes."""
 _MOST: Final = 1 << 46
 _REPORTING: Final = 1 << 25
-"""Bytes that there are beside, to tell of an error when memory has run out."""
+"""Extra address space, in bytes, to report an error when memory has run out."""
 _PACKAGE_SPACE: Final = 1 << 30
-"""Bytes of address space that packages may reserve beside: numpy's and pandas' libraries, most of it never touched."""
+"""Extra address space, in bytes, for packages: libraries of numpy and pandas reserve much that they never touch."""
 _ENVIRONMENT: Final = {
     "HOME": "/",
     "USER": "user",
@@ -51,14 +51,14 @@ _ENVIRONMENT: Final = {
     "PYTHONTZPATH": "/.runtime/zoneinfo",
 }
 _NO_THREAD: Final = ("can't start new thread",)
-"""The message of CPython's error for a thread that the system did not start (``Modules/_threadmodule.c``)."""
+"""The message of CPython's error if the system starts no thread (``Modules/_threadmodule.c``)."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run_guest(order: Order, stdout: int, stderr: int, report: int) -> NoReturn:
-    """Become the process of the code, and end with it.
+    """Run the code in this process, and exit.
 
-    That of CPython tells ``report`` its value, its error and its limit; that of bash closes it.
+    CPython writes its value, its error and the limit that it hit to ``report``; bash closes ``report``.
     """
     status = 1
     try:
@@ -71,11 +71,11 @@ def run_guest(order: Order, stdout: int, stderr: int, report: int) -> NoReturn:
         make_room = _bound(order["limits"])
         restrict(may_start_processes=False)
         status = _run(order["code"], report, make_room)
-    except BaseException:  # of the preparation: the code was not run
+    except BaseException:  # preparation failed: the code was not run
         os.write(2, traceback.format_exc().encode(errors="replace"))
         os._exit(70)
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        with suppress(OSError, ValueError, AttributeError):  # the code has closed it, or put something else there
+        with suppress(OSError, ValueError, AttributeError):  # the code has closed or replaced it
             cast("io.TextIOWrapper", stream).flush()
     os._exit(status)
 
@@ -93,7 +93,7 @@ def _become_bash(code: str, limits: RunLimits) -> NoReturn:
 
 
 def _take_over_streams(stdout: int, stderr: int, report: int | None) -> None:
-    """Make the pipes the standard streams, and close all other descriptors."""
+    """Make the pipes the standard streams, and close all other descriptors except ``report``."""
     nothing = os.open("/dev/null", os.O_RDONLY)
     for descriptor, place in ((nothing, 0), (stdout, 1), (stderr, 2)):
         os.dup2(descriptor, place)
@@ -104,7 +104,7 @@ def _take_over_streams(stdout: int, stderr: int, report: int | None) -> None:
 
 
 def _prepare_interpreter() -> None:
-    """Make this process look as one of an interpreter that has just begun."""
+    """Make this process look like an interpreter that has just started."""
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding="utf-8")
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8", errors="backslashreplace", line_buffering=True
@@ -125,27 +125,27 @@ def _prepare_interpreter() -> None:
 
 
 def _bound(limits: RunLimits) -> Callable[[], None]:
-    """Bound this process, and what it starts; return a function that makes room to tell of an error."""
+    """Limit this process and its children. Return a function that makes room to report an error."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     with suppress(ValueError):  # the host may have set a lower one
         resource.setrlimit(resource.RLIMIT_SIGPENDING, (_TIMERS, _TIMERS))
-    seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
+    seconds = 2 * int(limits["seconds"]) + 2  # CPU time of all threads; the parent measures the real time
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     return _bound_memory(limits["memory_bytes"])
 
 
 def _bound_memory(size: int) -> Callable[[], None]:
-    """Let this process take ``size`` bytes of address space more than it has; a thread's stack is small.
+    """Limit this process to ``size`` bytes of address space more than it has, and make thread stacks small.
 
-    The function that it returns gives room beside, and needs none itself.
+    The returned function raises the limit, without needing memory itself.
     """
     import threading
 
     threading.stack_size(_STACK)
     low, high = 0, _MOST
-    while high - low > mmap.PAGESIZE:  # there is no /proc that would tell its size
+    while high - low > mmap.PAGESIZE:  # there is no /proc to read the current size from
         middle = (low + high) // 2
         resource.setrlimit(resource.RLIMIT_AS, (middle, resource.RLIM_INFINITY))
         try:
@@ -164,9 +164,9 @@ def _bound_memory(size: int) -> Callable[[], None]:
 
 
 class _PackageSpace:
-    """A finder of no modules, which gives the process more address space once a package is imported.
+    """A module finder that finds nothing, but gives the process more address space once a package is imported.
 
-    What the process really takes is then bounded from outside of the jail (``process.ChildRun``).
+    From then on, its memory is limited from outside the jail (``process.ChildRun``).
     """
 
     def __init__(self, give_space: Callable[[], None]) -> None:
@@ -179,7 +179,7 @@ class _PackageSpace:
 
 
 def _run(code: str, report: int, make_room: Callable[[], None]) -> int:
-    """Run the code as the module ``__main__``, report what came of it, and return its exit code."""
+    """Run the code as the module ``__main__``, report its outcome, and return its exit code."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=sys.modules["builtins"], __file__=NAME)
     sys.modules["__main__"] = main
@@ -194,12 +194,12 @@ def _run(code: str, report: int, make_room: Callable[[], None]) -> int:
         else:
             sys.stderr.write(f"{ended.code}\n")
             status = 1
-    except BaseException as error:  # of the code's own, of any kind
+    except BaseException as error:  # any exception of the code
         make_room()
         outcome[1:], status = [_traceback(error), _limit_of(error)], 1
     try:
         _finish(main)
-    except BaseException:  # as CPython, which prints what ends fail with, and goes on
+    except BaseException:  # like CPython, print errors at exit and continue
         traceback.print_exc()
     _report(report, outcome)
     return status
@@ -225,7 +225,7 @@ def _value(code: str, main: ModuleType) -> str | None:
 
 
 def _compiled(code: str) -> list[tuple[CodeType, str]]:
-    """Return the statements, and the expression of the last line where it is one, each compiled."""
+    """Compile the code; if its last statement is an expression, compile that separately."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     tree = ast.parse(code, NAME)
     last = tree.body[-1] if tree.body else None
@@ -239,9 +239,9 @@ def _compiled(code: str) -> list[tuple[CodeType, str]]:
 
 
 def _finish(main: ModuleType) -> None:
-    """Wait for threads, run what was registered for the end, and let go of all objects, as an interpreter that ends.
+    """Wait for threads, run the ``atexit`` callbacks and release all objects, like an interpreter at exit.
 
-    Files that the code left open are written then.
+    This flushes files that the code left open.
     """
     import atexit
     import gc
@@ -262,9 +262,9 @@ def _repr(value: object) -> str:
 
 
 def _limit_of(error: BaseException) -> str | None:
-    """Return the limit that an exception is, if the code let it through.
+    """Return the limit that an uncaught exception stands for, if any.
 
-    The interpreter gives a ``MemoryError`` no words; packages have classes of their own.
+    The interpreter raises ``MemoryError`` without a message; packages have their own subclasses.
     """
     if isinstance(error, MemoryError) and (type(error) is not MemoryError or not error.args):
         return "memory"
@@ -285,7 +285,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _report(report: int, outcome: list[str | None]) -> None:
-    """Tell the value, the error and the limit of the code."""
+    """Send the value, the error and the limit of the code."""
     data = json.dumps(outcome).encode()
     with suppress(OSError):  # the code has closed it
         while data:

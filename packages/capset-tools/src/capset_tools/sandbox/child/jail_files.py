@@ -1,4 +1,4 @@
-"""The files of a run on the file system of its jail: written there before it, and read again after it."""
+"""The files of a run in its jail: written before the run, and read back after it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from capset_tools.sandbox.child.output import LeftFiles
 
 SCRIPTS: Final = "/.runtime/script"
 SCRIPT: Final = f"{SCRIPTS}/script.sh"
-"""That of bash: a file, since bash ends in another way where its script is an argument."""
+"""The script of bash. It is a file, since bash ends differently if its script is an argument."""
 SCRIPT_LINK: Final = "/.script"
-"""Its name for bash, in the folder of the files, where ``$(dirname "$0")`` leads; a link, so that it is no file."""
+"""The script's path for bash, so that ``$(dirname "$0")`` is the folder of the files; links do not count as files."""
 
 _OWN_FOLDERS: Final = ("/.runtime", "/dev", "/proc")
-"""Directories of the jail's own: the interpreter and the commands, devices, processes."""
+"""Directories of the jail itself: the interpreter and the commands, devices, processes."""
 _RESERVED: Final = "this path is one of the jail's own"
 _NO_TEXT: Final = "its path is no text in UTF-8"
 
@@ -31,7 +31,7 @@ _OF_SHELL: Final = {
 
 
 def furnish_shell() -> None:
-    """Write what bash and its commands look for on a system, Python by its name among them, and the script's name."""
+    """Create the files that bash and its commands expect, such as ``python3``, and the link to the script."""
     for path, text in _OF_SHELL.items():
         os.makedirs(path.rpartition("/")[0], exist_ok=True)  # noqa: PTH103
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
@@ -42,13 +42,13 @@ def furnish_shell() -> None:
 
 
 class JailFiles:
-    """The file system of a jail, before the files of the run are on it."""
+    """The file system of a jail. Must be created before the files of the run are placed."""
 
     def __init__(self) -> None:
         self._own = {path for path, is_folder in _walked({}) if not is_folder}
 
     def place(self, contents: dict[str, bytes]) -> dict[str, str]:
-        """Write the files of a run, and return the reasons by path why some could not be."""
+        """Write the files of a run. Return, by path, why some could not be written."""
         not_shown: dict[str, str] = {}
         for path, content in contents.items():
             if path in self._own or any(path == folder or path.startswith(f"{folder}/") for folder in _OWN_FOLDERS):
@@ -64,9 +64,9 @@ class JailFiles:
         return not_shown
 
     def left(self, limits: RunLimits) -> LeftFiles:
-        """Return the files that there are.
+        """Return the files after a run.
 
-        Raises ``OverflowError`` if they are more, or larger, than a run may have.
+        Raises ``OverflowError`` if there are more, or larger ones, than a run may have.
         """
         remaining, size = LeftFiles({}, {}, set()), 0
         for path, is_folder in _walked(remaining.not_kept):
@@ -88,20 +88,20 @@ class JailFiles:
 
 
 def _check_number(remaining: LeftFiles, limits: RunLimits) -> None:
-    """Raise ``OverflowError`` if there are more files than a run may have, those that are not kept included."""
+    """Raise ``OverflowError`` if there are more files than a run may have, including those that are not kept."""
     if len(remaining.files) + len(remaining.not_kept) > limits["max_files"]:
         raise OverflowError("too many files")
 
 
 def _walked(unread: dict[str, str]) -> list[tuple[str, bool]]:
-    """Return all paths, each with whether it is a directory; ``unread`` gets the reason of one that cannot be read."""
+    """Return all paths, each with whether it is a directory. Adds directories that cannot be read to ``unread``."""
     paths: list[tuple[str, bool]] = []
     folders = [""]
     while folders:
         folder = folders.pop()
         try:
             if folder:
-                os.chmod(folder, 0o700)  # noqa: PTH101  # the code may have closed it, and it is ours
+                os.chmod(folder, 0o700)  # noqa: PTH101  # the code may have removed the permissions; we own it
             with os.scandir(folder or "/") as entries:
                 for entry in entries:
                     path = f"{folder}/{entry.name}"
@@ -117,12 +117,12 @@ def _walked(unread: dict[str, str]) -> list[tuple[str, bool]]:
 
 
 def _readable(path: str) -> str:
-    """Return a path as a text that can be sent: with marks where its bytes are none."""
+    """Return a path as text that can be sent, with U+FFFD for bytes that are not UTF-8."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def _content(path: str, room: int, not_kept: dict[str, str]) -> bytes | None:
-    """Return the content of a regular file; what is no such file is noted. Raises ``OverflowError``."""
+    """Return the content of a regular file, or add a reason to ``not_kept``. Raises ``OverflowError`` without room."""
     try:
         kind = os.lstat(path)
         if not stat.S_ISREG(kind.st_mode):

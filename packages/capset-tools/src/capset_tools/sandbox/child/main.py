@@ -1,4 +1,4 @@
-"""The one run of a child: limits on the process, the request, the code, and the result."""
+"""The single run of a child: reads the request, limits the process, runs the code, and sends the result."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _BASE: Final = 1 << 28
 def main() -> None:
     """Handle the request from stdin, and write the result to stdout."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keep prints of libraries out of the frames
+    os.dup2(2, 1)  # keep output of libraries out of the frames
     source = os.fdopen(0, "rb")
     order, contents = read_request(source)
-    if order["backend"] == "monty":  # a jail watches it itself: it forks, and has no threads
+    if order["backend"] == "monty":  # a run in a jail watches stdin itself: it forks, so it has no threads
         Thread(target=_end_with_parent, args=(source,), daemon=True).start()
 
     def send(kind: bytes, payload: bytes) -> None:
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _jailed(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
-    """Run code, send every file that it left new or changed, and return the rest, with what could not be kept."""
+    """Run code in the jail, send every new or changed file, and return the rest of the result."""
     from capset_tools.sandbox.child.jail_files import SCRIPTS, JailFiles, furnish_shell
     from capset_tools.sandbox.child.jail_runs import run_jailed
     from capset_tools.sandbox.child.users import become_user
@@ -85,7 +85,7 @@ def _monty(order: Order, contents: dict[str, bytes], printer: Printer, send: Cal
     from capset_tools.sandbox.child.tree import FileTree
 
     limits = order["limits"]
-    # Monty's own process is asked to end together with this one, which has to reap it.
+    # SIGTERM also goes to Monty's own process, which this one has to reap.
     signal.signal(signal.SIGTERM, _stay)
     _bound(limits)
     tree = FileTree(contents, max_files=limits["max_files"], max_bytes=limits["max_bytes"])
@@ -133,7 +133,7 @@ def _bound(limits: RunLimits) -> None:
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(limit, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
-    seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
+    seconds = 2 * int(limits["seconds"]) + 2  # CPU time of all threads; the parent measures the real time
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     if sys.platform == "linux":  # address space cannot be limited on other systems
         with open("/proc/self/statm") as sizes:  # noqa: PTH123  # loading pathlib takes longer than all the rest
@@ -144,10 +144,10 @@ def _bound(limits: RunLimits) -> None:
 
 
 def _stay(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: a handler, unlike ``SIG_IGN``, is not inherited by child processes."""
+    """Ignore a signal. Unlike ``SIG_IGN``, a handler is not inherited by child processes."""
 
 
 def _end_with_parent(source: BinaryIO) -> None:
-    """End together with the parent: the end of stdin means that it no longer waits."""
+    """Kill this process group once stdin is closed, since the parent then no longer waits."""
     source.read()
     os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Python code, run by Monty: a subset of the language, in Monty's own process, with the tree as its files."""
+"""Python code run by Monty, a subset of the language, in Monty's own process, on the files of a tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from capset_tools.sandbox.child.output import Printer, RunEnded
 from capset_tools.sandbox.child.tree import FileTree, TreeFull
 
 _SUSPENSIONS: Final = 1 << 40
-"""How often the code may access a file or the time; the real limit is its time."""
+"""How often the code may access a file or the clock. The time limit is the effective one."""
 _ENTROPY: Final = 1 << 20
 _TIME: Final = "TimeoutError: feed time limit exceeded"
 _GONE: Final = "MemoryError: the worker exceeded its memory limit"
@@ -187,11 +187,11 @@ def _limit(access: TreeAccess, printer: Printer, named: Stopped | None = None) -
 
 
 def _named(words: str, *, is_late: bool, is_gone: bool) -> Stopped | None:
-    """Return the limit that an exception indicates, by the interpreter's own words at its beginning.
+    """Return the limit that an exception indicates, by the beginning of its message.
 
-    Code can raise one with the same words, and Monty cannot tell them apart. So the time must really be up, or the
-    interpreter gone, if the words claim that. Too long a sleep and too large a value are refused in advance and leave
-    no other trace: code that fakes these loses only its own changes.
+    Code can raise an exception with the same message, and Monty cannot tell them apart. So if the message says that
+    the time is up or the interpreter is gone, that must really be so. Too long a sleep and too large a value are
+    refused in advance and leave no other trace; code that fakes these loses only its own changes.
     """
     if words.startswith(_SLEEP) or (is_late and words.startswith(_TIME)):
         return "time"

@@ -1,6 +1,6 @@
-"""Replacements for functions that Monty computes wrongly in silence, and refusals of code that it would misread.
+"""Replacements for functions that Monty silently computes wrongly, and refusals of code that it would misread.
 
-Found by comparing it with CPython, function by function, at version 1.4; the tests do so again.
+They were found by comparing Monty 1.4 with CPython, function by function; the tests repeat the comparison.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ def hasattr(object, name):
         raise NotImplementedError("hasattr of a built-in type cannot be told here; call it in a try, or test its type")
     return __hasattr(object, name)
 """
-"""Run before the code, in the same namespace. Monty's ``round`` goes by the digits that a float is written with, and
-its ``hasattr`` says of no built-in type that it has anything."""
+"""Code that runs before the model's, in the same namespace. Monty's ``round`` rounds the written digits of a float, and
+its ``hasattr`` is false for every attribute of a built-in type."""
 
 _KNOWN: Final = """
     init post_init str repr eq lt le gt ge hash contains iter next getitem setitem call enter exit aenter aexit add radd
     sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs invert and or xor lshift rshift
     int float index doc annotations match_args
 """
-"""The special names of classes, without their underscores, that Monty either honours, or fails at by a word."""
+"""Special names of classes, without their underscores, that Monty either supports or rejects with an error."""
 _MISSING: Final = {"lastindex": "re.Match.lastindex"}
-"""Attributes that are missing, whose absence code would take for an error of its own."""
+"""Attributes that Monty lacks, and whose absence would look like an error in the code."""
 
 
 def refusal_of(code: str) -> str | None:
-    """Return why code is refused, or ``None``: it would be computed wrongly in silence."""
+    """Return why code is refused, or ``None``. Refused code would silently compute wrong results."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # Monty says what it cannot read
+        return None  # Monty reports what it cannot parse
     known_names = {f"__{name}__" for name in _KNOWN.split()}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in _MISSING:

@@ -1,4 +1,4 @@
-"""Shared code of both languages in the child: how a run ends, and its output, bounded."""
+"""Code that both languages share in the child: how a run ends, and its limited output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCRATCH: Final = ("/tmp/", "/dev/")  # noqa: S108  # paths in the sandbox
 
 
 def is_scratch(path: str) -> bool:
-    """Whether a path is in a directory where nothing new is stored."""
+    """Whether a path is in a directory whose new files are not kept."""
     return path.startswith(_SCRATCH)
 
 
@@ -34,7 +34,7 @@ class RunEnded(NamedTuple):
 class LeftFiles(NamedTuple):
     """The files after a run: ``files`` are all that exist, except for those of the jail itself.
 
-    ``not_kept`` has reasons by path for what is there and is no file of a session.
+    ``not_kept`` gives reasons, by path, for what exists but cannot be a file of the session.
     """
 
     files: dict[str, bytes]
@@ -43,7 +43,7 @@ class LeftFiles(NamedTuple):
 
 
 class Printer:
-    """Forwards the output of a run, each stream until it is full."""
+    """Forwards the output of a run, each stream up to its limit."""
 
     def __init__(self, send: Callable[[bytes, bytes], None], output_bytes: int) -> None:
         self._send = send

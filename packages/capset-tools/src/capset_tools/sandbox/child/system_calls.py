@@ -1,9 +1,9 @@
-"""The filter of the system calls that jailed code may make (seccomp; Linux's ``seccomp_filter.rst``).
+"""The system call filter for jailed code (seccomp; Linux's ``seccomp_filter.rst``).
 
-It forbids new processes and programs (except to bash, whose tasks the kernel bounds, see ``users``), memory that no
-limit counts, sockets that could leave the machine or that others connect to, what would hold up or watch those who use
-the same files outside, and all that changes namespaces, keys, clocks or other processes. Ordinary calls, threads among
-them, are as always.
+It forbids new processes and programs (except to bash, whose tasks the kernel limits, see ``users``), memory that no
+limit counts, sockets that could leave the machine or accept connections, calls that could block or watch others who use
+the same files outside, and all that changes namespaces, keys, clocks or other processes. Ordinary calls, including
+those for threads, are allowed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 _LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
-"""Offsets in ``struct seccomp_data``: the number of the call, the architecture, the low halves of two arguments."""
+"""Offsets in ``struct seccomp_data``: the call's number, the architecture, the low halves of two arguments."""
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _CLONE_THREAD: Final = 0x00010000
@@ -24,9 +24,9 @@ _CLONE_NEW: Final = 0x7E020000
 """The flags of ``clone`` that make namespaces."""
 _AF_UNIX, _SOCK_STREAM, _SOCKET_TYPES = 1, 1, 0xF
 _INIT: Final = 1
-"""The id of the first process of a jail, which is not the code's."""
+"""The pid of a jail's first process, which does not run the code."""
 _X32: Final = 0x40000000
-"""Numbers from here on are those of another interface of x86-64."""
+"""Numbers from here on belong to x86-64's x32 interface."""
 _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _MODE_FILTER = 4, 22, 38, 2
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -46,11 +46,11 @@ _BY_ARGUMENT: Final[Mapping[str, tuple[tuple[int, int, tuple[int, ...]], ...]]] 
 }
 """Calls that are refused for some values of an argument: the number, the argument, the values.
 
-The owner of a file may lease it, and then those who open it outside wait; where capset is root, so is its code.
-The slots of a table of futexes, and of a pipe, are memory of the kernel.
+The owner of a file may lease it, which makes others wait who open it outside. The slots of a futex table and of a pipe
+are kernel memory.
 """
 _CLONE3: Final = 435
-"""Its flags cannot be seen by a filter; the C library does without it where it is missing."""
+"""A filter cannot see its flags. If it is missing, the C library does without it."""
 _EVERYWHERE: Final = {
     "io_uring_setup": 425,
     "io_uring_enter": 426,
@@ -205,7 +205,7 @@ _OF_PROCESSES: Final = ("fork", "vfork", "execve", "execveat")
 
 
 def filter_for(machine: str, *, may_start_processes: bool = False) -> bytes | None:
-    """Return the filter for a machine, by the name that ``os.uname`` has for it; ``None`` if there is none."""
+    """Return the filter for a machine, named as by ``os.uname``, or ``None`` if there is none."""
     if machine not in _ARCHITECTURES:
         return None
     allowed = _OF_PROCESSES if may_start_processes else ()
@@ -225,24 +225,24 @@ def filter_for(machine: str, *, may_start_processes: bool = False) -> bytes | No
     for number, argument, values in _BY_ARGUMENT[machine]:
         refused = [part for value in values for part in _unless(_EQUAL, value, _EPERM)]
         program += _for_call(number, [(_LOAD, 0, 0, argument), *refused])
-    # Jumps are relative, and forwards, of at most 255: both ends stand behind the comparisons.
+    # Jumps are relative, forwards, and at most 255 long: both return instructions follow the comparisons.
     program += [(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
     program += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | _EPERM)]
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
 
 
 def _for_call(number: int, checks: list[_Instruction]) -> list[_Instruction]:
-    """Return what a call of this number is held to; what passes all checks is allowed."""
+    """Return the checks for calls with this number. A call that passes all of them is allowed."""
     return [(_EQUAL, 0, len(checks) + 1, number), *checks, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _unless(test: int, value: int, error: int) -> list[_Instruction]:
-    """Refuse, with an error, what a test of the loaded value holds for."""
+    """Refuse a call with ``error`` if the test holds for the loaded value."""
     return [(test, 0, 1, value), (_RETURN, 0, 0, _REFUSE | error)]
 
 
 def _unless_has(bits: int) -> list[_Instruction]:
-    """Refuse what has none of these bits."""
+    """Refuse a call if the loaded value has none of these bits."""
     return [(_HAS_BITS, 1, 0, bits), (_RETURN, 0, 0, _REFUSE | _EPERM)]
 
 
@@ -255,13 +255,13 @@ _UNIX_STREAM: Final[list[_Instruction]] = [
     (_EQUAL, 1, 0, _SOCK_STREAM),
     (_RETURN, 0, 0, _REFUSE | _EPERM),
 ]
-"""A socket is a stream of Unix: datagrams wait for their reader when their sender is gone, and are not counted."""
+"""Allows Unix stream sockets only: datagrams outlive their sender until they are read, and no limit counts them."""
 
 
 def hide_process() -> None:
-    """Let other processes of the same user neither read this one's memory nor open what it has open, by ``/proc``."""
+    """Keep other processes of the same user from this one's memory and open files in ``/proc``."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "the process could not be hidden")
+        raise OSError(ctypes.get_errno(), "cannot hide the process")
 
 
 class _Program(ctypes.Structure):
@@ -269,13 +269,13 @@ class _Program(ctypes.Structure):
 
 
 def restrict(*, may_start_processes: bool) -> None:
-    """Hold this process, for good, to the filter of its machine. Raises ``OSError`` if it cannot be."""
+    """Apply the filter of this machine to this process for good. Raises ``OSError`` if that fails."""
     program = filter_for(os.uname().machine, may_start_processes=may_start_processes)
     if program is None:
-        raise OSError("there is no filter of system calls for this machine")
+        raise OSError("there is no system call filter for this machine")
     buffer = ctypes.create_string_buffer(program, len(program))
     filters = _Program(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
     if prctl(_PR_SET_NO_NEW_PRIVS, 1, None, 0, 0) or prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(filters), 0, 0):
-        raise OSError(ctypes.get_errno(), "the filter of system calls was refused")
+        raise OSError(ctypes.get_errno(), "the system refused the system call filter")

@@ -1,4 +1,4 @@
-"""The files visible to Python code: a bounded tree in memory, with the errors of Python."""
+"""The files visible to Python code: a tree in memory, of limited size, that raises Python's own errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TMP: Final = PurePosixPath("/tmp")  # noqa: S108  # a path in the sandbox
 
 
 class TreeFull(OSError):
-    """The files are more, or larger, than a run may have."""
+    """There are more files, or larger ones, than a run may have."""
 
 
 class FileTree:
@@ -54,7 +54,7 @@ class FileTree:
         return sorted(entries)
 
     def write(self, path: PurePosixPath, data: bytes, *, append: bool = False) -> None:
-        """Write a file, new or not, in an existing directory. Raises ``TreeFull`` if there is not enough room."""
+        """Write a new or existing file in an existing directory. Raises ``TreeFull`` if there is not enough room."""
         if path in self.folders:
             raise IsADirectoryError(f"[Errno 21] Is a directory: {str(path)!r}")
         if path.parent not in self.folders:

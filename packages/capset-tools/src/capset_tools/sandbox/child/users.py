@@ -1,4 +1,4 @@
-"""The user of a jail, what it learns of mounts, and the kernel's bound on its processes and threads."""
+"""The user of a jail, the mounts hidden from it, and the kernel's limit on its processes and threads."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from capset_tools.sandbox.child.frames import USER
 _PR_SET_PDEATHSIG: Final = 1
 _CLONE_NEWNS: Final = 0x00020000
 _OPEN_TREE: Final = 428
-"""The number of the system call, on every machine."""
+"""The number of the system call, the same on every machine."""
 _AT_FDCWD, _OPEN_TREE_CLONE, _AT_RECURSIVE = -100, 0x1, 0x8000
 _CAPABILITY_VERSION: Final = 0x20080522
 
 
 def become_user(*places: str) -> None:
-    """Become the user of the jail for good, where this is root of its namespace, and hide the mounts from ``/proc``.
+    """Hide the mounts from ``/proc`` and, if this process is root in its namespace, become the jail's user for good.
 
-    ``places`` are file systems of the jail, whose directories then belong to the user. Raises ``OSError`` where the
+    ``places`` are file systems of the jail, whose directories are then given to the user. Raises ``OSError`` if the
     system does not allow it.
     """
     if os.path.isdir("/proc"):  # noqa: PTH112
         _hide_mounts()
-        if os.getuid():  # root loses its own as it becomes another user
+        if os.getuid():  # root loses its own when it becomes another user
             _drop_capabilities()
     if os.getuid():
         return
@@ -36,31 +36,31 @@ def become_user(*places: str) -> None:
     os.setgroups([])
     os.setresgid(USER, USER, USER)
     os.setresuid(USER, USER, USER)
-    # The kernel forgets it when a process becomes another user (prctl(2)).
+    # The kernel clears this setting when a process becomes another user (prctl(2)).
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _hide_mounts() -> None:
-    """Move this process, and all that it starts, to a copy of its file systems that is mounted nowhere.
+    """Move this process and its future children to a copy of the file systems that is mounted nowhere.
 
-    ``mountinfo``, ``mounts`` and ``mountstats`` of a process name the mounts of its namespace that lie below its root,
-    with the paths that they have on the host. There are none below this one: those files are empty.
+    ``mountinfo``, ``mounts`` and ``mountstats`` of a process list the mounts of its namespace below its root, with
+    their paths on the host. Below the new root there are none, so these files are empty.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    # Its own, since the mounts of a jail may belong to a namespace of users above that of its process.
+    # A new mount namespace, since that of the jail may belong to a user namespace above this process's own.
     _checked(libc.unshare(_CLONE_NEWNS))
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
     path = ctypes.c_char_p(b"/")
     tree = _checked(
         libc.syscall(ctypes.c_long(_OPEN_TREE), ctypes.c_long(_AT_FDCWD), path, ctypes.c_long(flags))
-    )  # left open: the copy is there as long as it is
+    )  # left open: the copy exists as long as the descriptor
     os.fchdir(tree)
     os.chroot(".")
     os.chdir("/")
 
 
 def _drop_capabilities() -> None:
-    """Drop what this process has been given for ``_hide_mounts``."""
+    """Drop the capabilities that this process got for ``_hide_mounts``."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _checked(ctypes.CDLL(None, use_errno=True).capset(header, (ctypes.c_uint32 * 6)()))
 
@@ -72,12 +72,12 @@ def _checked(result: int) -> int:
 
 
 def bound_tasks(max_tasks: int) -> None:
-    """Let the user have this many processes and threads, the first process of the jail among them."""
+    """Limit the user to this many processes and threads, including the jail's first process."""
     resource.setrlimit(resource.RLIMIT_NPROC, (max_tasks, max_tasks))
 
 
 def are_tasks_bounded() -> bool:
-    """Whether the kernel holds this user to a limit: with one of 1, no further process can be started."""
+    """Whether the kernel enforces such a limit for this user: with a limit of 1, no further process can start."""
     before = resource.getrlimit(resource.RLIMIT_NPROC)
     resource.setrlimit(resource.RLIMIT_NPROC, (1, before[1]))
     try:

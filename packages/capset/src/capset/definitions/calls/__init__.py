@@ -1,1 +1,1 @@
-"""The nouns of a call: messages, the context of its handler, files, contents of results, and its record."""
+"""The nouns of a call: messages, the context of its handler, files, the content of results, and its record."""

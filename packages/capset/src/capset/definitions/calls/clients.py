@@ -1,4 +1,4 @@
-"""Clients of a call that can be asked: questions to the person behind them, and answers (spec 7, M12)."""
+"""Questions to the person behind the client of a call, and their answers (spec 7, M12)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KEPT: Final[Mapping[str, frozenset[str]]] = {
     "boolean": _ALWAYS,
     "array": _ALWAYS | _LIST,
 }
-"""The keywords that a form has for each type of its fields."""
+"""The JSON Schema keywords that a form keeps for each type of field."""
 _FORMATS: Final = ("date", "date-time", "email", "uri")
 
 M = TypeVar("M", bound=BaseModel, default=BaseModel)
@@ -35,7 +35,7 @@ M = TypeVar("M", bound=BaseModel, default=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ClientAnswer(Generic[M]):
-    """The answer of a person: ``accept`` with ``data``, ``decline`` for a no, ``cancel`` for a closed form."""
+    """A person's answer: ``accept`` with ``data``, ``decline``, or ``cancel`` if the form was closed."""
 
     action: Literal["accept", "decline", "cancel"]
     data: M | None = None
@@ -43,7 +43,7 @@ class ClientAnswer(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class ClientQuestion(Generic[M]):
-    """A question: ``key`` names it within its call, ``form`` is the JSON Schema of a flat form for ``model``."""
+    """A question. ``key`` identifies it within its call; ``form`` is the JSON Schema of a flat form for ``model``."""
 
     key: str
     message: str
@@ -51,11 +51,11 @@ class ClientQuestion(Generic[M]):
     form: Mapping[str, Any]
 
     def read(self, content: Mapping[str, Any]) -> M:
-        """Return a filled-in form as the model. Raises pydantic's ``ValidationError`` for one that does not fit."""
+        """Parse a filled-in form into the model. Raises pydantic's ``ValidationError`` if it is invalid."""
         return cast("M", _schema(self.model).check_json(json.dumps(content)))
 
     def fits(self, content: Mapping[str, Any] | None) -> bool:
-        """Whether a filled-in form can be read."""
+        """Whether a filled-in form is valid."""
         try:
             self.read(content or {})
         except ValidationError:
@@ -64,9 +64,9 @@ class ClientQuestion(Generic[M]):
 
 
 class CallClient(Protocol):
-    """The client of a call, for its handler: given by the interface that the call came by, or by a host.
+    """The client of a call, as its handler sees it; provided by the interface of the call, or by a host.
 
-    ``capabilities`` are what it says that it can do, in MCP's words: ``{"elicitation": {}}`` for forms.
+    ``capabilities`` are what it declares to support, in MCP's terms: ``{"elicitation": {}}`` for forms.
     """
 
     @property
@@ -75,16 +75,16 @@ class CallClient(Protocol):
         ...
 
     async def ask(self, question: ClientQuestion[M], /) -> ClientAnswer[M]:
-        """Return the answer to a question. Raises ``ClientInputRequired`` if the call is to be made again with it."""
+        """Return the answer to a question. Raises ``ClientInputRequired`` if the call must be repeated with it."""
         ...
 
 
 def question_of(key: str, message: str, model: type[M]) -> ClientQuestion[M]:
-    """Return a question. Raises ``DefinitionError`` for a key or a model that no form can have."""
+    """Make a question. Raises ``DefinitionError`` for an invalid key, or a model that cannot be a form."""
     if not 0 < len(checked_text("the key of a question", key)) <= MAX_KEY:
-        raise DefinitionError(f"the key of a question is text of 1–{MAX_KEY} letters; got {key!r:.80}")
+        raise DefinitionError(f"the key of a question must be text of 1–{MAX_KEY} characters; got {key!r:.80}")
     if not (isinstance(model, type) and issubclass(model, BaseModel)):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
-        raise DefinitionError(f"a question is asked with a pydantic model of its form; got {model!r:.80}")
+        raise DefinitionError(f"a question needs a pydantic model of its form; got {model!r:.80}")
     return ClientQuestion(key, checked_text(f"the question {key!r}", message), model, _form(model))
 
 
@@ -117,7 +117,7 @@ def _field(owner: str, field: Mapping[str, Any], defs: Mapping[str, Any]) -> dic
     if keywords is None or (schema["type"] == "array") != is_list:
         raise DefinitionError(
             f"{owner}: a form has texts, numbers, booleans, choices of texts, and lists of such choices",
-            hint="ask for one field after the other, without models inside the model",
+            hint="use flat fields, without models inside the model",
         )
     form_field = {word: value for word, value in schema.items() if word in keywords}
     if form_field.get("format", "date") not in _FORMATS:
@@ -129,12 +129,12 @@ def _field(owner: str, field: Mapping[str, Any], defs: Mapping[str, Any]) -> dic
         form_field["items"] = {"anyOf": titled} if titled else {"type": "string", "enum": items["enum"]}
     names = {**(items or {}), **schema}.get("enumNames")
     if names is not None and len(names) != len(schema.get("enum", ())):
-        raise DefinitionError(f"{owner}: enumNames has a name for each choice of one text, in their order")
+        raise DefinitionError(f"{owner}: enumNames must have a name for each choice of one text, in the same order")
     return form_field
 
 
 def _plain(field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a field without a reference and without null as an option, with constants as a choice."""
+    """Return the schema of a field with its reference resolved, ``null`` removed, and a constant as a choice."""
     schema = dict(field)
     if "$ref" in schema:
         schema = {**defs[str(schema.pop("$ref")).rpartition("/")[2]], **schema}
@@ -147,9 +147,10 @@ def _plain(field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choice(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the schema of one choice of these, by their titles if any has one; without a type if one is no choice.
+    """Return the schema of a choice between options, with titles if any option has one.
 
-    A constant has its own title; a choice of several values is shown by these.
+    A constant has its own title; if an option has several values, each is its own title. The schema has no type if an
+    option is not a choice of texts.
     """
     titles: dict[str, str | None] = {}
     for option in options:

@@ -1,4 +1,4 @@
-"""Content of results beside plain data: images, audio, links and embedded resources (spec 7, M10, M97)."""
+"""Content of results other than plain data: images, audio, links and embedded resources (spec 7, M10, M97)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _base64(content: bytes) -> str:
 
 
 Base64 = Annotated[bytes, PlainSerializer(_base64, return_type=str)]
-"""Bytes that are written in JSON as base64 with the standard alphabet."""
+"""Bytes that are serialised to JSON as base64 with the standard alphabet."""
 
 
 class _Content(BaseModel):
@@ -84,7 +84,7 @@ _LISTS: Final = (list, tuple, Sequence)
 
 
 def is_content(annotation: Any) -> bool:  # an annotation may be any object
-    """Whether all values of a type are content: one piece, or a list of pieces, among them texts and ``None``."""
+    """Whether every value of a type is content: one piece, or a list that may also have texts and ``None``."""
     leaves = list(_leaves(annotation))
     return any(leaf in _KINDS for leaf in leaves) and all(leaf in (*_KINDS, str, NoneType) for leaf in leaves)
 
@@ -102,7 +102,7 @@ def _leaves(annotation: Any) -> Iterator[Any]:
 
 
 def pieces_of(data: Any) -> list[Mapping[str, Any]]:  # JSON data
-    """Return the pieces in the JSON data of such a value, in order; a plain text is one of type ``text``."""
+    """Return the pieces of content in JSON data, in order; a plain text becomes a piece of type ``text``."""
     match data:
         case None:
             return []
@@ -115,37 +115,37 @@ def pieces_of(data: Any) -> list[Mapping[str, Any]]:  # JSON data
 
 
 ABSENT: Final = object()
-"""In the place of a structure where there is none; ``None`` is one."""
+"""Marks an absent structure, since ``None`` is a valid one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignResult:
-    """The answer of a server of others, as a handler returns it. It is passed on as it came.
+    """The response of a third-party server, as a handler returns it. It is passed on unchanged.
 
-    An answer that does not fit is noted and fails no call: what was done is done (spec 7, M96).
+    A response that violates its protocol or schema is noted, and fails no call: the work has been done (spec 7, M96).
     """
 
     value: Any
-    """JSON for programs, which the schema of the tool is about."""
+    """The result for programs, as JSON; the tool's output schema describes it."""
     blocks: Sequence[Mapping[str, Any]] | None = None
-    """What models read, as MCP's blocks of content, JSON; ``None`` if the value is all that there is."""
+    """The content for models, as MCP content blocks in JSON; ``None`` if there is only the value."""
     structured: Any = ABSENT
-    """The structure beside the blocks, JSON."""
+    """The structured content beside the blocks, as JSON."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The metadata of the answer, JSON."""
+    """The metadata of the response, as JSON."""
     error: ToolError | None = None
-    """The error that the answer is, if it is one."""
+    """The error, if the response is one."""
     misfits: Sequence[str] = ()
-    """How it does not fit its protocol: the places and what was expected there, without values."""
+    """Violations of the protocol: where they are and what was expected there, without values."""
     fits_schema: bool = True
-    """Whether the value fits the schema of the tool. The kernel looks."""
+    """Whether the value matches the schema of the tool; set by the kernel."""
     note: str | None = None
-    """What a model is told of a result that does not fit. The kernel writes it."""
+    """The note to the model about an invalid response; set by the kernel."""
 
     def pieces(self) -> list[Mapping[str, Any]]:
-        """Return what a model reads, as pieces of content: the blocks, or else the value.
+        """Return the pieces of content for a model: the blocks, or else the value.
 
-        If the result does not fit, the structure and the note follow.
+        If there is a note, the structured content and the note follow.
         """
         pieces = [piece for block in self.blocks or () if (piece := piece_of(block)).get("text") != ""]
         beside = [] if not pieces or self.structured in (ABSENT, None) else [_text(self.structured)]
@@ -154,7 +154,7 @@ class ForeignResult:
 
 
 def piece_of(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a block of content, as MCP writes it, as a piece of content. What is none becomes its JSON as a text."""
+    """Convert an MCP content block to a piece of content. An unknown block becomes a text with its JSON."""
     match block:
         case {"type": "text", "text": str(text)}:
             return _text(text)

@@ -30,9 +30,10 @@ T_in = TypeVar("T_in")
 class ResourceHandle(Protocol[T]):
     """One resource. Every operation validates what it reads and writes, and returns the resulting value.
 
-    ``patch``, ``increment`` and ``push`` are one write transaction each. ``set`` and ``update`` compare and swap until
-    the call's deadline (30 s if it has none), then raise ``ConcurrentModificationError``. Each raises ``StateError``
-    for a value that does not fit, and ``StoredValueMisfit`` for a stored value that no longer fits.
+    ``patch``, ``increment`` and ``push`` are one write transaction each. ``set`` and ``update`` repeat a
+    compare-and-swap until the call's deadline (30 s if it has none), then raise ``ConcurrentModificationError``. Each
+    raises ``StateError`` for an invalid value, and ``StoredValueMisfit`` for a stored value that no longer matches the
+    type.
     """
 
     async def get(self) -> T:
@@ -56,7 +57,7 @@ class ResourceHandle(Protocol[T]):
         ...
 
     async def update(self, change: Callable[[T], T | Awaitable[T]]) -> T:
-        """Replace the value by the result of a function of it; the function may run more than once."""
+        """Replace the value with the result of ``change(value)``, which may be called more than once."""
         ...
 
     async def delete(self) -> bool:
@@ -65,7 +66,7 @@ class ResourceHandle(Protocol[T]):
 
 
 class StateHandle(Protocol[M]):
-    """The state of one scope, seen through one model: other fields stay as they are. See also ``ResourceHandle``."""
+    """The state of one scope through one model; other fields stay unchanged. See also ``ResourceHandle``."""
 
     async def get(self) -> M:
         """Return the model's fields, or the defaults if nothing is stored yet."""
@@ -88,7 +89,7 @@ class StateHandle(Protocol[M]):
         ...
 
     async def update(self, change: Callable[[M], M | Awaitable[M]]) -> M:
-        """Replace the model's fields by the result of a function of them; the function may run more than once."""
+        """Replace the model's fields with those of ``change(model)``, which may be called more than once."""
         ...
 
     async def delete(self) -> bool:
@@ -113,9 +114,9 @@ class DocumentsHandle(Protocol):
     ) -> Document:
         """Store a text and return it with its id.
 
-        ``unless`` is called with all texts, newest first. If it returns one of them, that one is returned in the place
-        of a new one; if it raises, nothing is stored, and its error is the caller's. No other call, in any process,
-        adds a text between its answer and the storing. It may be called more than once.
+        ``unless`` is called with all texts, newest first. If it returns one of them, that one is returned and nothing
+        is stored; if it raises, nothing is stored and the exception propagates. No other call, in any process, adds a
+        text between the return of ``unless`` and the write. ``unless`` may be called more than once.
         """
         ...
 
@@ -167,9 +168,9 @@ class ScopeView(Protocol):
 
 
 class Context(Protocol[Helpers_co]):
-    """The context of one call: the principal, its scopes, and more. Ask for it as a handler's first parameter.
+    """The context of one call: the principal, its scopes, and more. Declare it as a handler's first parameter.
 
-    ``Context[NotesHelpers]`` gives ``ctx.cap`` a type, for type checkers alone; without one it has none.
+    ``Context[NotesHelpers]`` gives ``ctx.cap`` a type, for type checkers only; without it, ``ctx.cap`` is untyped.
     """
 
     @property
@@ -184,7 +185,7 @@ class Context(Protocol[Helpers_co]):
 
     @property
     def user(self) -> ScopeView:
-        """The user of the call. Raises ``StateError`` if the principal is no user."""
+        """The user of the call. Raises ``StateError`` if the principal is not a user."""
         ...
 
     @property
@@ -204,21 +205,21 @@ class Context(Protocol[Helpers_co]):
 
     @property
     def message_id(self) -> str:
-        """The id of the message that this call answers, which everything emitted has as its causation.
+        """The id of the message that this call handles; the causation of everything that the call emits.
 
-        In a duplex stream it is that of the message that was taken last. A call that came without one is its own cause:
-        then it is the id of its record.
+        In a duplex stream, it is the id of the last message received. A call without a message is its own cause: the id
+        is that of its record.
         """
         ...
 
     @property
     def now(self) -> datetime:
-        """The time by the kernel's clock, aware, in UTC: the clock of records, which tests can set."""
+        """The current time, aware, in UTC, by the kernel's clock: the one that records use, and that tests can set."""
         ...
 
     @property
     def env(self) -> Mapping[str, Any]:
-        """The host's description of this environment; its values are the host's own."""
+        """The host's values for this environment, by name; their types are up to the host."""
         ...
 
     @property
@@ -228,7 +229,7 @@ class Context(Protocol[Helpers_co]):
 
     @property
     def result_bytes(self) -> int:
-        """How many bytes of a result, as JSON, a model is given. A tool that can return parts stays below it.
+        """The maximum size of a result for a model, in bytes of JSON. A tool that can return parts stays below it.
 
         It is the same for every caller, so that a call returns the same through every interface.
         """
@@ -236,7 +237,7 @@ class Context(Protocol[Helpers_co]):
 
     @property
     def workspace(self) -> Path | None:
-        """The one folder of the host's that tools may read, resolved; ``None`` if the kernel has none."""
+        """The only folder of the host that tools may read, resolved; ``None`` if the kernel has none."""
         ...
 
     @property
@@ -250,7 +251,7 @@ class Context(Protocol[Helpers_co]):
         ...
 
     def use(self, capability: Capability[H, Any] | CapabilityRef[H, Any], /) -> H:
-        """Return a capability's helpers, made once per execution. They are code, not tools: nothing governs them.
+        """Return a capability's helpers, made once per execution. They are code, not tools, and not governed.
 
         Raises ``NotFound`` for a capability that is not part of this composition, or has no helpers.
         """
@@ -287,16 +288,17 @@ class Context(Protocol[Helpers_co]):
     async def ask_client(self, key: str, message: str, form: type[M], /) -> ClientAnswer[M]:
         """Ask the person behind the client that made this call, and return the answer.
 
-        ``form`` is a pydantic model of texts, numbers, booleans and choices; ``key`` names the question within the
-        call. Over MCP the call ends here, and the client makes it again with the answer: the handler starts again, and
-        has the answer when it comes to this line. So ask before anything that has an effect. Raises
-        ``ClientCapabilityMissing`` if the caller cannot be asked, ``DefinitionError`` for a model that is no form.
+        ``form`` is a pydantic model of texts, numbers, booleans and choices; ``key`` identifies the question within the
+        call. Over MCP, the call ends here, and the client repeats it with the answer: the handler starts again, and
+        gets the answer when it reaches this line. So ask before anything that has an effect. Raises
+        ``ClientCapabilityMissing`` if the caller cannot be asked, and ``DefinitionError`` for a model that cannot be a
+        form.
         """
         ...
 
     def require_client(self, *capabilities: str) -> None:
-        """Raise ``ClientCapabilityMissing`` unless the client of this call has these capabilities, in MCP's words.
+        """Raise ``ClientCapabilityMissing`` unless the client of this call has these capabilities, in MCP's terms.
 
-        A dot leads into one: ``"elicitation.url"``, ``"extensions.io.modelcontextprotocol/ui"``.
+        A dot leads to a nested one: ``"elicitation.url"``, ``"extensions.io.modelcontextprotocol/ui"``.
         """
         ...

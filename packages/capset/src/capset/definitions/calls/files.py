@@ -11,7 +11,7 @@ from capset.errors import DefinitionError, FileError
 MAX_PATH_BYTES: Final = 1024
 MAX_LEVELS: Final = 64
 FILE_BYTES: Final = 100_000_000
-"""The largest possible file: 100 MB. All writers of a database wait while one is written."""
+"""The maximum size of a file: 100 MB. All writers of a database wait while a file is written."""
 SESSION_BYTES: Final = 500_000_000
 """The default limit for all files of a session together: 500 MB."""
 SESSION_FILES: Final = 10_000
@@ -22,10 +22,10 @@ SESSION_FILES: Final = 10_000
 class FileQuota:
     """Limits on the files of one session. MB are decimal.
 
-    A session may have as many directories as files, in addition to them: one file can create 63 of them. Content
-    counts in full for every file that has it, though the store holds it only once. Mounted files do not count.
+    A session may have as many directories as files, in addition to them: one file can create 63 of them. Content counts
+    in full for every file that has it, though the store holds it only once. Mounted files do not count.
 
-    Raises ``DefinitionError`` for anything but a whole number, 0 or more, and for ``file_bytes`` above 100 MB.
+    Raises ``DefinitionError`` unless every limit is a whole number, 0 or more, and ``file_bytes`` is at most 100 MB.
     """
 
     file_bytes: int = FILE_BYTES
@@ -45,9 +45,10 @@ class FileQuota:
 class FileStat:
     """The metadata of one file or directory. Times are ISO 8601 UTC.
 
-    ``version`` grows by one with every write. A new entry starts one above every version deleted or moved away in its
-    session, so a path and a version never stand for two contents. This holds once every process that writes to the
-    store runs this version of capset: earlier ones start every new file at version 1, and observe no ``FileQuota``.
+    ``version`` grows by one with every write. A new entry starts one above every version that was deleted or moved away
+    in its session, so that a path and a version never identify two different contents. This holds once every process
+    that writes to the store runs this version of capset: earlier ones start every new file at version 1, and ignore
+    ``FileQuota``.
     """
 
     path: str
@@ -72,18 +73,18 @@ class Files(Protocol):
         ...
 
     async def read(self, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
-        """Return a file and its content, or at most ``size`` bytes of it from the offset ``start`` on.
+        """Return a file and its content, or at most ``size`` bytes of it from the offset ``start``.
 
-        Large files are best read in parts: as long as ``version`` is the same, the parts belong together. Raises
-        ``FileError`` if the file does not exist or is a directory.
+        Read large files in parts: as long as ``version`` is the same, the parts belong together. Raises ``FileError``
+        if the file does not exist or is a directory.
         """
         ...
 
     async def write(self, path: str, content: bytes, *, version: int | None = None) -> tuple[FileStat, bool]:
         """Create or replace a file and its missing parents; return it and whether it is new.
 
-        With ``version``, only if the file has exactly this version, 0 meaning no file; otherwise raises
-        ``VersionMismatch``. Raises ``QuotaExceeded`` beyond a ``FileQuota``; a write that adds nothing is allowed.
+        With ``version``, the file must have exactly this version (0 for no file); otherwise raises ``VersionMismatch``.
+        Raises ``QuotaExceeded`` if a ``FileQuota`` would be exceeded; a write that adds nothing is allowed.
         """
         ...
 
@@ -97,34 +98,34 @@ class Files(Protocol):
     async def delete(self, path: str, *, recursive: bool = False, version: int | None = None) -> int:
         """Delete a file or directory and return the number of deleted entries; 0 if it did not exist.
 
-        A non-empty directory needs ``recursive``; ``/`` is emptied and stays. ``version`` is as for ``write``.
+        A non-empty directory needs ``recursive``; deleting ``/`` only empties it. ``version`` is as for ``write``.
         """
         ...
 
     async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
         """Move a file, or a directory with everything in it, and return the entry at ``target``; creates its parents.
 
-        Each entry's ``created_at`` stays; otherwise it is as if it were deleted at the source and written at the
-        target: ``modified_at`` is now, and ``version`` is that of a new file, or the next one of a replaced file. The
-        argument ``version`` is as for ``write``, and is that of the source.
+        Each entry keeps its ``created_at``. Otherwise, a move is like a deletion at the source and a write at the
+        target: ``modified_at`` is now, and ``version`` is that of a new file, or the next version of a replaced file.
+        The argument ``version`` is as for ``write``, and refers to the source.
 
-        Raises ``FileError`` if nothing is at ``source`` (404), something is at ``target`` (409) unless both are files
-        and ``overwrite`` is true, for ``/``, for a target that is the source or inside it, for a read-only entry or one
-        that contains such, and for a path that would be too long or too deep.
+        Raises ``FileError`` if ``source`` does not exist (404); if ``target`` exists (409), unless both are files and
+        ``overwrite`` is true; for ``/``; for a target that is the source or inside it; for an entry that is or contains
+        a read-only one; and for a path that would be too long or too deep.
         """
         ...
 
     async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
-        """Return those of ``paths`` that are files, with their content, in the given order and as of one moment.
+        """Return those of ``paths`` that are files, with their content, in the given order and as of one point in time.
 
         Others, such as files deleted since they were listed, are left out. All content is in memory at once: use the
-        sizes in a listing to decide how much to ask for.
+        sizes in a listing to decide how much to request.
         """
         ...
 
 
 def normalise_path(path: str) -> str:
-    """Return the canonical form of an absolute path: no empty or ``.`` part, no slash at the end.
+    """Return the canonical form of an absolute path: no empty or ``.`` part, no trailing slash.
 
     Raises ``FileError`` for a path that is relative, contains ``..``, NUL or a lone surrogate, is longer than 1,024
     bytes of UTF-8 or deeper than 64 levels.
@@ -133,9 +134,9 @@ def normalise_path(path: str) -> str:
         raise FileError(f"a path must be absolute, such as '/notes.txt'; got {path!r}")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise FileError(f"a path must not hold '..'; got {path!r}")
+        raise FileError(f"a path must not contain '..'; got {path!r}")
     if "\0" in path:
-        raise FileError("a path must not hold a NUL character")
+        raise FileError("a path must not contain a NUL character")
     clean = "/" + "/".join(parts)
     try:
         size = len(clean.encode())

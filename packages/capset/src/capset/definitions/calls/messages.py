@@ -32,10 +32,10 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One envelope. ``type`` names the tool of a command or query, otherwise the type of the emission.
+    """One message. ``type`` names the tool of a command or query, otherwise the type of the emission.
 
-    ``data`` is ``Any`` because its shape is the tool's own: it is checked against the tool's schema on the way in
-    and on the way out. Leave ``meta`` out of a message that you send: the kernel fills it in.
+    ``data`` is ``Any`` because each tool defines its shape: it is checked against the tool's schemas on the way in and
+    on the way out. Leave ``meta`` out of a message that you send: the kernel fills it in.
     """
 
     kind: Kind
@@ -61,19 +61,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
-    """The outcome of a streaming tool. Nothing may follow it."""
+    """The result of a streaming tool. Nothing may follow it."""
 
     data: T
 
 
 def message_of(instance: object) -> Message:
-    """Return the message that an instance of its declaring model stands for. Raises ``DefinitionError`` otherwise."""
+    """Return a ``Message``, or convert an instance of a message model. Raises ``DefinitionError`` otherwise."""
     if isinstance(instance, Message):
         return instance
     kind, named, data = (getattr(instance, name, None) for name in ("kind", "type", "data"))
     if not isinstance(instance, BaseModel) or not isinstance(kind, str) or not isinstance(named, str):
         raise DefinitionError(
-            f"a message was expected; got {instance!r:.80}",
+            f"expected a message; got {instance!r:.80}",
             hint="give a Message('command', 'the.type', {…}), or an instance of the model that declares it",
         )
     return Message(cast("Kind", kind), named, data)
@@ -88,7 +88,7 @@ def message_schema(kind: Kind, type: str, description: str, data: Mapping[str, A
         "properties": {"kind": {"const": kind}, "type": {"const": type}, "data": inner},
         "required": ["data", "kind", "type"],
     }
-    # References are written from the root, so their definitions stay there.
+    # References are relative to the root of the schema, so their definitions stay there.
     return {**schema, "$defs": data["$defs"]} if "$defs" in data else schema
 
 

@@ -37,7 +37,7 @@ UNTOUCHED: Final[tuple[Outcome, ...]] = (
 """The outcomes of calls whose handler was never started."""
 
 Phase = Literal["intent", "outcome", "act"]
-"""What a record states: that a call is about to start, that it has ended, or that something was administered."""
+"""The kind of a record: before a call starts (``intent``), after it has ended (``outcome``), or of an ``act``."""
 
 Columns = Mapping[str, str | int | None]
 """A record's columns by name, without those that the writer adds: ``seq``, ``writer``, ``previous`` and ``hash``."""
@@ -47,9 +47,9 @@ Columns = Mapping[str, str | int | None]
 class Record:
     """One link of the chain.
 
-    A call with side effects has two, under one ``id``: an ``intent`` before its handler starts, and its ``outcome``.
-    An administrative ``act`` has one. The fields are the columns of the record, here and wherever records are stored
-    or shown.
+    A call with side effects has two records with one ``id``: an ``intent`` before its handler starts, and its
+    ``outcome``. An administrative ``act`` has one. The fields are the columns of the record, wherever records are
+    stored or shown.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, bool]] = {"use_attribute_docstrings": True}
@@ -57,9 +57,9 @@ class Record:
     seq: int
     """The position in the chain; the first is 1."""
     id: str
-    """The id of the call, whose intent and outcome share it; or that of the act."""
+    """The id of the call, shared by its intent and its outcome, or the id of the act."""
     phase: Phase
-    """Whether the call is about to start, or has ended; or `act`."""
+    """`intent` before the call starts, `outcome` after it has ended; or `act`."""
     time: str
     """The time, ISO 8601 UTC with microseconds."""
     correlation: str
@@ -83,7 +83,7 @@ class Record:
     effect: Effect | None
     """The effect of the tool; null for an unknown tool."""
     arguments: str
-    """The arguments, redacted, as JSON; of an act, the ids of what it concerns, and what it did to that."""
+    """The arguments, redacted, as JSON; for an act, the ids of its subjects, and the changes to them."""
     arguments_digest: str
     """The HMAC-SHA256 of the canonical bytes of the unredacted arguments; empty for an act, which redacts nothing."""
     decision: Literal["allow", "deny"] | None
@@ -91,11 +91,11 @@ class Record:
     policies: str
     """The ids of the policies that determined the decision, as a JSON list."""
     reason: str | None
-    """The reason for the decision, or for the lack of one; also how a result of another's tool does not fit."""
+    """The reason for the decision, or for the lack of one; also how the result of a third-party tool is invalid."""
     outcome: Outcome | None
     """How the call ended; null for an intent."""
     code: str | None
-    """The code of the error that the call ended with; `output_misfit` if it succeeded and its result does not fit."""
+    """The error code of the call; `output_misfit` if it succeeded with an invalid result."""
     duration_us: int | None
     """The duration in microseconds, where it is known."""
     tool_hash: str | None
@@ -121,7 +121,7 @@ class Record:
     attempts: int | None = None
     """How often the handler was started."""
     repeats: int | None = None
-    """How many refused calls this one record stands for, where there were too many for a record each."""
+    """The number of refused calls that this record stands for, if there were too many for a record each."""
     attributes_digest: str | None = None
     """The HMAC-SHA256 of the principal's attributes; if it acts for others, of a list of its own and theirs."""
     code_hash: str | None = None
@@ -129,7 +129,7 @@ class Record:
     act: str | None = None
     """The name of the act, such as `key.create`; null for a call."""
     source: str | None = None
-    """Where the act came from: the interface, and the address or the user of the operating system."""
+    """The origin of the act: the interface, and the address or the operating-system user."""
 
 
 _TYPES: Final[Mapping[str, str]] = {column.name: str(column.type) for column in fields(Record)}

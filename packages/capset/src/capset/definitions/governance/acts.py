@@ -1,4 +1,4 @@
-"""Administrative acts: what is done to a database beside calls, by name (spec 4, G39)."""
+"""Administrative acts, by name: operations on a database other than calls (spec 4, G39)."""
 
 from __future__ import annotations
 
@@ -37,44 +37,44 @@ ActName = Literal[
     "schedule.change",
     "schedule.delete",
 ]
-"""The name of an act: what it concerns, and what was done to that."""
+"""The name of an act: its subject, and the operation on it."""
 
 ACTS: Final[Mapping[ActName, str]] = MappingProxyType(
     {
-        "key.create": "An API key was made: for whom, with which scopes and permissions, until when.",
+        "key.create": "An API key was created: for whom, with which scopes and permissions, until when.",
         "key.revoke": "An API key was revoked.",
         "agent.create": "An agent was stored.",
         "agent.change": "An agent was changed or rolled back: from which version to which, and which fields.",
         "agent.archive": "An agent was archived: it takes no new sessions.",
-        "approval.approve": "A request for an approval was approved: for which call, once or for the session; one "
-        "act for each approval, where several are needed.",
-        "approval.reject": "A request for an approval was rejected.",
-        "approval.escalate": "A request for an approval waited so long that others may approve it, too.",
-        "approval.show": "The arguments of a request for an approval were shown unmasked, or a file that they name, to "
-        "one who may decide it.",
-        "conversation.read": "The conversation before a request for an approval was read by one who may decide it.",
+        "approval.approve": "An approval request was approved: for which call, once or for the session; one act for "
+        "each approval if several are needed.",
+        "approval.reject": "An approval request was rejected.",
+        "approval.escalate": "An approval request waited so long that others may approve it, too.",
+        "approval.show": "The unmasked arguments of an approval request, or a file that they name, were shown to a "
+        "possible approver.",
+        "conversation.read": "The conversation before an approval request was read by a possible approver.",
         "session.move": "A session was moved to another version of its agent.",
-        "session.rewind": "The conversation of a session was taken back to before one of its turns.",
+        "session.rewind": "The conversation of a session was rewound to before one of its turns.",
         "session.delete": "A session was deleted, with its files and its state.",
         "file.write": "A file of a session was written over REST: its path, size and SHA-256.",
         "file.delete": "A file or a folder of a session was deleted over REST.",
-        "config.reload": "A configuration file took the place of the one that was served, or failed to.",
+        "config.reload": "A configuration file replaced the one that was served, or failed to.",
         "database.restore": "A backup was restored: its last record, and how many approvals and open requests ended.",
-        "log.read": "The audit log was read: by which query, export or tail. One record a request.",
-        "log.prune": "The oldest records were cut off, up to a checkpoint.",
-        "checkpoint_key.adopt": "The database took its first checkpoint key: the public half, and its id.",
-        "checkpoint_key.succeed": "Another checkpoint key took over; signed by the one before, if that was at hand.",
-        "mcp.approve": "Tools of an MCP server were approved as they are: their hashes, and those that are gone.",
-        "api.approve": "Operations of an API were approved as documented: their hashes, and those that are gone.",
-        "delivery.retry": "A delivery to a channel that had failed was queued again.",
-        "person.add": "A user of a chat was entered as a principal: of which workspace, and with which permissions.",
-        "person.remove": "A user of a chat was removed, and decides nothing any more.",
-        "schedule.create": "A schedule was made: which runs it queues, and when.",
-        "schedule.change": "A schedule was paused, or goes on.",
+        "log.read": "The audit log was read: by which query, export or tail. One record per request.",
+        "log.prune": "The oldest records were removed, up to a checkpoint.",
+        "checkpoint_key.adopt": "The database adopted its first checkpoint key: the public half, and its id.",
+        "checkpoint_key.succeed": "Another checkpoint key took over; signed by the previous one if that was available.",
+        "mcp.approve": "Tools of an MCP server were approved as they are: their hashes, and those that were removed.",
+        "api.approve": "Operations of an API were approved as documented: their hashes, and those that were removed.",
+        "delivery.retry": "A failed delivery to a channel was queued again.",
+        "person.add": "A chat user was added as a principal: from which workspace, and with which permissions.",
+        "person.remove": "A chat user was removed, and can no longer decide requests.",
+        "schedule.create": "A schedule was created: which runs it queues, and when.",
+        "schedule.change": "A schedule was paused or resumed.",
         "schedule.delete": "A schedule was deleted; its runs stay.",
     }
 )
-"""Every act, with what its record says."""
+"""Every act, with the content of its record."""
 
 if missing := set(get_args(ActName)) ^ ACTS.keys():
-    raise RuntimeError(f"these acts are listed once only: {missing}")
+    raise RuntimeError(f"acts in only one of ActName and ACTS: {missing}")

@@ -68,7 +68,7 @@ class Allowance:
 
 
 def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None:
-    """Return the allowance that grants only what all of them grant; ``None`` if there is none."""
+    """Return an allowance that grants only what all of ``allowances`` grant; ``None`` if there are none."""
     present = [allowance for allowance in allowances if allowance is not None]
     if not present:
         return None
@@ -81,7 +81,7 @@ def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None
 
 
 def allowance_of(value: object) -> Allowance:
-    """Return an allowance from its written form: ``{"limits": ["100/1h"], "session": {"calls": 100}, …}``.
+    """Parse an allowance from its written form: ``{"limits": ["100/1h"], "session": {"calls": 100}, …}``.
 
     Raises ``DefinitionError``.
     """

@@ -1,4 +1,4 @@
-"""Approvals: requests and answers, and what makes two calls equal (spec 4, G16–G18)."""
+"""Approvals: requests and answers, and when two calls are equal (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ApprovalScope = Literal["once", "session"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRow:
-    """A request for an approval, and its outcome.
+    """An approval request, and its outcome.
 
     ``call`` is the id of the attempt, and of its record. ``arguments`` is the canonical JSON text of all arguments,
     masked as in a record; ``digest`` is the keyed digest of the unmasked arguments and of the files that they name,
     ``tool_hash`` the hash of the tool at that time. ``policies`` is a JSON list of the ids of the policies that asked.
-    ``modified`` is the JSON text of the arguments that the approver put in their place. Times are ISO 8601 UTC with
+    ``modified`` is the JSON text of the arguments with which the approver replaced them. Times are ISO 8601 UTC with
     microseconds; principals are ``kind:id``.
     """
 
@@ -51,22 +51,22 @@ class ApprovalRow:
     code_hash: str | None = None
     """The hash of the tool's code at that time, where it could be determined."""
     needs: str | None = None
-    """The demands of the rules for approvers at that time, as JSON; ``None`` if no rule was for it."""
+    """The requirements of the rules for approvers at that time, as JSON; ``None`` if no rule applied."""
     approvals: str | None = None
-    """The approvals so far of the arguments as they are now, as a JSON list."""
+    """The approvals so far of the current arguments, as a JSON list."""
     escalates_at: str | None = None
-    """The time of the next escalation, as long as it was not noticed."""
+    """The time of the next escalation that has not been processed."""
     escalated_at: str | None = None
-    """The time at which the last escalation was noticed."""
+    """The time at which the last escalation was processed."""
     makers: str | None = None
-    """The makers of the principal's key, and of theirs, as a JSON list; ``None`` if there are none."""
+    """The makers of the principal's key, and their makers in turn, as a JSON list; ``None`` if there are none."""
     unmasked: str | None = field(default=None, repr=False)
-    """The arguments with only those masked that the tool's schema says are secret, as long as the request is pending.
+    """The arguments with only the secrets of the tool's schema masked, as long as the request is pending.
 
     ``None`` if nothing else is masked in ``arguments``.
     """
     files: str | None = None
-    """The files of the session that the arguments name, as a JSON list of ``FileArgument``; ``None`` for no files."""
+    """The session files that the arguments name, as a JSON list of ``FileArgument``; ``None`` for no files."""
 
     @property
     def argument_bytes(self) -> int:
@@ -81,17 +81,17 @@ class ApprovalRow:
 
     @property
     def equal_in_code(self) -> EqualCall:
-        """The same, where a call of different code counts as a different call."""
+        """Like ``equal``, but a call with different code is a different call."""
         return replace(self.equal, code_hash=self.code_hash or "")
 
 
 @dataclass(frozen=True, slots=True)
 class EqualCall:
-    """The fields that two calls share if one request covers both: caller, place, tool and arguments.
+    """The fields that two calls share if one request covers both: caller, session, tool and arguments.
 
-    The names are those of an ``ApprovalRow``. Names count here because two capabilities may have tools that differ in
-    nothing else. ``needs`` are what its approvers have to be by the rules of now. ``code_hash`` is ``None`` where the
-    code does not count, and empty where the code has no hash.
+    The names are those of an ``ApprovalRow``. The name of the tool counts because two capabilities may have tools that
+    differ in nothing else. ``needs`` are the requirements for approvers by the current rules. ``code_hash`` is ``None``
+    if the code does not count, and empty if the code has no hash.
     """
 
     org: str | None
@@ -107,10 +107,10 @@ class EqualCall:
 
 
 class Approver(Protocol):
-    """An approver of the host's own that is asked at once, such as a prompt in a terminal (one method, on purpose)."""
+    """An approver of the host that is asked immediately, such as a prompt in a terminal (one method, on purpose)."""
 
     async def decide(self, request: ApprovalRow) -> Answer | None:
-        """Return the answer, or ``None`` to leave it to the readers of the list of open requests.
+        """Return the answer, or ``None`` to leave it to those who read the list of open requests.
 
         An exception rejects the request.
         """
@@ -119,11 +119,11 @@ class Approver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to a request: yes, for this call or for the session, perhaps with other arguments; or no.
+    """An answer to an approval request: yes, for this call or for the session, perhaps with other arguments; or no.
 
-    ``arguments`` replace the requested ones; ``note`` gives the reason. Where several have to approve, ``round`` says
-    that it is for the arguments as they are in that round, to which an earlier approver changed them. Without both, it
-    is for the requested arguments.
+    ``arguments`` replace the requested ones; ``note`` gives the reason. If several approvals are needed, ``round`` says
+    that this one is for the arguments of that round, after the changes of earlier approvers. Without ``arguments`` and
+    ``round``, it is for the requested arguments.
     """
 
     approved: bool
@@ -135,12 +135,12 @@ class Answer:
     def __post_init__(self) -> None:
         """Raise ``DefinitionError`` for a contradictory answer."""
         if not self.approved and (self.arguments is not None or self.scope != "once"):
-            raise DefinitionError("a rejection changes no arguments and is for one call")
+            raise DefinitionError("a rejection cannot change arguments, and is for one call")
         if self.arguments is not None and self.scope == "session":
             raise DefinitionError(
                 "an approval with other arguments is for one call", hint="approve it once, or leave the arguments"
             )
         if self.round is not None and (not self.approved or self.arguments is not None):
             raise DefinitionError(
-                "round is of an approval of the arguments as they are: no rejection has one, nor other arguments"
+                "round is for an approval of unchanged arguments, not for a rejection or for other arguments"
             )

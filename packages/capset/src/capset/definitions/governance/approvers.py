@@ -1,4 +1,4 @@
-"""Rules for approvers: which requests a rule is for, and who may approve these (spec 4, G45)."""
+"""Rules for approvers: which requests a rule applies to, and who may approve them (spec 4, G45)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, unknown
 
 MAX_RULES: Final = 100
-"""The maximum number of rules: each is compared with every call that needs an approval."""
+"""The maximum number of rules: each is checked for every call that needs an approval."""
 MAX_APPROVALS: Final = 10
-"""The largest number of approvals that a rule may ask for."""
+"""The maximum number of approvals that a rule may require."""
 _TOOLS: Final = re.compile(r"(?:[A-Za-z0-9_ .:*?-]{1,100}\.)?[A-Za-z0-9_*?-]{1,64}")
 """A pattern for the names of tools, or for ``CAPABILITY.TOOL``."""
 _AGENTS: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9 _.*?-]{0,99}")
@@ -31,7 +31,7 @@ _OWNER: Final = "a rule for approvers"
 
 @dataclass(frozen=True, slots=True)
 class ApprovalSubject:
-    """The facts about a call by which rules are chosen.
+    """The facts about a call that decide which rules apply to it.
 
     A tool may have several names, ``pay`` and ``payments.pay``, and be brought by several capabilities; the call has
     the names of its block and of its agent.
@@ -49,12 +49,12 @@ def _patterns(grammar: re.Pattern[str], example: str) -> Any:  # a check of a fi
             return None
         patterns = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", value)))
         if not patterns:
-            raise DefinitionError(f"{_OWNER}: {name} is empty, so that it is for no request; leave it out for all")
+            raise DefinitionError(f"{_OWNER}: {name} is empty, so the rule applies to no request; leave it out for all")
         for pattern in patterns:
             if not isinstance(pattern, str) or not grammar.fullmatch(pattern):
                 raise DefinitionError(
                     f"{_OWNER}: {name}: no name fits {pattern!r:.80}; a pattern is a name, "
-                    "with * and ? for what may vary, "
+                    "with * and ? as wildcards, "
                     f"such as {example}"
                 )
         return patterns
@@ -68,7 +68,7 @@ def _choices(choices: tuple[str, ...]) -> Any:  # a check of a field
             return None
         selected = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", value)))
         if not selected:
-            raise DefinitionError(f"{_OWNER}: {name} is empty, so that it is for no request; leave it out for all")
+            raise DefinitionError(f"{_OWNER}: {name} is empty, so the rule applies to no request; leave it out for all")
         for choice in selected:
             if choice not in choices:
                 raise DefinitionError(f"{_OWNER}: {name}: {unknown('one', str(choice), choices)}")
@@ -85,7 +85,7 @@ def _attribute(name: str, attribute: object) -> str:
     text = checked(f"{_OWNER}: {name}: a name", attribute, ATTRIBUTE)
     if is_secret_name(text):
         raise DefinitionError(
-            f"{_OWNER}: {name}: {text!r} looks like the name of a secret, and what a request needs is shown",
+            f"{_OWNER}: {name}: {text!r} looks like the name of a secret, but requirements are shown with the request",
             hint="compare another attribute",
         )
     return text
@@ -97,7 +97,7 @@ def _attributes(name: str, attributes: object) -> Mapping[str, tuple[Any, ...]]:
         attribute = _attribute(name, key)
         values = tuple(cast("list[Any]", value)) if isinstance(value, list | tuple) else (value,)
         if not values:
-            raise DefinitionError(f"{_OWNER}: {name}: {attribute} has no value, so that no approver fits; name one")
+            raise DefinitionError(f"{_OWNER}: {name}: {attribute} has no values, so no approver can match; give one")
         for entry in values:
             Attributes({attribute: entry}, what=f"{_OWNER}: {name}")
             if entry is None:
@@ -117,23 +117,23 @@ _seconds: Final = requiring(
 
 @dataclass(frozen=True, slots=True, init=False)
 class ApproverRule(FrozenValue):
-    """Who may approve which requests. All rules that are for a request hold at once, so the strictest decides.
+    """A rule for who may approve which requests. All rules that apply to a request must hold, so the strictest decides.
 
     Args:
-        tools: patterns for names of tools, ``pay``, or for ``CAPABILITY.TOOL``, ``payments.*``; all, if left out.
-        effects: the effects of the tools; all, if left out.
-        agents: patterns for names of agents; all, if left out.
-        risks: the risks of the capabilities that bring the tools; all, if left out.
-        permission: the permission that an approver has to hold.
-        attributes: the value, or the possible values, of each attribute that an approver has to have.
-        same_attributes: the attributes in which an approver has to be like the requester.
-        approvals: how many different principals have to approve.
-        forbid_own: whether requesters may never approve their own requests, even where the governance allows that.
-        expires_after: the seconds for which such a request stays open, and its approval good.
+        tools: patterns for tool names, ``pay``, or for ``CAPABILITY.TOOL``, ``payments.*``; all if left out.
+        effects: the effects of the tools; all if left out.
+        agents: patterns for agent names; all if left out.
+        risks: the risks of the capabilities that bring the tools; all if left out.
+        permission: the permission that an approver must hold.
+        attributes: the value, or the possible values, of each attribute that an approver must have.
+        same_attributes: the attributes that must be the same for the approver and the requester.
+        approvals: how many different principals must approve.
+        forbid_own: whether requesters may never approve their own requests, even if the governance allows that.
+        expires_after: the seconds for which such a request stays open, and its approval valid.
         escalate_after: the seconds after which others may approve, too.
-        escalate_to: the permission of these others, in the place of ``permission`` and the attributes.
+        escalate_to: the permission that these others must hold, instead of ``permission`` and the attributes.
 
-    Raises ``DefinitionError`` for a rule that is for no request, demands nothing, or contradicts itself.
+    Raises ``DefinitionError`` for a rule that applies to no request, requires nothing, or contradicts itself.
     """
 
     tools: tuple[str, ...] | None = checked_field(_patterns(_TOOLS, "pay or payments.*"))
@@ -172,11 +172,11 @@ class ApproverRule(FrozenValue):
 
     @property
     def is_selective(self) -> bool:
-        """Whether not every principal may approve: there is a permission or an attribute to have."""
+        """Whether only some principals may approve: the rule requires a permission or an attribute."""
         return bool(self.permission is not None or self.attributes or self.same_attributes)
 
     def applies_to(self, subject: ApprovalSubject) -> bool:
-        """Whether the rule is for requests of such calls."""
+        """Whether the rule applies to requests for such calls."""
         return (
             _fits(self.tools, subject.tools)
             and _fits(self.agents, subject.agents)
@@ -185,28 +185,28 @@ class ApproverRule(FrozenValue):
         )
 
     def _check(self) -> None:
-        """Raise ``DefinitionError`` for a rule that demands nothing, or contradicts itself."""
+        """Raise ``DefinitionError`` for a rule that requires nothing, or contradicts itself."""
         if (self.escalate_after is None) != (self.escalate_to is None):
             raise DefinitionError(f"{_OWNER}: escalate_after and escalate_to belong together: give both, or neither")
         if self.escalate_to is not None and not self.is_selective:
             raise DefinitionError(
-                f"{_OWNER}: everybody may approve from the start, so that it cannot escalate to {self.escalate_to!r}; "
+                f"{_OWNER}: everybody may approve from the start, so it cannot escalate to {self.escalate_to!r}; "
                 "give a permission or attributes, or leave escalate_to out"
             )
         if self.escalate_to is not None and self.escalate_to == self.permission and not self._has_attributes:
             raise DefinitionError(
-                f"{_OWNER}: permission and escalate_to are both {self.permission!r}, so that it escalates to the same "
+                f"{_OWNER}: permission and escalate_to are both {self.permission!r}, so it escalates to the same "
                 "principals; name another permission"
             )
         if self.expires_after is not None and (self.escalate_after or 0.0) >= self.expires_after:
             raise DefinitionError(
-                f"{_OWNER}: it escalates after {self.escalate_after:g} s, when requests have expired after "
+                f"{_OWNER}: it escalates after {self.escalate_after:g} s, but requests expire after "
                 f"{self.expires_after:g} s; let it escalate earlier"
             )
         demands = (self.is_selective, self.approvals > 1, self.forbid_own, self.expires_after is not None)
         if not any(demands):
             raise DefinitionError(
-                f"{_OWNER} demands nothing: give permission, attributes, same_attributes, approvals, forbid_own or "
+                f"{_OWNER} requires nothing: give permission, attributes, same_attributes, approvals, forbid_own or "
                 "expires_after"
             )
 
@@ -216,16 +216,16 @@ class ApproverRule(FrozenValue):
 
 
 def written(value: Any) -> str:  # an attribute's value
-    """Return an attribute's value as JSON text; equal values of one type have the same."""
+    """Return an attribute's value as JSON text; equal values of the same type give the same text."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def checked_approver_rules(
     approvers: object, *, seconds: float, default_permissions: frozenset[str]
 ) -> tuple[ApproverRule, ...]:
-    """Return the rules of a governance. Raises ``DefinitionError`` for one that its other settings contradict.
+    """Return the rules of a governance. Raises ``DefinitionError`` if they contradict each other or its other settings.
 
-    ``seconds`` is how long a request stays open where no rule says so.
+    ``seconds`` is how long a request stays open if no rule sets that.
     """
     rules = listed("approvers", approvers)
     if len(rules) > MAX_RULES:
@@ -234,30 +234,30 @@ def checked_approver_rules(
         if not isinstance(rule, ApproverRule):
             raise DefinitionError(f"approvers must be a list of ApproverRule(…); number {number} is {rule!r:.80}")
         if rule in rules[: number - 1]:
-            raise DefinitionError(f"approvers: number {number} is the same rule as an earlier one; say it once")
+            raise DefinitionError(f"approvers: number {number} is the same rule as an earlier one; remove it")
         for permission in (rule.permission, rule.escalate_to):
             if permission in default_permissions:
                 raise DefinitionError(
                     f"approvers: number {number} needs the permission {permission!r}, which every principal holds by "
-                    "default_permissions; take it out there, or name another"
+                    "default_permissions; remove it there, or name another"
                 )
         for earlier, other in enumerate(rules[: number - 1], 1):
             if (name := _excluded(rule, other)) is not None:
                 raise DefinitionError(
-                    f"approvers: number {earlier} and number {number} are for the same requests, and no value of "
-                    f"{name!r} is allowed by both; let them have one in common, or one of them escalate"
+                    f"approvers: number {earlier} and number {number} apply to the same requests, but no value of "
+                    f"{name!r} is allowed by both; give them a common value, or let one of them escalate"
                 )
         open_for = seconds if rule.expires_after is None else rule.expires_after
         if rule.escalate_after is not None and rule.escalate_after >= open_for:
             raise DefinitionError(
-                f"approvers: number {number} escalates after {rule.escalate_after:g} s, when requests have expired "
+                f"approvers: number {number} escalates after {rule.escalate_after:g} s, but requests expire "
                 f"after {open_for:g} s; let it escalate earlier, or give it expires_after"
             )
     return tuple(rules)
 
 
 def _excluded(rule: ApproverRule, other: ApproverRule) -> str | None:
-    """Return an attribute that no approver can have by both of two rules that are certainly for a request together."""
+    """Return an attribute for which two rules that share requests allow no common value, or ``None``."""
     selections = [(getattr(rule, name), getattr(other, name)) for name in ("tools", "effects", "agents", "risks")]
     is_certain = all(a is None or b is None or not set(a).isdisjoint(b) for a, b in selections)
     if not is_certain or rule.escalate_to is not None or other.escalate_to is not None:

@@ -1,4 +1,4 @@
-"""Channels to people: which events of requests for approvals each tells of (spec 9, N20)."""
+"""Notification channels, and the events of approval requests that each of them reports (spec 9, N20)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
         "approval.expired": "A request was not decided in time, or was withdrawn with the turn that waited for it.",
     }
 )
-"""Every event, with what it tells."""
+"""Every event, with its meaning."""
 
 if missing := set(get_args(EventName)) ^ EVENTS.keys():
-    raise RuntimeError(f"these events are listed once only: {missing}")
+    raise RuntimeError(f"events in only one of EventName and EVENTS: {missing}")
 
 ENDINGS: Final[Mapping[ApprovalStatus, EventName]] = MappingProxyType(
     {"approved": "approval.approved", "rejected": "approval.rejected", "expired": "approval.expired"}
 )
-"""The event of an open request that takes on a status."""
+"""The event for each status that an open request can end with."""
 
 
 def _name(field: str, name: str) -> str:
@@ -59,9 +59,9 @@ def _patterns(field: str, patterns: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationChannel(FrozenValue):
-    """A channel: its name, the events that it tells of, and the requests of which it does.
+    """A notification channel: its name, the events that it reports, and a filter for their requests.
 
-    The kinds of channels, such as webhooks, are classes of their own, which also say how it is sent. Raises
+    Each kind of channel, such as a webhook, is a subclass that adds how notifications are sent. Raises
     ``DefinitionError``, naming the channel and the field.
     """
 
@@ -70,11 +70,11 @@ class NotificationChannel(FrozenValue):
     events: Iterable[EventName] = checked_field(_events, ())
     """The events; all if left out."""
     tools: Iterable[str] = checked_field(_patterns, ())
-    """The tools whose requests it tells of, with ``*`` for any letters; all if left out."""
+    """The tools whose requests it reports, with ``*`` for any characters; all if left out."""
     agents: Iterable[str] = checked_field(_patterns, ())
-    """The agents whose requests it tells of, likewise."""
+    """The agents whose requests it reports, likewise."""
     orgs: Iterable[str] = checked_field(_patterns, ())
-    """The organisations whose requests it tells of, likewise; requests without one are those of ``""``."""
+    """The organisations whose requests it reports, likewise; ``""`` stands for requests without one."""
 
     def __post_init__(self) -> None:
         try:
@@ -83,7 +83,7 @@ class NotificationChannel(FrozenValue):
             raise DefinitionError(f"channel {self.name!r:.80}: {error.message}", hint=error.hint) from None
 
     def tells_of(self, event: EventName, request: ApprovalRow) -> bool:
-        """Whether an event of a request goes to this channel."""
+        """Whether the channel reports an event of a request."""
         return event in self.events and all(
             _matches(patterns, value)
             for patterns, value in (

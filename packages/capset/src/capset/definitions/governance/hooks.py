@@ -1,4 +1,4 @@
-"""Hooks: a host's observers of policies and executions, which change neither (spec 2, F23).
+"""Hooks: a host's observers of policies and executions, which they cannot change (spec 2, F23).
 
 Hooks are never hashed. They are awaited in order: outer ancestors, inner ones, the tool's own, those of the run.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEvaluated:
-    """A policy was asked. ``error`` is the exception that it raised, if any; the decision is then a denial.
+    """A policy was evaluated. ``error`` is the exception that it raised, if any; the decision is then a denial.
 
     ``owner`` is the name of the first tool, toolkit, capability or block that carries the policy, in traversal order.
-    ``request`` has tool and arguments at a call.
+    ``request`` has the tool and its arguments if it was evaluated for a call.
     """
 
     policy: Policy
@@ -38,8 +38,9 @@ class PolicyEvaluated:
 class ToolExecuted:
     """A call that reached its tool's handler has ended and is recorded; cancelled calls are not reported.
 
-    ``name`` is the tool's name here, ``arguments`` are as validated, ``result`` has the tool's own type and is ``None``
-    if there is an ``error``. ``record`` is the id of the call's record, ``duration_us`` is in microseconds.
+    ``name`` is the tool's name in the composition, ``arguments`` are the validated ones, and ``result`` has the tool's
+    own type, or is ``None`` if there is an ``error``. ``record`` is the id of the call's record, ``duration_us`` is in
+    microseconds.
     """
 
     tool: AnyTool
@@ -60,7 +61,7 @@ OnToolExecuted = Callable[[ToolExecuted], Awaitable[None] | None]
 
 @dataclass(frozen=True, eq=False, slots=True, init=False)
 class Hooks:
-    """Functions, sync or async, of one event each. Their exceptions are logged, and change no outcome."""
+    """Functions, sync or async, that take one event each. Their exceptions are logged, and change no outcome."""
 
     on_policy_evaluated: tuple[OnPolicyEvaluated, ...] = ()
     on_tool_executed: tuple[OnToolExecuted, ...] = ()
@@ -71,7 +72,7 @@ class Hooks:
         on_policy_evaluated: OnPolicyEvaluated | Iterable[OnPolicyEvaluated] = (),
         on_tool_executed: OnToolExecuted | Iterable[OnToolExecuted] = (),
     ) -> None:
-        """Take one function or several for each event, each once. Raises ``DefinitionError`` if one is not callable."""
+        """Take one or several functions per event, each once. Raises ``DefinitionError`` if one is not callable."""
         object.__setattr__(self, "on_policy_evaluated", checked_functions("on_policy_evaluated", on_policy_evaluated))
         object.__setattr__(self, "on_tool_executed", checked_functions("on_tool_executed", on_tool_executed))
 
@@ -80,7 +81,7 @@ class Hooks:
 
 
 def checked_functions(hook_name: str, functions: Any) -> tuple[Any, ...]:
-    """Return one function, or several, of one event each, each once. Raises ``DefinitionError`` for anything else."""
+    """Return one or several functions as a tuple, each once. Raises ``DefinitionError`` if one is not callable."""
     distinct: list[Any] = []
     for function in [functions] if callable(functions) else listed(f"hooks: {hook_name}", functions):
         if not callable(function):
@@ -95,7 +96,7 @@ NO_HOOKS: Final = Hooks()
 
 
 def merge_hooks(*hooks: Hooks | None) -> Hooks:
-    """Return all functions in order, each once: those of outer ancestors come first, a run's last."""
+    """Merge hooks in order, each function once: those of outer ancestors come first, those of a run last."""
     present = [hook_set for hook_set in dict.fromkeys(hooks) if hook_set]
     if len(present) < 2:
         return present[0] if present else NO_HOOKS

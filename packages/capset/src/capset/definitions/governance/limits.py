@@ -23,9 +23,9 @@ UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MAX_WINDOW: Final = 366 * 86_400
 """The longest window, in seconds."""
 MAX_REQUESTS: Final = 1_000_000
-"""The largest limit: each call that counts is remembered for the length of its window."""
+"""The maximum number of requests in a limit: each counted call is stored for the length of its window."""
 MAX_CALLS: Final = 2**53
-"""The largest budget of calls: every JSON parser reads integers up to here exactly."""
+"""The maximum budget of calls: every JSON parser reads integers up to here exactly."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -90,7 +90,7 @@ class Budget:
 
 
 def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
-    """Return the budget that grants only what all of them grant; ``None`` if there is none."""
+    """Return a budget that grants only what all of ``budgets`` grant; ``None`` if there are none."""
     present = [budget for budget in budgets if budget is not None]
     if not present:
         return None
@@ -100,7 +100,7 @@ def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
 
 
 def budget_of(value: object) -> Budget:
-    """Return a budget from its written form: ``{"calls": 100, "cost": 2.5}``, or one of the two, or a ``Budget``.
+    """Parse a budget from its written form: ``{"calls": 100, "cost": 2.5}``, or one of the two, or a ``Budget``.
 
     Raises ``DefinitionError``.
     """
@@ -114,7 +114,7 @@ def budget_of(value: object) -> Budget:
 
 
 def window_seconds(window: object) -> int:
-    """Return the seconds of a window such as ``30s``, ``15m``, ``1h`` or ``7d``. Raises ``DefinitionError``."""
+    """Parse a window such as ``30s``, ``15m``, ``1h`` or ``7d`` into seconds. Raises ``DefinitionError``."""
     if not isinstance(window, str) or not _WINDOW.fullmatch(window) or len(window) > 10:
         raise DefinitionError(f"a window is a whole number and s, m, h or d, such as '1h'; got {window!r:.80}")
     seconds = int(window[:-1]) * UNIT_SECONDS[window[-1]]
@@ -124,7 +124,7 @@ def window_seconds(window: object) -> int:
 
 
 def limit_of(value: object) -> Limit:
-    """Return a limit from its written form: ``"100/1h"``, ``{"requests": 100, "window": "1h"}`` or a ``Limit``."""
+    """Parse a limit from its written form: ``"100/1h"``, ``{"requests": 100, "window": "1h"}`` or a ``Limit``."""
     if isinstance(value, Limit):
         return value
     if isinstance(value, str):

@@ -24,7 +24,7 @@ Phase = Literal["both", "evaluate", "call"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer of a policy. Build one with ``allow()``, ``deny(reason)`` or ``ask(reason)``."""
+    """The decision of a policy. Make one with ``allow()``, ``deny(reason)`` or ``ask(reason)``."""
 
     kind: DecisionKind
     reason: str | None = None
@@ -51,7 +51,7 @@ def deny(reason: str) -> Decision:
 def ask(reason: str) -> Decision:
     """Require approval first. ``reason`` is shown to the approvers, and written into the record.
 
-    When a snapshot is evaluated, the tool stays, and its calls ask.
+    In the evaluation of a snapshot, the tool stays in play, and its calls require approval.
     """
     return Decision("ask", checked_text("a question's reason", reason))
 
@@ -59,10 +59,10 @@ def ask(reason: str) -> Decision:
 class Request(NamedTuple):
     """The input of a policy.
 
-    ``env`` comes from the server, never from the body of a request. ``tool`` and its validated ``arguments`` are set
-    at a call; both are ``None`` while a snapshot is being evaluated, when one answer serves every tool that carries the
-    policy. Values are ``Any`` because their types are the host's and the tool's. A named tuple, for speed: one is made
-    for every call that has policies.
+    ``env`` comes from the server, never from the body of a request. ``tool`` and its validated ``arguments`` are set at
+    a call; both are ``None`` while a snapshot is evaluated, when one decision applies to every tool that carries the
+    policy. Values are ``Any`` because their types are those of the host and the tool. A named tuple, for speed: one is
+    made for every call that has policies.
     """
 
     env: Mapping[str, Any]
@@ -79,9 +79,9 @@ Evaluate = Callable[[Request], Answer]
 class Policy(Definition):
     """A named policy, compared by identity: one object is evaluated once, however many tools carry it.
 
-    ``phase`` is when it is asked: when a snapshot is evaluated, at every call, with the arguments, or at ``both``. At
-    a call, a ``live`` policy is asked again, while a ``snapshot`` policy keeps its answer from the evaluation.
-    An exception denies.
+    ``phase`` is when it is evaluated: with a snapshot (``evaluate``), at every ``call``, with the arguments, or at
+    ``both``. At a call, a ``live`` policy is evaluated again, while a ``snapshot`` policy keeps its decision from the
+    snapshot. An exception denies.
     """
 
     id: str
@@ -97,18 +97,18 @@ class Policy(Definition):
                 raise DefinitionError(f"policy {self.id!r}: {label} must be one of {get_args(literal)}; got {value!r}")
         if self.binding == "snapshot" and self.phase == "call":
             raise DefinitionError(
-                f"policy {self.id!r} is asked at calls only, so there is no snapshot's result that it could hold to",
+                f"policy {self.id!r} is asked at calls only, so there is no snapshot decision to keep",
                 hint="leave out binding='snapshot', or phase='call'",
             )
 
     @property
     def is_asked_at_evaluation(self) -> bool:
-        """Whether it is asked when a snapshot is evaluated."""
+        """Whether it is evaluated with a snapshot."""
         return self.phase != "call"
 
     @property
     def is_live(self) -> bool:
-        """Whether it is asked at a call."""
+        """Whether it is evaluated at a call."""
         return self.phase != "evaluate" and self.binding == "live"
 
 

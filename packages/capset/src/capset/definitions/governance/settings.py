@@ -37,7 +37,7 @@ class Roles(FrozenValue):
         object.__setattr__(self, "permissions", MappingProxyType(permissions))
 
     def expand(self, *names: str) -> frozenset[str]:
-        """Return the permissions of some roles. Raises ``DefinitionError`` for an unknown role."""
+        """Return the permissions of these roles. Raises ``DefinitionError`` for an unknown role."""
         if wrong := [name for name in names if name not in self.permissions]:
             raise DefinitionError(unknown("role", wrong[0], self.permissions))
         return frozenset[str]().union(*(self.permissions[name] for name in names))
@@ -64,7 +64,7 @@ def _members(name: object, members: object) -> list[str]:
 
 def _expanded(name: str, members_by_role: Mapping[str, list[str]], above: tuple[str, ...]) -> frozenset[str]:
     if name in above:
-        raise DefinitionError(f"the role {name!r} has itself: {' → '.join((*above, name))}")
+        raise DefinitionError(f"the role {name!r} contains itself: {' → '.join((*above, name))}")
     if name not in members_by_role:
         raise DefinitionError(f"role {above[-1]!r}: {unknown('role', name, members_by_role)}")
     permissions: set[str] = set()
@@ -74,11 +74,11 @@ def _expanded(name: str, members_by_role: Mapping[str, list[str]], above: tuple[
 
 
 APPROVAL_SECONDS: Final = 3_600.0
-"""The default time that a request for an approval stays open, in seconds: an hour."""
+"""The default time that an approval request stays open, in seconds: an hour."""
 RESULT_BYTES: Final = 65_536
-"""The default number of bytes of a result that a model is given."""
+"""The default maximum size of a result for a model, in bytes."""
 PENDING_APPROVALS: Final = 100
-"""The default limit on open requests for approvals of one principal."""
+"""The default limit on open approval requests of one principal."""
 REFUSALS: Final = Limit(600, "1m", scope="process")
 """The default limit on refused calls of one principal."""
 
@@ -115,25 +115,25 @@ class Governance(FrozenValue):
 
     Args:
         default_permissions: held by every principal; none by default.
-        require_auth: refuse unauthenticated principals, before any other check.
+        require_auth: whether unauthenticated principals are refused, before any other check.
         roles: names for permissions, for code that makes principals.
         record_reads: whether calls of tools that only read are recorded; all others always are.
         redact: regular expressions (RE2); their matches are masked in records, in results and in errors.
-        error_causes: whether errors keep the exceptions behind them, as ``__cause__``, and their frames, which may hold
-            secrets: for debugging. Without it, the log alone has the details of unexpected ones.
-        result_bytes: how many bytes of a result a model is given; the rest is stored in the session's files.
-        approval_seconds: how long a request for an approval stays open; then it counts as rejected.
+        error_causes: whether errors keep the exceptions behind them as ``__cause__``, with their frames, which may hold
+            secrets: for debugging. Without it, only the log has the details of unexpected errors.
+        result_bytes: the maximum size of a result for a model; a longer one is cut, and stored in the session's files.
+        approval_seconds: how long an approval request stays open; then it counts as rejected.
         own_approvals: whether requesters may approve their own requests.
         code_voids_approvals: whether an approval becomes void when the tool's code changes; true by default.
-        approver: an approver that is asked at once; others can still answer.
+        approver: an approver that is asked immediately; others can still answer.
         approvers: rules for who may approve what; without any, everybody but the requester may.
-        refusals: how many calls of a principal may be refused before further ones are no longer looked at, in each
-            process; ``None`` for no limit.
-        pending_approvals: how many requests for approvals of one principal may be open at once.
+        refusals: how many calls of a principal may be refused, in each process, before further ones are refused without
+            being checked; ``None`` for no limit.
+        pending_approvals: how many approval requests of one principal may be open at once.
         allowance: what every session and every run may use, and limits on all calls.
-        file_bytes: the largest size of a file in a session, 100 MB or less.
-        session_bytes: the largest size of all files of a session together.
-        session_files: the maximum number of files in a session, and of directories besides.
+        file_bytes: the maximum size of a file in a session, 100 MB or less.
+        session_bytes: the maximum size of all files of a session together.
+        session_files: the maximum number of files in a session; the same number of directories is allowed, too.
 
     Raises ``DefinitionError`` for a value of another type.
     """

@@ -1,4 +1,4 @@
-"""The usage of models by agents, and limits on it in windows that processes share (spec 6, R24)."""
+"""The model usage of agents, and limits on it in windows that all processes share (spec 6, R24)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORM: Final = "a usage limit is written as 'tokens=1000000/1d' or 'steps=100,co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUsage:
-    """The usage of agents: steps of models, calls of tools, tokens, US dollars, and seconds of running time."""
+    """The usage of agents: model steps, tool calls, tokens, US dollars, and seconds of running time."""
 
     steps: int = 0
     calls: int = 0
@@ -30,7 +30,7 @@ class AgentUsage:
     seconds: float = 0.0
 
     def __add__(self, more: AgentUsage) -> AgentUsage:
-        """Return both together."""
+        """Return the sum of both."""
         return AgentUsage(**dict(zip(RESOURCES, map(add, _amounts(self), _amounts(more)), strict=True)))
 
     def plain(self) -> dict[str, float]:
@@ -39,14 +39,14 @@ class AgentUsage:
 
 
 RESOURCES: Final = tuple(field.name for field in fields(AgentUsage))
-"""The names of what is counted."""
+"""The names of the quantities that are counted."""
 _amounts = cast("Callable[[AgentUsage], tuple[Any, ...]]", attrgetter(*RESOURCES))
 COUNTS: Final = ("steps", "calls", "tokens")
-"""Those that are whole numbers."""
+"""The quantities that are whole numbers."""
 
 
 def usage_of(data: Mapping[str, float]) -> AgentUsage:
-    """Return a usage from JSON data; what it does not name is 0."""
+    """Return a usage from JSON data; quantities that are left out are 0."""
     kinds: dict[str, Any] = {name: int if name in COUNTS else float for name in RESOURCES}
     return AgentUsage(**{name: kind(data.get(name, 0)) for name, kind in kinds.items()})
 
@@ -60,12 +60,13 @@ def _amount(kind: type | tuple[type, ...], minimum: float, maximum: float) -> An
 
 @dataclass(frozen=True, slots=True, init=False)
 class UsageLimit:
-    """The most that the models of agents may use within any ``window``, counted per ``per``.
+    """The maximum usage of the models of agents within any ``window``, counted per ``per``.
 
     Written ``UsageLimit("1d", tokens=1_000_000, cost=20, per="org")``. It is counted in the kernel's store, so it holds
-    across processes and restarts. A step reserves as much as it may use before it begins, so all agents together use
-    more by one step of one agent at most. ``window=None`` is the whole life of a session, and so is only for
-    ``per="session"``. Raises ``DefinitionError`` for a limit of nothing, and for invalid numbers and windows.
+    across processes and restarts. Before a step starts, it reserves the most that it may use, so all agents together
+    exceed the limit by at most one step of one agent. ``window=None`` means the whole life of a session, so it is only
+    for ``per="session"``. Raises ``DefinitionError`` for a limit without any quantity, and for invalid numbers and
+    windows.
     """
 
     window: int | None = checked_field(lambda name, window: None if window is None else window_seconds(window))
@@ -91,16 +92,17 @@ class UsageLimit:
         if not self.amounts():
             raise DefinitionError(f"a usage limit has one of {', '.join(RESOURCES)}: UsageLimit('1d', tokens=100_000)")
         if window is None and per != "session":
-            raise DefinitionError("a usage limit has a window, such as '1d'; only one per session may have none")
+            raise DefinitionError("a usage limit has a window, such as '1d', unless it is per session")
 
     def amounts(self) -> dict[str, float]:
-        """Return what is limited, and to how much."""
+        """Return the maximum of each limited quantity."""
         return {name: maximum for name in RESOURCES if (maximum := getattr(self, name)) is not None}
 
     def exceeded(self, used: AgentUsage, *, has_next: bool) -> str | None:
-        """Return the name of what is used up, or ``None``; with ``has_next``, what has nothing left for a next step.
+        """Return the name of a quantity above its maximum, or ``None``.
 
-        A step need not call a tool.
+        With ``has_next``, a quantity at its maximum counts, too, since nothing is left for a next step; except
+        ``calls``: a step need not call a tool.
         """
         for name, maximum in self.amounts().items():
             value = getattr(used, name)
@@ -121,7 +123,7 @@ class UsageLimit:
 
 
 def usage_limit_of(value: object) -> UsageLimit:
-    """Return a limit from its written form: ``"tokens=1000000/1d per org"``, a mapping of its fields, or itself.
+    """Parse a limit from its written form: ``"tokens=1000000/1d per org"``, a mapping of its fields, or itself.
 
     Raises ``DefinitionError``.
     """
@@ -137,7 +139,7 @@ def usage_limit_of(value: object) -> UsageLimit:
 
 
 def _fields_of(text: str) -> dict[str, Any]:
-    """Return the fields of a limit from text such as ``steps=100,cost=5/1h per org``."""
+    """Parse the fields of a limit from text such as ``steps=100,cost=5/1h per org``."""
     match = _WRITTEN.fullmatch(text)
     if match is None:
         raise DefinitionError(f"{_FORM}; got {text!r:.80}")

@@ -32,11 +32,11 @@ _NOTES: Final = frozenset({"title", "description", "default", "examples", "depre
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Contract:
-    """The messages of one processor, and how many of its emissions may wait for their consumer.
+    """The messages of one processor, and how many of its emissions may wait for their consumer (``buffer``).
 
     ``type`` is its routing key. ``events`` and ``replies`` are the data schemas of its emissions, by type. ``receive``
-    takes validated arguments and returns the message, as the processor gets it, and the arguments by name. With
-    ``is_whole``, the data is not an object, and the arguments are ``{"data": …}``.
+    takes validated arguments and returns the message, as the processor gets it, and the arguments by name. If
+    ``is_whole`` is true, the data is not an object, and the arguments are ``{"data": …}``.
     """
 
     kind: Literal["command", "query"]
@@ -88,7 +88,7 @@ def contract_of(owner: str, inbound: Shown, outbound: object, buffer: int) -> tu
 
 
 def _envelope(owner: str, declaration: Shown, kinds: tuple[str, ...]) -> _MessageEnvelope:
-    """Read one message. Raises ``DefinitionError`` unless it has exactly one literal type, and one kind."""
+    """Parse one message. Raises ``DefinitionError`` unless it has exactly one literal type, and one kind."""
     if isinstance(declaration, type) and issubclass(declaration, BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
         label = f"{owner}, {declaration.__name__}"
         fields = {name: info.annotation for name, info in declaration.model_fields.items()}
@@ -108,7 +108,7 @@ def _envelope(owner: str, declaration: Shown, kinds: tuple[str, ...]) -> _Messag
     else:
         raise DefinitionError(f"{owner} must be a pydantic model or a JSON Schema; got {declaration!r:.80}")
     if unknown := sorted(fields.keys() - {"kind", "type", WHOLE}):
-        raise DefinitionError(f"{label}: a message has kind, type and data, and no {unknown[0]!r}; put it into data")
+        raise DefinitionError(f"{label}: a message has only kind, type and data; put {unknown[0]!r} into data")
     for name, values in literals.items():
         if len(values) != 1 or not isinstance(values[0], str):
             raise DefinitionError(
@@ -202,7 +202,7 @@ def _union(owner: str, members: list[Shown]) -> Schema:
     schemas = [member if isinstance(member, Mapping) else _closed_model(owner, member) for member in members]
     if len(schemas) == 1:
         return compile_own_schema(owner, schemas[0])
-    # Each keeps its own definitions; references in it are written from the root, so they move there.
+    # References are relative to the root of the schema, so the definitions of each message move there.
     defs: dict[str, Any] = {}
     for schema in schemas:
         for name, inner in schema.get("$defs", {}).items():
@@ -219,7 +219,7 @@ def _closed_model(owner: str, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _emitted(owner: str, envelope: _MessageEnvelope) -> Schema:
-    """Return the schema of the data of an emission, which must also fit the message's own schema."""
+    """Return the schema of the data of an emission, which must also match the schema of the message."""
     if envelope.model is None and envelope.data is not None:
         return compile_own_schema(owner, envelope.data)
     schema = cast("ResultSchema", schema_of(owner, envelope.data, "serialization"))
@@ -235,14 +235,14 @@ def _emitted(owner: str, envelope: _MessageEnvelope) -> Schema:
 def _published_data(
     owner: str, envelope: _MessageEnvelope, model: type[BaseModel], properties: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the data's schema within a message's own schema. Raises ``DefinitionError`` if it is sent otherwise."""
+    """Return the data's schema in the message's schema. Raises ``DefinitionError`` if the model alters the message."""
     routed = {name: properties.get(name, {}).get("const") for name in ("kind", "type")}
     expected = {"kind", "type"} if envelope.data is None else {"kind", "type", WHOLE}
     is_changed = bool(model.__pydantic_decorators__.field_serializers) or expected != set(properties)
     if is_changed or routed != {"kind": envelope.kind, "type": envelope.type}:
         raise DefinitionError(
-            f"{owner}: {model.__name__} changes how the message is written; it leaves with its kind, type and data",
-            hint="give a message no alias, exclude, computed field or serializer: they belong to the type of its data",
+            f"{owner}: {model.__name__} changes how the message is written; it is sent with its kind, type and data",
+            hint="move aliases, exclude, computed fields and serializers from the message to the type of its data",
         )
     return properties.get(WHOLE)
 
@@ -281,7 +281,7 @@ def _reply(owner: str, replies: list[_MessageEnvelope]) -> Schema:
 def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, bool]:
     """Return the schema of the arguments, the function that makes the message from them, and ``is_whole``.
 
-    Input is validated once, by the schema: validators may change the values they are given.
+    Input is validated only once, by the schema, since validators may change their values.
     """
     label = f"{owner}, its inbound data"
     if came.model is None:
@@ -296,7 +296,7 @@ def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, boo
     # An instance is not validated again, and this takes a third of the time of model_construct.
     check = schema_of(label, came.model, "validation").check
     if isinstance(came.data, type) and is_dataclass(cast("type[object]", came.data)):
-        schema = schema_of_fields(type_, fields)  # in strict mode no mapping is a dataclass
+        schema = schema_of_fields(type_, fields)  # strict mode does not accept a mapping for a dataclass
         _check_default(label, came.model, schema)
         return (
             schema,
@@ -318,18 +318,18 @@ def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, boo
 
 
 def _check_default(owner: str, model: type[BaseModel], schema: Schema) -> None:
-    """Refuse a default of the whole data that differs from its fields' defaults: arguments are filled in by field."""
+    """Refuse a default of the whole data that differs from the defaults of its fields: only those are filled in."""
     info = model.model_fields[WHOLE]
     if info.is_required():
         return
     default = info.get_default(call_default_factory=True, validated_data={})
     try:
         is_same = schema.text(schema.check({})) == schema.text(default)
-    except ValueError:  # a ValidationError is one
+    except ValueError:  # this includes ValidationError
         is_same = False
     if not is_same:
         raise DefinitionError(
-            f"{owner}: its default as a whole is not what its fields have for defaults",
+            f"{owner}: its default as a whole differs from the defaults of its fields",
             hint=f"give the defaults to the fields, and leave {WHOLE} without one",
         )
 

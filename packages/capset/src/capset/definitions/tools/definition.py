@@ -85,13 +85,13 @@ class Tool(Definition, Generic[P, R_co]):
     title: str | None = None
     """The display name; not part of the hash."""
     mcp: Mapping[str, Any] | None = None
-    """What the MCP server that it comes from says of it to clients, JSON as the server wrote it; not part of the hash.
+    """The metadata that the tool's MCP server declares for clients, as the server's own JSON; not part of the hash.
 
-    ``None`` for a tool of no MCP server.
+    ``None`` for a tool that is not from an MCP server.
     """
 
     def __post_init__(self) -> None:
-        """Check every field that an option sets, and what goes with it; raise ``DefinitionError``."""
+        """Check every field that an option sets, and those that depend on it; raise ``DefinitionError``."""
         checked("a tool's name", self.name, TOOL)
         owner = f"tool {self.name!r}"
         options = {name: getattr(self, name) for name in OPTIONS}
@@ -137,7 +137,7 @@ class Tool(Definition, Generic[P, R_co]):
         reply = message_schema("reply", self.name, f"What {self.name} gives.", self.output.json_schema)
         if self.shape != "stream":
             return reply
-        # References are written from the root, so their definitions move there.
+        # References are relative to the root of the schema, so their definitions move there.
         defs = {"$defs": reply.pop("$defs")} if "$defs" in reply else {}
         return {"anyOf": [reply, progress_schema()], **defs}
 
@@ -157,16 +157,17 @@ class Tool(Definition, Generic[P, R_co]):
         """Make a tool from a stream processor.
 
         Args:
-            inbound: the message that it takes, a pydantic model or a JSON Schema: one literal ``type``, which routes,
-                one literal ``kind``, command or query, and ``data``. The fields of the data are the tool's arguments;
-                data that is not an object is a single argument, ``data``.
+            inbound: the message that it takes, a pydantic model or a JSON Schema, with one literal ``type``, the
+                routing key, one literal ``kind``, command or query, and ``data``. The fields of the data are the tool's
+                arguments; data that is not an object is a single argument, ``data``.
             outbound: its emissions: a model, a union or a list of them, or JSON Schema; replies and events.
             factory: returns a fresh processor, ``async def process(messages, emit, ctx)``; see ``handles`` and
                 ``yields`` for simpler ones.
             description: its purpose, and when to use it.
             name: the tool's name for the model; if left out, the type with ``_`` for dots and colons.
             effect: ``read`` for a query; for a command ``write`` if left out.
-            buffer: how many emissions may wait for the consumer while it continues; 0 keeps it in step.
+            buffer: how many emissions may wait for the consumer while the processor continues; with 0, it waits for
+                each.
             options: those of ``ProcessorOptions``.
 
         Raises ``DefinitionError``.
@@ -276,10 +277,10 @@ def make_tool(
 
 
 def _check_contract(owner: str, name: str, effect: Effect, contract: Contract) -> None:
-    """Refuse a name and an effect that do not go with the messages of a stream processor."""
+    """Refuse a name or an effect that contradicts the messages of a stream processor."""
     if contract.is_whole and name == contract.type:
         raise DefinitionError(
-            f"{owner}: its data is no object, so a call of the tool and a message of that type differ",
+            f"{owner}: its data is not an object, so a call of the tool and a message of that type differ",
             hint="give the tool another name: name='…'",
         )
     if (effect == "read") != (contract.kind == "query"):
@@ -305,6 +306,6 @@ def _checked_examples(
         except SchemaMismatch as error:
             raise DefinitionError(f"{label} does not fit its schema: {error}") from None
         except (TypeError, ValueError) as error:
-            raise DefinitionError(f"{label} is no JSON data: {error}") from None
+            raise DefinitionError(f"{label} is not JSON data: {error}") from None
         copies.append(MappingProxyType(json.loads(text)))
     return tuple(copies)

@@ -40,9 +40,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 ADAPTED: Final = "__capset_adapts__"
 """The attribute of a function wrapped by capset that holds the original."""
 UNHEARD: Final = "__capset_unheard__"
-"""The attribute of a stream handler that holds the function that does its work without events."""
+"""The attribute of a stream handler that holds the function that does the same work without events."""
 _CONSTANTS: Final = (date, time, timedelta, Decimal, UUID, PurePath, frozenset)
-"""Types whose values cannot be changed, although a copy is another object."""
+"""Types whose values are immutable, although ``deepcopy`` returns another object."""
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
@@ -76,15 +76,15 @@ def read_signature(owner: str, function: Callable[..., Any], described: Mapping[
     for parameter in parameters[1:] if takes_context else parameters:
         fields[parameter.name] = _field(owner, parameter, hints, described.get(parameter.name))
     if described and (unknown := sorted(described.keys() - inspect.signature(inner).parameters.keys())):
-        raise DefinitionError(f"{owner}: the docstring describes {unknown[0]!r}, which is no parameter")
+        raise DefinitionError(f"{owner}: the docstring describes {unknown[0]!r}, which is not a parameter")
     shape, produced = _outcome(owner, inner, hints)
     return Signature(shape, takes_context, fields, produced)
 
 
 def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return a handler's description, empty if it has no docstring, and those of its parameters."""
+    """Return a handler's description, empty without a docstring, and the descriptions of its parameters."""
     inner = inner_function(function)
-    # The docstring of partial itself says nothing of the function, and that of an object is its class's.
+    # The docstring of partial does not describe the function; that of an object is its class's.
     docstring = inspect.cleandoc(inner.__doc__ or "") if inner is not function else ""
     text = (docstring or (not isinstance(function, partial) and inspect.getdoc(function)) or "").strip()
     if "\n" not in text:
@@ -102,7 +102,7 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def adapting(function: Callable[..., Any], wrapper: F) -> F:
-    """Mark a function as wrapping a user's function, whose code is the one to hash; return it.
+    """Mark ``wrapper`` as the adapter of a user's function, whose code is hashed instead; return ``wrapper``.
 
     ``__wrapped__`` would be wrong: the two have different parameters.
     """
@@ -111,16 +111,16 @@ def adapting(function: Callable[..., Any], wrapper: F) -> F:
 
 
 def without_events(stream: F, plain: Callable[..., Awaitable[Any]]) -> F:
-    """Have a stream handler's work done by an async function when its events are not read; return the handler.
+    """Let ``plain`` do the work of a stream handler when its events are not read; return the handler.
 
-    The function has the same parameters, and returns what the handler replies.
+    ``plain`` has the same parameters, and returns the data of the handler's reply.
     """
     vars(stream)[UNHEARD] = plain
     return stream
 
 
 def always_replies(handler: Callable[..., Any]) -> bool:
-    """Return whether a stream handler has a form without events, whose result is its reply."""
+    """Whether a stream handler has a variant without events, whose result is its reply."""
     return UNHEARD in getattr(handler, "__dict__", ())
 
 
@@ -130,7 +130,7 @@ def is_adapted(function: Callable[..., Any]) -> bool:
 
 
 def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a function but those that a partial has bound: a model must not change them."""
+    """Return the parameters of a function, except those that a partial binds: a model must not change them."""
     bound = bound_names(function)
     try:
         return [
@@ -160,24 +160,25 @@ def _hints(owner: str, function: Callable[..., Any]) -> dict[str, Any]:
 def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], description: str | None) -> Any:
     where = f"{owner}, parameter {parameter.name!r}"
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise DefinitionError(f"{where}: only parameters with a name of their own can be described to a model")
+        raise DefinitionError(f"{where}: only parameters that are passed by name can be described to a model")
     if parameter.name not in hints:
         hint = None
         if parameter.name in ("self", "cls"):
-            hint = "a method has its object once it is taken from it: tool(service.search)"
+            hint = "pass the bound method: tool(service.search)"
         raise DefinitionError(f"{where} needs a type annotation", hint=hint)
     annotation = hints[parameter.name]
     if _is_context(annotation):
         raise DefinitionError(f"{where}: Context comes first or not at all")
     bare, *declared = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     default = parameter.default
-    if isinstance(default, FieldInfo):  # def f(count: int = Field(gt=0)), in the way of pydantic's models
+    if isinstance(default, FieldInfo):  # def f(count: int = Field(gt=0)), as in pydantic models
         declared, default = [*declared, default], parameter.empty
     if bare is Any:
         raise DefinitionError(f"{where}: Any says nothing to a model; use object, or the type that is meant")
     if (lazy := _lazy(annotation)) is not None:
         raise DefinitionError(
-            f"{where}: what is {lazy.__name__} is read only once, and not checked before; use list or Sequence"
+            f"{where}: an argument of type {lazy.__name__} can be read only once, and is not validated; "
+            "use list or Sequence"
         )
     fields = [note for note in declared if isinstance(note, FieldInfo)]
     if any(field.alias or field.validation_alias for field in fields):
@@ -194,9 +195,9 @@ def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], descripti
 
 
 def _default(value: Any) -> dict[str, Any]:
-    """Return the options of a field with a default of its own for every call, which a handler may change.
+    """Return the options of a ``Field`` that gives every call a fresh default, which a handler may change.
 
-    Pydantic copies only what cannot be hashed.
+    Pydantic copies only unhashable defaults.
     """
     try:
         hash(value)
@@ -208,7 +209,7 @@ def _default(value: Any) -> dict[str, Any]:
 
 
 def _lazy(annotation: Any) -> type | None:
-    """Return the type inside an annotation whose values can be read only once, if there is one."""
+    """Return the type in an annotation whose values can be read only once, or ``None``."""
     origin = get_origin(annotation) or annotation
     for lazy in _LAZY:
         if origin is lazy:
@@ -221,8 +222,8 @@ def _outcome(owner: str, function: Callable[..., Any], hints: Mapping[str, Any])
         raise DefinitionError(f"{owner} needs a return annotation: its result is validated against it")
     if inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function):
         raise DefinitionError(
-            f"{owner}: an async function is wrapped in one that is not",
-            hint="make the wrapper, the inner function of the decorator, async def, and await the function in it",
+            f"{owner}: an async function is wrapped in a sync one",
+            hint="make the decorator's inner function async def, and await the wrapped function in it",
         )
     returned = hints["return"]
     if inspect.isasyncgenfunction(function) or get_origin(returned) in _STREAMS:

@@ -15,7 +15,7 @@ from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError
 
 MAX_URI: Final = 2_048
-"""Maximum characters of a URI, or of its template."""
+"""The maximum number of characters of a URI, or of its template."""
 RESERVED: Final = "capset:"
 """The scheme of a session's own files."""
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:[^\s{}]*")
@@ -24,9 +24,9 @@ _EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class UriTemplate:
-    """A template of URIs: its ``names``, and the ``texts`` before, between and after them.
+    """A URI template: its ``names``, and the ``texts`` before, between and after them.
 
-    What stands in the place of a name has no slash, unless that is ``open_name``.
+    Only the value of ``open_name`` may contain slashes.
     """
 
     names: tuple[str, ...]
@@ -34,9 +34,9 @@ class UriTemplate:
     open_name: str | None = None
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return what stands in the places of the names, of which an earlier one gets as much as it can.
+        """Return the values of the names in a URI, earlier ones as long as possible; ``None`` if it does not match.
 
-        It takes a time that grows with the URI: a pattern would try all ways to share it out among the names.
+        The time grows with the length of the URI; a regular expression would try all ways to divide it among the names.
         """
         first, last = self.texts[0], self.texts[-1]
         if not self.names:
@@ -46,7 +46,7 @@ class UriTemplate:
         slashes = [*_places(uri, "/")]
 
         def end_of(name: str, start: int, ends: Sequence[int]) -> int | None:
-            """Return the last of these places at which a value that starts here can end."""
+            """Return the last of ``ends`` at which a value that starts at ``start`` can end."""
             until = bisect_left(slashes, start)
             limit = len(uri) if name == self.open_name or until == len(slashes) else slashes[until]
             count = bisect_right(ends, limit)
@@ -77,8 +77,8 @@ def _places(uri: str, text: str) -> Iterator[int]:
 class McpPrompt:
     """A prompt for MCP clients, which a person chooses: getting it calls ``tool``, and its result is the prompt.
 
-    It has the tool's name, description and parameters; those are texts, since the protocol has no others. Raises
-    ``DefinitionError`` for a tool that does more than read, or that takes something else.
+    It has the tool's name, description and parameters. Parameters must be texts, since the protocol has no other type.
+    Raises ``DefinitionError`` for a tool that does more than read, or that has other parameters.
     """
 
     tool: AnyTool
@@ -91,12 +91,13 @@ class McpPrompt:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class McpResource:
-    """A resource for MCP clients: reading it calls ``tool``, and its result is what is read.
+    """A resource for MCP clients: reading it calls ``tool``, and its result is the content.
 
-    ``uri`` is a URI, or a template of one (RFC 6570): ``{name}`` is one segment, ``{+name}`` any number of them, and
-    the names are those of the tool's parameters, which are texts. With ``parameter``, the tool takes the whole URI as
-    that one, and the names in a template only mark its places. ``media_type`` is that of a text; content has its own.
-    Raises ``DefinitionError`` for a tool that does more than read, and for a URI that does not fit it.
+    ``uri`` is a URI, or a URI template (RFC 6570) in which ``{name}`` stands for one segment and ``{+name}`` for any
+    number of them. The names are those of the tool's parameters, which must be texts. If ``parameter`` is given, the
+    tool takes the whole URI as that parameter, and the names are only placeholders. ``media_type`` is that of a text;
+    content has its own. Raises ``DefinitionError`` for a tool that does more than read, and for a URI that does not fit
+    the tool.
     """
 
     uri: str
@@ -105,7 +106,7 @@ class McpResource:
     title: str | None = None
     parameter: str | None = None
     variables: tuple[str, ...] = field(init=False)
-    """The names in the template, in order; none for one resource."""
+    """The names in the template, in order; empty for a single resource."""
     _template: UriTemplate = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +117,7 @@ class McpResource:
         parameters = self.tool.parameters
         if unknown := [name for name in names if name not in parameters]:
             raise DefinitionError(
-                f"{owner}: {unknown[0]!r} is no parameter of {self.tool.name!r}, which has "
+                f"{owner}: {unknown[0]!r} is not a parameter of {self.tool.name!r}, which has "
                 f"{', '.join(parameters) or 'none'}"
             )
         needed: Sequence[str] = self.tool.arguments.json_schema.get("required", ())
@@ -133,7 +134,7 @@ class McpResource:
         return bool(self.variables)
 
     def arguments(self, uri: str) -> Mapping[str, str] | None:
-        """Return the arguments of the tool for a URI, or ``None`` if it is none of this resource's."""
+        """Return the arguments of the tool for a URI, or ``None`` if the URI does not match this resource."""
         parts = self._template.match(uri) if len(uri) <= MAX_URI else None
         if parts is None or self.parameter is not None:
             return None if parts is None else {cast("str", self.parameter): uri}
@@ -162,7 +163,7 @@ def checked_offers(owner: str, offers: Iterable[McpOffer], tools: Iterable[AnyTo
 
 
 def takes_text(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> bool:
-    """Whether texts can fit the schema of a parameter."""
+    """Whether the schema of a parameter accepts texts."""
     if "$ref" in schema:
         return takes_text(cast("Mapping[str, Any]", defs.get(str(schema["$ref"]).rpartition("/")[2], {})), defs)
     if "anyOf" in schema:
@@ -175,17 +176,17 @@ def _check_tool(owner: str, tool: object) -> None:
         raise DefinitionError(f"{owner} needs a Tool; got {tool!r:.80}")
     if cast("AnyTool", tool).effect != "read":
         raise DefinitionError(
-            f"{owner}: {cast('AnyTool', tool)!r} does more than read, and clients get prompts and resources freely",
+            f"{owner}: {cast('AnyTool', tool)!r} does more than read, but clients get prompts and resources freely",
             hint="offer a tool with effect='read'",
         )
     schema = cast("AnyTool", tool).arguments.json_schema
     for name, parameter in cast("Mapping[str, Any]", schema.get("properties", {})).items():
         if not takes_text(parameter, schema.get("$defs", {})):
-            raise DefinitionError(f"{owner}: the parameter {name!r} takes no text, and the protocol has nothing else")
+            raise DefinitionError(f"{owner}: the parameter {name!r} takes no text, and the protocol has no other type")
 
 
 def read_template(owner: str, uri: str) -> UriTemplate:
-    """Return a template of URIs. Raises ``DefinitionError``, starting with ``owner``."""
+    """Parse a URI template. Raises ``DefinitionError``, starting with ``owner``."""
     text = checked_text(f"{owner}: uri", uri)
     if len(text) > MAX_URI or not _SCHEME.fullmatch(_EXPRESSION.sub("x", text)):
         raise DefinitionError(
@@ -197,9 +198,9 @@ def read_template(owner: str, uri: str) -> UriTemplate:
     names, texts, end, open_name = list[str](), list[str](), 0, None
     for match in _EXPRESSION.finditer(text):
         if names and match.start() == end:
-            raise DefinitionError(f"{owner}: something must stand between {names[-1]!r} and {match[2]!r}")
+            raise DefinitionError(f"{owner}: there must be text between {names[-1]!r} and {match[2]!r}")
         if match[2] in names or (match[1] and open_name is not None):
-            raise DefinitionError(f"{owner}: each name stands once in a template, and {{+…}} once at all")
+            raise DefinitionError(f"{owner}: a template can have each name only once, and only one {{+…}}")
         texts.append(text[end : match.start()])
         names.append(match[2])
         end, open_name = match.end(), match[2] if match[1] else open_name

@@ -1,4 +1,4 @@
-"""The options of tools, each described once, and their checks."""
+"""The options of tools, and their checks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from capset.errors import DefinitionError, closest
 
 Effect = Literal["read", "write", "external", "destructive"]
 ARGUMENT_BYTES: Final = 1024 * 1024
-"""The maximum size of the arguments of a tool that says nothing else, as JSON text in bytes."""
+"""The default maximum size of the arguments of a tool, as JSON text in bytes."""
 MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
-"""The maximum that a tool may allow."""
+"""The highest maximum that a tool may set."""
 Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
 """The written forms of limits: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of them."""
 NeedsApproval = Callable[[Request], bool | Decision | Awaitable[bool | Decision]]
@@ -40,7 +40,7 @@ class CommonOptions(TypedDict, total=False):
     policies: Iterable[Policy]
     """Policies of this tool, asked at every call."""
     timeout: float | None
-    """Seconds that a call may take; the time that a stream processor waits for its consumer is not counted."""
+    """The seconds that a call may take, without the time that a stream processor waits for its consumer."""
     argument_bytes: int
     """The maximum size of its arguments as JSON text, in bytes: 1 MiB if left out, 16 MiB at most."""
 
@@ -49,30 +49,30 @@ class BlockToolOptions(CommonOptions, total=False):
     """The options of a tool that runs a block: those of every tool, and its effect."""
 
     effect: Effect
-    """``read`` changes nothing; all others are recorded before they start. ``write`` if left out."""
+    """``read`` changes nothing; calls with any other effect are recorded before they start. ``write`` if left out."""
 
 
 class ProcessorOptions(CommonOptions, total=False):
     """The options of a tool that is a stream processor: all but the effect, which depends on its contract."""
 
     instructions: Iterable[str]
-    """Text about it for the model while it is in play."""
+    """Text about the tool for the model, as long as the tool is in play."""
     examples: Iterable[Mapping[str, Any]]
     """Arguments that fit its schema, as JSON data."""
     version: str | None
-    """A version of your own, which its hash covers."""
+    """A version of your own choice, which the hash of the tool covers."""
     idempotent: bool
     """Whether calling it again with the same arguments has no further effect; false if left out."""
     hooks: Hooks | None
-    """Notified when one of its policies was asked, and when it was executed; not part of the hash."""
+    """Notified when one of its policies is evaluated, and when the tool was executed; not part of the hash."""
     cost: float | None
     """The cost of a call, in a unit of your own; shown in listings, and counted by budgets."""
     limits: Limits
-    """How often it may be called, ``"100/1h"`` by one principal; a ``Limit``, or a list of them, says more."""
+    """How often it may be called: ``"100/1h"`` by one principal, or for other limits a ``Limit``, or a list of them."""
     approval: ApprovalRule
     """``"ask"`` if every call needs approval, or a function that decides for each call; ``"auto"`` if left out."""
     retry: Retry | int | None
-    """How often in all it is run if it raises ``TransientError``; for an idempotent tool only."""
+    """A ``Retry``, or the maximum number of attempts, if it raises ``TransientError``; for idempotent tools only."""
 
 
 class ToolOptions(BlockToolOptions, ProcessorOptions, total=False):
@@ -80,7 +80,7 @@ class ToolOptions(BlockToolOptions, ProcessorOptions, total=False):
 
 
 def refuse_unknown(function: Callable[..., Any], options: Mapping[str, object], typed_dict: type) -> None:
-    """Raise ``TypeError`` for an option that is not in the ``TypedDict`` of a function, as for any keyword argument."""
+    """Raise ``TypeError`` for an option that is not in a function's ``TypedDict``, as for any unknown argument."""
     names = typed_dict.__annotations__
     if wrong := [name for name in options if name not in names]:
         parameters = inspect.signature(function).parameters.values()
@@ -91,7 +91,7 @@ def refuse_unknown(function: Callable[..., Any], options: Mapping[str, object], 
 
 
 def checked_options(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a tool that its options set, apart from the examples, which need its schema.
+    """Return the fields of a tool that its options set, except the examples, which need its schema.
 
     Raises ``DefinitionError``, starting with ``owner``.
     """
@@ -129,6 +129,6 @@ _CHECKS: Final[Mapping[str, Check]] = {
         within(int, 1, MAX_ARGUMENT_BYTES),
     ),
 }
-"""The checks of options in the order of their errors; ``retry`` depends on another, and ``examples`` on the schema."""
+"""The checks of options, in the order of their errors; those of ``retry`` and ``examples`` need other fields."""
 OPTIONS: Final = (*_CHECKS, "retry")
-"""The options that are checked here, by the fields of a tool that they set."""
+"""The options that ``checked_options`` checks; each sets the field of the same name."""

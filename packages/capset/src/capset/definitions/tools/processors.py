@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 class Emit(Protocol):
     """Emits one message: an instance of an outbound model, or a ``Message``.
 
-    It returns when the consumer has taken it, or the processor's buffer has room for it. Raises ``InvalidOutput`` for
-    a message that the contract does not allow; this ends the invocation, even if the processor catches it.
+    It returns when the consumer has taken the message, or the processor's buffer has room for it. Raises
+    ``InvalidOutput`` for a message that the contract does not allow; this ends the invocation, even if the processor
+    catches the error.
     """
 
     async def __call__(self, message: BaseModel | Message, /) -> None: ...
 
 
 Process = Callable[[AsyncIterator[Any], Emit, Context], Awaitable[None]]
-"""A processor: it reads instances of the inbound model, and emits. Its messages have types of their own."""
+"""A processor: it reads instances of its inbound model, and emits messages of its outbound types."""
 Factory = Callable[[], Process]
-"""Makes a fresh processor for each invocation: no state outlives it."""
+"""Makes a fresh processor for each invocation, so that no state outlives it."""
 Handle = Callable[[Any, Emit, Context], Awaitable[None]]
 """A processor of one message at a time."""
 Generate = Callable[[Any, Context], AsyncIterator[BaseModel | Message]]
@@ -70,7 +71,7 @@ def yields(generate: Generate) -> Factory:
                 async for emission in emissions:
                     await emit(emission)
             finally:
-                # A generator that is left early must clean up now, not when it is collected.
+                # A generator that is left early must clean up now, not when it is garbage-collected.
                 if (close := getattr(emissions, "aclose", None)) is not None:
                     await close()
 
@@ -78,7 +79,7 @@ def yields(generate: Generate) -> Factory:
 
 
 def _check_shape(owner: str, function: object, parameters: str, is_shaped: Callable[[Any], bool]) -> None:
-    """Refuse a function that does not fit ``owner``; a callable without a signature is accepted."""
+    """Refuse a function of the wrong shape for ``owner``; a callable without a signature is accepted."""
     shape = "async def handle" if owner == "handles" else "async generator generate"
     called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  # an object
     if called is None or not is_shaped(called) or not _takes(function, parameters.count(",") + 1):

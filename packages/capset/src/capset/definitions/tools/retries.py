@@ -1,4 +1,4 @@
-"""Retries of tools: how often, and after what delay (spec 4, G25)."""
+"""Retries of tools: the number of attempts, and the delays between them (spec 4, G25)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _checked_delay: Final = requiring("a retry's {} is a number of seconds, 0 or mor
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Up to ``max_attempts`` in all, including the first.
+    """Retries with up to ``max_attempts`` attempts, including the first.
 
     After attempt ``n``, a random delay between 0 and the smaller of ``base × 2ⁿ⁻¹`` and ``cap`` seconds passes
     (exponential backoff with full jitter).
@@ -33,12 +33,12 @@ class Retry:
         store_checked(self)
 
     def longest(self, attempt: int) -> float:
-        """Return the longest delay in seconds between an attempt, the first being 1, and the next."""
+        """Return the longest delay in seconds between an attempt (the first is 1) and the next."""
         return min(self.cap, self.base * 2.0 ** (attempt - 1))
 
 
 def checked_retry(owner: str, value: Retry | int | None, *, idempotent: bool) -> Retry | None:
-    """Return how a tool is retried. Raises ``DefinitionError`` for a tool that is not idempotent."""
+    """Return the retries of a tool. Raises ``DefinitionError`` for a tool that is not idempotent."""
     if value is None:
         return None
     try:
@@ -47,7 +47,7 @@ def checked_retry(owner: str, value: Retry | int | None, *, idempotent: bool) ->
         raise DefinitionError(f"{owner}: retry: {error.message}") from None
     if not idempotent:
         raise DefinitionError(
-            f"{owner} is not idempotent, so it is never tried again",
-            hint="say idempotent=True if calling it twice does no more than calling it once, or leave retry out",
+            f"{owner} is not idempotent, so it is never retried",
+            hint="set idempotent=True if calling it twice has the same effect as calling it once, or leave retry out",
         )
     return retry

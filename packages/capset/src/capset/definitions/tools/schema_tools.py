@@ -36,21 +36,21 @@ class Plain(NamedTuple):
 
 
 def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
-    """Return how a plain handler is called. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
+    """Adapt a plain handler for the kernel. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
     if inspect.isclass(handler) or not callable(handler):
         raise DefinitionError(f"{owner}: a handler is a function of (params, context) or (params); got {handler!r:.80}")
     called = inner_function(handler)
     inner = inspect.unwrap(called)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         raise DefinitionError(
-            f"{owner}: a plain handler returns its result, and yields nothing",
-            hint="make it a tool of its own to emit progress: put @tool on it",
+            f"{owner}: a plain handler returns its result and cannot yield",
+            hint="to emit progress, make it a tool of its own: put @tool on it",
         )
     is_async = inspect.iscoroutinefunction(called)
     if inspect.iscoroutinefunction(inner) and not is_async:
         raise DefinitionError(
-            f"{owner}: an async function is wrapped in one that is not",
-            hint="make the wrapper, the inner function of the decorator, async def, and await the function in it",
+            f"{owner}: an async function is wrapped in a sync one",
+            hint="make the decorator's inner function async def, and await the wrapped function in it",
         )
     takes_context = _takes(owner, handler)
 
@@ -65,7 +65,7 @@ def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
 
 
 def _takes(owner: str, handler: Callable[..., Any]) -> bool:
-    """Whether a handler takes the context besides its parameters."""
+    """Whether a handler takes the context, too."""
     try:
         signature = inspect.signature(handler)
     except ValueError:  # it has no signature
@@ -97,11 +97,11 @@ def schema_tool(
     Args:
         name: its name for the model.
         parameters: a JSON Schema of type object, or the shorthand ``{"location": {"type": "string", "required":
-            True}}``. An object that lists its properties takes no others, unless it says so. Formats are checked.
+            True}}``. An object that lists its properties accepts no others, unless it says so. Formats are checked.
         handler: ``handler(params)`` or ``handler(params, context)``, sync or async; ``params`` are the arguments as
-            JSON data, a mapping of its own with the defaults filled in, and ``context`` is a ``Context``.
+            JSON data, in a fresh mapping with the defaults filled in, and ``context`` is a ``Context``.
         description: its purpose: the model chooses by it.
-        returns: the JSON Schema of its result; any JSON, if left out.
+        returns: the JSON Schema of its result; any JSON if left out.
         title: the display name; not part of the hash.
         options: those of ``ToolOptions``.
 
@@ -128,9 +128,9 @@ def schema_tool(
 
 
 def returns_schema(owner: str, returns: Mapping[str, Any] | None, *, is_own: bool = False) -> Schema:
-    """Return the schema of a result; of any JSON, if none is given. Raises ``DefinitionError``.
+    """Return the schema of a result, which allows any JSON if none is given. Raises ``DefinitionError``.
 
-    If it ``is_own``, the host wrote it, so that defaults, formats and patterns count.
+    If it ``is_own``, the host wrote it, so defaults, formats and patterns apply.
     """
     if returns is None:
         return schema_of(f"{owner}: returns", object, "serialization")

@@ -1,4 +1,4 @@
-"""Groups of tools with policies, hooks and instructions of their own; they nest, and may be made at run time."""
+"""Groups of tools with their own policies, hooks and instructions; they nest, and may be made at run time."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError, ToolNameConflict
 
 MAX_LEVELS: Final = 50
-"""How deeply toolkits may nest."""
+"""The maximum nesting depth of toolkits."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolkitContext:
-    """The input of a dynamic toolkit: the same as of policies, and the labels of the evaluation.
+    """The input of a dynamic toolkit: the same as that of policies, and the labels of the evaluation.
 
-    ``env`` comes from the server, and its values are the host's own. ``namespace``, ``agent_id`` and ``agent_name``
-    are the host's labels.
+    ``env`` comes from the server, and its values are the host's own. ``namespace``, ``agent_id`` and ``agent_name`` are
+    the host's labels.
     """
 
     env: Mapping[str, Any]
@@ -44,7 +44,7 @@ class ToolkitOptions(TypedDict, total=False):
     instructions: Iterable[str]
     """Text for the model while the toolkit is in play."""
     policies: Iterable[Policy]
-    """Policies of everything inside."""
+    """Policies that apply to everything inside."""
     hooks: Hooks | None
     """Notified of the policies and the calls of everything inside; not part of the hash."""
 
@@ -63,7 +63,7 @@ class Toolkit(Definition):
     policies: tuple[Policy, ...]
     hooks: Hooks
     levels: int
-    """How deeply toolkits nest in it, itself included."""
+    """The depth to which toolkits nest in it, itself included."""
 
     def __init__(self, name: str, members: Iterable[Member] = (), **options: Unpack[ToolkitOptions]) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the toolkit."""
@@ -93,7 +93,7 @@ MakeMembers = Callable[[ToolkitContext], "Iterable[Member] | Awaitable[Iterable[
 class DynamicToolkit(Definition):
     """A toolkit whose members are made when a snapshot is evaluated; no static hash covers them.
 
-    If its own policies deny, it is not made at all. Made by ``@dynamic_toolkit``.
+    If its own policies deny, its members are not made at all. Made by ``@dynamic_toolkit``.
     """
 
     name: str
@@ -168,7 +168,7 @@ def _advice(entry: object) -> str:
     """Explain what to use in place of an entry that is not a tool."""
     if inspect.isclass(entry):
         return (
-            "a class is none, nor are its objects: make the tool once, at the top of a module, with @tool on a "
+            "neither a class nor its objects are tools: make the tool once, at the top of a module, with @tool on a "
             "function or with Tool.from_processor(…), and put that constant here"
         )
     if not callable(entry):
@@ -182,7 +182,7 @@ def _advice(entry: object) -> str:
 
 
 def distinct_tools(owner: str, members: Iterable[Member]) -> tuple[AnyTool, ...]:
-    """Return every tool of some members and of the toolkits among them, each once, in traversal order.
+    """Return every tool among members and inside their toolkits, each once, in traversal order.
 
     Raises ``ToolNameConflict`` for two different tools with one name.
     """
@@ -194,7 +194,7 @@ def distinct_tools(owner: str, members: Iterable[Member]) -> tuple[AnyTool, ...]
 
 
 def tools_in(members: Iterable[Member]) -> Iterator[AnyTool]:
-    """Yield the tools among some members and in their toolkits; a dynamic one has none yet."""
+    """Yield the tools among members and inside their toolkits; dynamic toolkits have none yet."""
     for member in members:
         if isinstance(member, Tool):
             yield member
@@ -203,7 +203,7 @@ def tools_in(members: Iterable[Member]) -> Iterator[AnyTool]:
 
 
 def toolkits_in(members: Iterable[Member]) -> Iterator[AnyToolkit]:
-    """Yield the toolkits among some members and inside each other, outer ones first; a dynamic one holds none yet."""
+    """Yield the toolkits among members and inside each other, outer ones first; dynamic ones have no members yet."""
     for member in members:
         if isinstance(member, AnyToolkit):
             yield member
@@ -212,7 +212,7 @@ def toolkits_in(members: Iterable[Member]) -> Iterator[AnyToolkit]:
 
 
 def policies_in(members: Iterable[Member]) -> Iterator[Policy]:
-    """Yield the policies of some members and of everything in them, outer ones first."""
+    """Yield the policies of members and of everything inside them, outer ones first."""
     for member in members:
         yield from member.policies
         if isinstance(member, Toolkit):

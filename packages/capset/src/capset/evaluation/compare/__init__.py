@@ -1,1 +1,1 @@
-"""Comparison of two versions, evaluation by evaluation (spec 2, F31)."""
+"""Comparison of two evaluations (spec 2, F31)."""

@@ -1,4 +1,4 @@
-"""Comparing two evaluations: hashes, tools, policies, the prompt, the definition (spec 2, F31)."""
+"""Comparison of two evaluations: hashes, tools, policies, the prompt, the definition (spec 2, F31)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from capset.fingerprint.payloads import Payload
 
 
 def diff_envelopes(before: SnapshotEnvelope, after: SnapshotEnvelope) -> Diff:
-    """Compare two envelopes. Raises ``DefinitionError`` for one that was changed since it was captured."""
+    """Compare two envelopes. Raises ``DefinitionError`` if one was changed after its capture."""
     return diff_sides(side_of(before), side_of(after))
 
 
 def diff_sides(before: Side, after: Side) -> Diff:
-    """Compare two versions as far as they are known."""
+    """Compare two versions, as far as their payloads are known."""
     links = diff_links(before.link, after.link)
     ours, theirs = before.envelope, after.envelope
     tools = tuple(_tools(before, after, links))
@@ -74,7 +74,7 @@ def _own_gates(tool: ToolChange, payloads: tuple[Payload | None, Payload | None]
 
 
 def _gates(before: SnapshotEnvelope | None, after: SnapshotEnvelope | None) -> dict[str, tuple[Change, ...]]:
-    """Return, for each tool on both sides, the policies that were bound to it or unbound from it."""
+    """Return the policies bound to or unbound from each tool that is on both sides."""
     if before is None or after is None:
         return {}
     ours = {tool.name: sorted(tool.policies) for tool in before.runtime.tools}
@@ -98,7 +98,7 @@ def _modes(before: PolicyPart, after: PolicyPart) -> tuple[PolicyMode, PolicyMod
 def _definition(
     before: Side, after: Side, reported: set[tuple[str | None, str | None]]
 ) -> tuple[PartChange, ...] | None:
-    """Return the changes of the definition, except for the tools that are reported already."""
+    """Return the changes of the definition, except for tools already reported."""
     pair = (before.link.static_hash, after.link.static_hash)
     if pair[0] == pair[1]:
         return ()
@@ -110,12 +110,12 @@ def _definition(
 def _parts(
     before: Side, after: Side, name: str | None, old: str, new: str, reported: set[tuple[str | None, str | None]]
 ) -> Iterator[PartChange]:
-    """Yield the changes of a payload and of those it names, each pair of hashes once."""
+    """Yield the changes of a payload and of those it references, recursively, each pair of hashes once."""
     reported.add((old, new))
     ours, theirs = _known(before, after, old, new)
     payload = theirs or ours
     if payload is None:
-        return  # the change of its hash is reported where it is named
+        return  # the payload that references it reports the new hash
     yield PartChange(str(payload.get("kind")), name, old, new, changes_of(old, new, ours, theirs))
     inside, others = _refs(ours), _refs(theirs)
     for key, ref in inside.items():
@@ -125,7 +125,7 @@ def _parts(
 
 
 def _refs(payload: Payload | None) -> Mapping[tuple[str, str], Ref]:
-    """Return the refs in a payload, by key and name; the first of several of one name, as with a dynamic addition."""
+    """Return a payload's refs by key and name. The first wins if several share a name, as dynamic additions may."""
     refs: dict[tuple[str, str], Ref] = {}
     for key, ref in refs_in(payload or {}):
         refs.setdefault((key, ref.name), ref)
@@ -133,7 +133,7 @@ def _refs(payload: Payload | None) -> Mapping[tuple[str, str], Ref]:
 
 
 def _notes(before: Side, after: Side) -> Iterator[str]:
-    """Yield the differences that are never hashed. Values are left out: they may be personal."""
+    """Yield the differences in data that is never hashed. Omits values that may be personal."""
     for attribute in ("agent_id", "agent_name"):
         ours, theirs = getattr(before.link, attribute), getattr(after.link, attribute)
         if ours != theirs:
@@ -162,7 +162,7 @@ def _principals(before: WirePrincipal, after: WirePrincipal) -> Iterator[str]:
 
 
 def _members(principal: WirePrincipal) -> dict[str, object]:
-    """Return all but the permissions, attributes as JSON texts: ``True`` equals ``1``, yet is a different value."""
+    """Return all members but the permissions. Attributes become JSON texts, which tell ``True`` from ``1``."""
     members: dict[str, object] = {**principal.model_dump(include={"id", "kind", "org", "on_behalf_of"})}
     members.update((f"attributes.{name}", dumps(value)) for name, value in principal.attributes.items())
     for index, attributes in enumerate(principal.on_behalf_of_attributes):

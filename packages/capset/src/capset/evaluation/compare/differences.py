@@ -14,15 +14,16 @@ from capset.fingerprint.payload_changes import diff_payloads
 from capset.fingerprint.payloads import Payload
 
 ToolKind = Literal["came", "went", "changed", "gated"]
-"""``gated``: the tool is the same, and its policies differ."""
+"""``gated``: the tool is the same, but other policies apply to it."""
 PolicyKind = Literal["came", "went", "flipped"]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """A tool that came, went or changed. A payload is ``None`` if only the hash is known.
+    """A tool that was added, removed or changed, or to which other policies apply.
 
-    ``gates`` are the changes of the policies that apply to it here and are not its own.
+    A payload is ``None`` if only its hash is known. ``gates`` are the changes of policies that apply to the tool here
+    but are not its own.
     """
 
     name: str
@@ -40,7 +41,7 @@ class ToolChange:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """A policy whose answer differs; ``None`` on a side where it was not asked."""
+    """A policy whose result differs. A side is ``None`` if the policy was not evaluated there."""
 
     id: str
     before: PolicyResult | None
@@ -54,7 +55,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True)
 class PartChange:
-    """A payload of the definition with a different hash: the agent's or the block's own, or one that it uses.
+    """A payload of the definition whose hash differs: that of the agent or block itself, or one that it uses.
 
     ``name`` is ``None`` for the definition itself; ``changes`` is ``None`` if only the hashes are known.
     """
@@ -76,10 +77,10 @@ class CodeChange:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The differences between two evaluations. A field is ``None`` if it is not known, since one side has only hashes.
+    """The differences between two evaluations. A field is ``None`` if it is unknown because one side has only hashes.
 
-    ``definition`` are the payloads that changed, the outermost first; ``code`` are the differences in the code behind
-    the tools, as far as both sides have hashes of code. ``notes`` are the differences that are never hashed.
+    ``definition`` has the payloads that changed, outermost first. ``code`` has the differences in the code behind the
+    tools, where both sides have code hashes. ``notes`` has the differences in data that is never hashed.
     """
 
     before: CapabilityLink
@@ -102,7 +103,7 @@ class Diff:
 def changes_of(
     old: str | None, new: str | None, before: Payload | None, after: Payload | None
 ) -> tuple[Change, ...] | None:
-    """Return the changes between two hashes' payloads; nothing if the hashes are equal, or if one side has none."""
+    """Return the changes between two payloads: ``()`` if a hash is missing or both are equal, ``None`` if unknown."""
     if old == new or old is None or new is None:
         return ()
     return None if before is None or after is None else diff_payloads(before, after)

@@ -1,4 +1,4 @@
-"""A comparison as text, for people (spec 2, F30, F31)."""
+"""A human-readable report of a comparison (spec 2, F30, F31)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import HASHES, explain_relationship, format_hash_short, hash_of
 
 Sign = Literal["", "+", "-", "~", "=", "#"]
-"""Came, went, changed, stayed; ``#`` is a heading."""
+"""Added, removed, changed, unchanged; ``#`` marks a heading."""
 _SIGNS: Final[dict[str, Sign]] = {"added": "+", "removed": "-", "came": "+", "went": "-"}
 _HEX: Final = frozenset("0123456789abcdef")
 _LEAST: Final = 16
-"""Characters that a value may always take, regardless of the width."""
+"""Minimum width of a value in characters, regardless of the report's width."""
 _WIDEST: Final = 48
-"""Limit for texts that set a column's width; longer ones do not push the next column away from the others."""
+"""Maximum column width in characters. Longer texts overflow the column without widening it."""
 _BEFORE: Final = 8
-"""Characters to show of the common start of two long texts, before they differ."""
+"""Number of common characters to show before the first difference between two long texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the report: its sign, its indentation, its text, and whether a value in it was cut."""
+    """A line of the report: its sign, indentation and text, and whether a value in it was truncated."""
 
     sign: Sign
     indent: int
@@ -40,12 +40,12 @@ class Line:
 
 
 def format_diff_report(diff: Diff, *, width: int = 120) -> str:
-    """Return a comparison as aligned lines of text without colours; long values are cut to fit the width."""
+    """Return a comparison as aligned lines of text without colours. Long values are truncated to fit the width."""
     return "\n".join(map(str, report_lines(diff, width=width)))
 
 
 def report_lines(diff: Diff, *, width: int = 120) -> Iterator[Line]:
-    """Yield a comparison line by line; texts of others in it contain no unprintable characters."""
+    """Yield the lines of a comparison. Unprintable characters in names and values are escaped."""
     yield Line("", 0, explain_relationship(diff.before, diff.after))
     sections = {
         "hashes": _hashes(diff),
@@ -93,7 +93,7 @@ def _of_tool(tool: ToolChange) -> str:
         case "changed":
             return f"{format_hash_short(tool.before)} → {format_hash_short(tool.after)}"
         case "gated":
-            return f"{format_hash_short(tool.after)}, behind other policies"
+            return f"{format_hash_short(tool.after)}, different policies"
         case _:
             payload = next((payload for payload in tool.payloads if payload is not None), None)
             needs = payload.get("permissions") if payload else None
@@ -129,16 +129,16 @@ def _code(changes: Sequence[CodeChange], width: int) -> Iterator[Line]:
         code = change.code
         yield Line("~", 0, f"{format_hash_short(code.before)} → {format_hash_short(code.after)}")
         if code.tools:
-            yield Line("", 4, plain(f"same definition, other code: {', '.join(code.tools)}"))
+            yield Line("", 4, plain(f"same definition, different code: {', '.join(code.tools)}"))
         if code.changed:
-            yield Line("", 4, plain(f"other definition, other code: {', '.join(code.changed)}"))
+            yield Line("", 4, plain(f"different definition, different code: {', '.join(code.changed)}"))
         yield from _fields(change.changes, 4, width)
 
 
 def _fields(changes: Sequence[Change] | None, indent: int, width: int) -> Iterator[Line]:
-    """Yield one line for each change; the values are cut to the width that the paths leave."""
+    """Yield a line for each change. Values are truncated to the width that the paths leave."""
     if changes is None:
-        yield Line("", indent + 2, "only the hashes are known here, not what they cover")
+        yield Line("", indent + 2, "only the hashes are known, not the payloads")
         return
     paths = _aligned(plain(change.path) for change in changes)
     for change, path in zip(changes, paths, strict=True):
@@ -178,7 +178,7 @@ def _written(value: Any) -> str:  # JSON data
 
 
 def _cut(text: str, start: int, room: int) -> tuple[str, bool]:
-    """Return the part of a text that fits, beginning at ``start`` if the whole is too long."""
+    """Return a text, and whether it was truncated to ``room`` characters, beginning at ``start``."""
     room = max(room, _LEAST)
     if len(text) <= room:
         return text, False

@@ -1,4 +1,4 @@
-"""The two sides of a comparison, as known from a link or from a store (spec 2, F29, F31)."""
+"""The two sides of a comparison, from an envelope or a store (spec 2, F29, F31)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from capset.stores.base import LineageStore, LinkRow
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two versions. ``payloads`` are those known, by their hashes; the envelope is set if there is one.
+    """One of two versions. ``payloads`` has the known payloads by hash; ``envelope`` is set if there is one.
 
-    Raises ``DefinitionError`` if something does not hash to the hash beside it: then someone changed it, and comparing
-    it would mislead. Under an unknown hash profile nothing can be recomputed.
+    Raises ``DefinitionError`` if data does not match its hash: it was changed, and a comparison would mislead. Hashes
+    of an unknown hash profile cannot be recomputed and are not checked.
     """
 
     link: CapabilityLink
@@ -32,18 +32,18 @@ class Side:
         if self.link.profile != PROFILE:
             return
         if runtime_hash(self.link.tool_refs) != self.link.runtime_hash:
-            raise _changed("the tools of the link do not give its runtime hash", self.link.runtime_hash)
+            raise _changed("the tools of the link do not match its runtime hash", self.link.runtime_hash)
         for expected, payload in self.payloads.items():
             try:
                 actual = digest(payload)
             except NotCanonical as error:
                 raise _changed(f"a payload cannot be hashed, at {error},", expected) from None
             if actual != expected:
-                raise _changed(f"the payload of {_name(payload)} does not give its hash", expected)
+                raise _changed(f"the payload of {_name(payload)} does not match its hash", expected)
 
 
 def side_of(envelope: SnapshotEnvelope) -> Side:
-    """Return an envelope as a side. Raises ``DefinitionError`` if its parts do not match its link or its hashes."""
+    """Return the side for an envelope. Raises ``DefinitionError`` if its parts do not match its link or its hashes."""
     link, static = envelope.link, envelope.static
     if envelope.profile != link.profile:
         raise _changed("the profile is not that of the link", link.runtime_hash)
@@ -65,7 +65,7 @@ def _payloads(envelope: SnapshotEnvelope) -> dict[str, Payload]:
 
 
 def refs_in(payload: Payload) -> Iterator[tuple[str, Ref]]:
-    """Yield the refs in a payload, each with its key; malformed ones are skipped."""
+    """Yield each ref in a payload with its key. Skips malformed refs."""
     if isinstance(root := payload.get("root"), str):
         yield "root", Ref("root", root)
     for key in ("capabilities", "children", "uses", "members", "tools"):
@@ -85,8 +85,8 @@ def _name(payload: Payload) -> str:
 
 def _changed(label: str, expected: str) -> DefinitionError:
     return DefinitionError(
-        f"{label} {format_hash_short(expected)}…: it was changed since it was captured",
-        hint="compare what was captured as it is: to_json() of an envelope or a link's model_dump_json()",
+        f"{label} {format_hash_short(expected)}…: it was changed after its capture",
+        hint="compare unchanged data: to_json() of an envelope, or model_dump_json() of a link",
     )
 
 
@@ -94,14 +94,14 @@ _HASHES: Final = {"static_hash", "runtime_hash", "prompt_hash", "profile"}
 
 
 async def stored_side(lineage: LineageStore, org: str | None, id: str) -> Side:
-    """Return an org's stored link or envelope, by its id; payloads that an envelope leaves out are read by their hash.
+    """Return the side for an org's stored link or envelope. Payloads missing from an envelope are read by their hash.
 
-    Raises ``NotFound`` if there is neither, ``StoreError`` for data changed since it was stored.
+    Raises ``NotFound`` if ``id`` is neither, and ``StoreError`` if the stored data was changed.
     """
     try:
         return await _stored(lineage, org, id)
     except (DefinitionError, ValueError) as error:
-        raise StoreError(f"what is kept for {id} was changed: {error}", hint="restore it from a backup") from None
+        raise StoreError(f"the stored data for {id} was changed: {error}", hint="restore it from a backup") from None
 
 
 async def _stored(lineage: LineageStore, org: str | None, id: str) -> Side:
@@ -110,18 +110,18 @@ async def _stored(lineage: LineageStore, org: str | None, id: str) -> Side:
     if envelope is not None:
         side = side_of(read_envelope(envelope.body))
         if row is not None and side.link.model_dump(include=_HASHES) != _link(row).model_dump(include=_HASHES):
-            raise StoreError(f"the envelope {envelope.id}, kept for the link {id}, holds another link")
+            raise StoreError(f"the envelope {envelope.id}, stored for the link {id}, contains another link")
     elif row is not None:
         side = Side(_link(row))
     else:
         latest = await lineage.latest_link(org, id)
-        hint = f"it is a session; its latest link is {latest.id}" if latest else "a file is named by its path"
+        hint = f"it is a session; its latest link is {latest.id}" if latest else "for a file, give its path"
         raise NotFound(f"there is no link and no envelope {id!r}", hint=hint)
     return Side(side.link, await _stored_payloads(lineage, org, side), side.envelope)
 
 
 async def _stored_payloads(lineage: LineageStore, org: str | None, side: Side) -> Mapping[str, Payload]:
-    """Return the known payloads of a link's hashes."""
+    """Return the payloads of a link's hashes, as far as they are stored."""
     payloads = dict(side.payloads)
     link = side.link
     pending = [link.static_hash, link.prompt_hash, *(ref.hash for ref in link.tool_refs)]
@@ -138,7 +138,7 @@ async def _stored_payloads(lineage: LineageStore, org: str | None, side: Side) -
                 continue
             payload: Any = read(row.payload)
             if not isinstance(payload, dict):
-                raise DefinitionError(f"the payload of {format_hash_short(payload_hash)}… is no JSON object")
+                raise DefinitionError(f"the payload of {format_hash_short(payload_hash)}… is not a JSON object")
             payloads[payload_hash] = cast("Payload", payload)
         pending += [ref.hash for _, ref in refs_in(payloads[payload_hash])]
     return payloads

@@ -1,4 +1,4 @@
-"""A stored snapshot, evaluated again: what the agent could do then, and what it can do now (spec 2, F33)."""
+"""Replay of a stored snapshot: what the agent could do then, and what it can do now (spec 2, F33)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from capset.evaluation.snapshot.hydrate import hydrate
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A tool that was in play and is not now; the reason is that of today's evaluation."""
+    """A tool that is no longer in play, with the reason from today's evaluation."""
 
     name: str
     reason: str
@@ -33,10 +33,10 @@ class Gone:
 class Replay:
     """Two evaluations of one agent, the stored one and today's, with all differences.
 
-    ``gone`` has the reason for every tool that is no longer in play. ``refusal`` is the error of ``hydrate`` for the
-    envelope, or ``None`` if it accepts it; its ``fields`` name every tool that it refuses. ``dropped`` are the paths of
-    ``env`` that the envelope does not contain and that were not given again; ``notes`` list what else could not be
-    reproduced.
+    ``gone`` has the reason for every tool that is no longer in play. ``refusal`` is the error that ``hydrate`` raises
+    for the envelope, with every refused tool in its ``fields``, or ``None`` if ``hydrate`` accepts the envelope.
+    ``dropped`` has the paths of ``env`` that are neither in the envelope nor given again. ``notes`` list what else
+    could not be reproduced.
     """
 
     then: SnapshotEnvelope
@@ -50,23 +50,23 @@ class Replay:
 
     @property
     def both(self) -> tuple[str, ...]:
-        """The tools that were in play and still are, by name, whether or not they are the same."""
+        """The names of the tools in play then and now, the same or changed."""
         return tuple(ref.name for ref in self.then.link.tool_refs if ref.name in self.now.tools)
 
     @property
     def only_then(self) -> tuple[str, ...]:
-        """The tools that were in play, and are not now."""
+        """The names of the tools that were in play then but are not now."""
         return tuple(ref.name for ref in self.then.link.tool_refs if ref.name not in self.now.tools)
 
     @property
     def only_now(self) -> tuple[str, ...]:
-        """The tools that are in play, and were not then."""
+        """The names of the tools that are in play now but were not then."""
         names = {ref.name for ref in self.then.link.tool_refs}
         return tuple(ref.name for ref in self.now.link.tool_refs if ref.name not in names)
 
     @property
     def changed(self) -> tuple[ToolChange, ...]:
-        """The tools on both sides whose definition or policies differ now."""
+        """The tools in play then and now whose definition or policies differ."""
         return tuple(tool for tool in self.diff.tools if tool.kind in ("changed", "gated"))
 
     @property
@@ -81,7 +81,7 @@ class Replay:
 
     @property
     def differs(self) -> bool:
-        """Whether anything hashed, decided or refused differs."""
+        """Whether a hash or a policy's answer differs, or ``hydrate`` refuses the envelope."""
         return self.diff.differs or self.refusal is not None
 
 
@@ -93,15 +93,15 @@ async def replay(
     env: Mapping[str, Any] | None = None,
     context: Context | None = None,
 ) -> Replay:
-    """Evaluate an agent as it is today in the circumstances of an envelope, and report the differences.
+    """Evaluate today's version of an agent under the conditions of an envelope, and report the differences.
 
-    ``principal`` and ``env`` are the envelope's unless given; ``context`` is the context for dynamic ``uses``, without
-    which they add nothing. Policies are asked again, dynamic toolkits are made again, and once more to see whether
-    ``hydrate`` would accept the envelope; no tool is called. The invocation is not compared, since an envelope has its
-    hash alone.
+    ``principal`` and ``env`` default to the envelope's. ``context`` is the context for dynamic ``uses``, which add
+    nothing without it. Policies are asked again. Dynamic toolkits are made twice: for today's evaluation, and to find
+    out whether ``hydrate`` would accept the envelope. No tool is called. The invocation is not compared, since an
+    envelope has only its hash.
 
-    Raises ``DefinitionError`` for an envelope that was changed since it was captured, for one without a principal if
-    none is given, and any error of ``compose`` and ``evaluate``.
+    Raises ``DefinitionError`` if the envelope was changed after its capture, or if neither it nor the caller names a
+    principal, and any error of ``compose`` and ``evaluate``.
     """
     then = side_of(envelope)
     toolkit_context = envelope.runtime.toolkit_context
@@ -136,19 +136,19 @@ def principal_of(envelope: SnapshotEnvelope) -> Principal:
     """Return the acting principal. Raises ``DefinitionError`` if the envelope does not name one."""
     principal = envelope.runtime.toolkit_context.principal
     if principal is None:
-        raise DefinitionError("the envelope does not say who acted", hint="name the principal")
+        raise DefinitionError("the envelope has no principal", hint="name the principal")
     return Principal(**principal.model_dump(exclude={"dropped"}))
 
 
 def _same_invocation(now: Captured, then: SnapshotEnvelope) -> Captured:
-    """Return a capture with the stored invocation: a replay does not compare invocations."""
+    """Return a capture with the stored invocation hash, since a replay does not compare invocations."""
     link = now.link.model_copy(update={"invocation_hash": then.link.invocation_hash})
     runtime = now.envelope.runtime.model_copy(update={"link": link})
     return Captured(now.envelope.model_copy(update={"runtime": runtime}), now.snapshot)
 
 
 def _is_given(path: str, stored_env: Mapping[str, Any], env: Mapping[str, Any] | None) -> bool:
-    """Whether a dropped path, or the value around it, has been given again."""
+    """Whether the caller gave a value for a dropped path, or for the value that contains it."""
     if env is None:
         return False
     key = path if path in env else re.split(r"[.\[]", path, maxsplit=1)[0]
@@ -181,21 +181,21 @@ def _notes(composition: Composition, context: Context | None) -> list[str]:
     if not composition.dynamic or context is not None:
         return []
     names = ", ".join(getattr(function, "__name__", "uses") for function in composition.dynamic)
-    return [f"what dynamic uses add is left out, since they see the session: {names}"]
+    return [f"additions of dynamic uses are left out, since they need a session: {names}"]
 
 
 def _unkept(envelope: SnapshotEnvelope, principal: Principal | None) -> list[str]:
-    """Return the attributes that policies cannot read now, if the principal is the envelope's."""
+    """Return a note on the attributes that the envelope's principal lacks, unless the caller gave a principal."""
     stored_principal = envelope.runtime.toolkit_context.principal
     if stored_principal is None or principal is not None or not stored_principal.dropped:
         return []
-    return [f"what is not kept of the principal is left out: {', '.join(stored_principal.dropped)}"]
+    return [f"attributes of the principal that were not stored are left out: {', '.join(stored_principal.dropped)}"]
 
 
 def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
-    """Yield a replay line by line: the tools still in play, the comparison, why tools are gone, and the consequences.
+    """Yield the lines of a replay: the comparison, the tools still in play, why others are gone, and the consequences.
 
-    Texts of others in it contain no unprintable characters.
+    Unprintable characters in names and values are escaped.
     """
     then, now = len(replay.then.link.tool_refs), len(replay.now.link.tool_refs)
     changed = {tool.name for tool in replay.changed}
@@ -203,12 +203,12 @@ def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
     yield Line("", 0, plain(f"{name} as seen by {replay.principal.id}: {counted(then, 'tool')} then, {now} now"))
     yield Line("", 0, "")
     sections = {
-        "in play then and now, and the same": (
+        "in play then and now, unchanged": (
             Line("=", 0, plain(tool_name)) for tool_name in replay.both if tool_name not in changed
         ),
-        "not in play any more": (Line("-", 0, plain(f"{tool.name}  {tool.reason}")) for tool in replay.gone),
+        "no longer in play": (Line("-", 0, plain(f"{tool.name}  {tool.reason}")) for tool in replay.gone),
         "hydrate": _hydrate(replay),
-        "env that was not kept": (Line("", 2, plain(path)) for path in replay.dropped),
+        "env that was not stored": (Line("", 2, plain(path)) for path in replay.dropped),
         "left out": (Line("", 2, plain(note)) for note in replay.notes),
     }
     yield from report_lines(replay.diff, width=width)
@@ -222,7 +222,7 @@ def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
 def _hydrate(replay: Replay) -> Iterator[Line]:
     refusal = replay.refusal
     if refusal is None:
-        yield Line("=", 0, "takes the envelope")
+        yield Line("=", 0, "accepts the envelope")
         return
     yield Line("~", 0, f"refuses the envelope{'' if refusal.fields else f': {plain(refusal.message)}'}")
     yield from (Line("", 4, plain(field.expected)) for field in refusal.fields)

@@ -36,7 +36,7 @@ from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import tool_payload
 
 Redact = Callable[[Any], Any]
-"""Returns JSON data with all matches of the host's own patterns masked, such as ``kernel.redactor``."""
+"""A function that masks all matches of the host's patterns in JSON data, such as ``kernel.redactor``."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,7 +48,7 @@ class Captured:
 
     @property
     def link(self) -> CapabilityLink:
-        """The hashes, and whom they belong to."""
+        """The hashes, with the agent that they belong to."""
         return self.envelope.link
 
     @property
@@ -58,7 +58,7 @@ class Captured:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """The model's instructions beside the system prompt."""
+        """The instructions for the model in addition to the system prompt."""
         return self.snapshot.instructions
 
 
@@ -76,9 +76,9 @@ async def capture(
 ) -> Captured:
     """Evaluate an agent once, and return the envelope to store together with the live tools.
 
-    ``session_context`` is JSON data of the host's, stored and never hashed; everything else is as for ``evaluate`` and
-    ``envelope_of``. Raises any error of ``compose`` and ``evaluate``, and ``InvalidArguments`` for a session context
-    that is not JSON data.
+    ``session_context`` is the host's JSON data, which is stored but never hashed. The other arguments are those of
+    ``evaluate`` and ``envelope_of``. Raises any error of ``compose`` and ``evaluate``, and ``InvalidArguments`` for a
+    session context that is not JSON data.
     """
     composition = agent if isinstance(agent, Composition) else compose(agent)
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
@@ -102,7 +102,7 @@ async def capture_runtime(
     redact: Redact | None = None,
     **labels: Unpack[Labels],
 ) -> Captured:
-    """Evaluate an agent once and return the runtime part alone: for turns whose definition is stored already."""
+    """Evaluate an agent once, and capture only the runtime part, for turns whose definition is already stored."""
     return await capture(
         agent, principal=principal, env=env, context=context, include_static=False, redact=redact, **labels
     )
@@ -116,7 +116,7 @@ async def compute_link(
     context: Context | None = None,
     **labels: Unpack[Labels],
 ) -> CapabilityLink:
-    """Evaluate an agent once, and return the link alone."""
+    """Evaluate an agent once, and return only the link."""
     composition = agent if isinstance(agent, Composition) else compose(agent)
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
     await read_code(snapshot)
@@ -124,9 +124,9 @@ async def compute_link(
 
 
 def link_of(snapshot: Snapshot) -> CapabilityLink:
-    """Return the link of a snapshot; its ``agent_id`` is the agent's name if the host gave none.
+    """Return the link of a snapshot. Its ``agent_id`` defaults to the agent's name.
 
-    Code that no session and no capture has read yet is read here (``read_code`` does so without blocking).
+    Blocks while it reads code that is not read yet. To avoid that, await ``read_code`` first.
     """
     name = snapshot.composition.block.name if snapshot.agent_name is None else snapshot.agent_name
     tools = snapshot.tools
@@ -149,12 +149,11 @@ def envelope_of(
     include_static: bool = True,
     redact: Redact | None = None,
 ) -> SnapshotEnvelope:
-    """Return the envelope of a snapshot; that of a session is ``session.snapshot``.
+    """Return the envelope of a snapshot, such as ``session.snapshot``.
 
-    ``policy_mode`` governs calls of a hydrated snapshot, by default the snapshot's own; ``include_static`` adds the
-    definition. ``redact`` masks matches of the host's own patterns; attributes of the principal that it would mask are
-    left out, since to policies a masked value would be a different one. Raises ``InvalidArguments`` for a session
-    context that is not JSON data.
+    ``policy_mode`` governs calls of a hydrated snapshot and defaults to the snapshot's own. ``include_static`` adds the
+    definition. Attributes of the principal that ``redact`` would mask are left out, since policies would take a masked
+    value for a different one. Raises ``InvalidArguments`` for a session context that is not JSON data.
     """
     env, dropped = json_safe(snapshot.env)
     return SnapshotEnvelope(
@@ -185,12 +184,12 @@ def envelope_of(
 
 
 def session_context_of(context: Mapping[str, Any]) -> dict[str, Any]:  # JSON data
-    """Return a session context in its stored form. Raises ``InvalidArguments`` if it is not JSON data, or secret."""
+    """Return a session context as stored. Raises ``InvalidArguments`` unless it is JSON data without secrets."""
     safe_context, dropped = json_safe(context)
     if dropped:
         raise InvalidArguments(
-            f"a session context is JSON data without secrets; {dropped[0]!r} is not",
-            hint="leave it out, or give its id",
+            f"a session context must be JSON data without secrets; {dropped[0]!r} is not",
+            hint="leave it out, or pass an id instead",
         )
     return safe_context
 
@@ -236,15 +235,15 @@ def _tool(name: str, definition_hash: str, installed: Installed) -> WireTool:
 
 MAX_LEVELS: Final = 50
 MAX_BITS: Final = 4000 * 3
-"""Limit on integers: those of more than 4,300 decimal digits can be neither written nor read."""
+"""Limit on integers, since Python neither writes nor reads those of more than 4,300 decimal digits."""
 _DROPPED: Final = object()
 
 
 def json_safe(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the JSON data among some values, in copies, and the paths of all else, such as ``db.pool``.
+    """Return copies of the values that are JSON data, and the paths of all others, such as ``db.pool``.
 
-    Dropped are values of other types, numbers outside JSON's range or too long to read, text with a lone surrogate,
-    values that contain themselves or are nested more than 50 levels deep, and values under secret-looking names.
+    Drops values of other types, numbers outside JSON's range or too long to read, text with a lone surrogate, values
+    that contain themselves or are nested more than 50 levels deep, and values under secret-looking names.
     """
     look = _Scan()
     safe = look.members(values, "")
@@ -252,14 +251,14 @@ def json_safe(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...
 
 
 def thawed(value: Any) -> Any:
-    """Return JSON data in plain dicts and lists of its own."""
+    """Return a copy of JSON data in plain dicts and lists."""
     if isinstance(value, Mapping):
         return {key: thawed(member) for key, member in cast("Mapping[str, Any]", value).items()}
     return [thawed(member) for member in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
 
 
 class _Scan:
-    """One pass over some values; ``above`` are the ids of the containers around the current value."""
+    """One pass over some values. ``_above`` has the ids of the containers around the current value."""
 
     def __init__(self) -> None:
         self.dropped: list[str] = []

@@ -21,7 +21,7 @@ class _Kept(BaseModel):
 
 
 class PolicyResult(_Kept):
-    """What one policy said when the snapshot was evaluated."""
+    """The result of one policy when the snapshot was evaluated."""
 
     id: str
     kind: Literal["allow", "ask", "deny"]
@@ -29,7 +29,7 @@ class PolicyResult(_Kept):
 
 
 class PolicyPart(_Kept):
-    """The results by traversal order, and the mode."""
+    """The policy results in traversal order, and the mode."""
 
     mode: PolicyMode = "authoritative"
     results: tuple[PolicyResult, ...] = ()
@@ -44,13 +44,13 @@ class WirePayload(_Kept):
 
 
 class WireTool(WirePayload):
-    """A tool in play. ``policies`` are the ids of all that gate it here, those from outside the tool among them."""
+    """A tool in play. ``policies`` has the ids of all policies that apply to it here, including those from outside."""
 
     policies: tuple[str, ...] = ()
 
 
 class StaticPart(_Kept):
-    """The definition: the payload of ``static_hash``, and those that it names, each with its own."""
+    """The definition: the payload of ``static_hash``, and the payloads that it references, each with its hash."""
 
     hash: Hash
     payload: Mapping[str, Any]
@@ -58,7 +58,7 @@ class StaticPart(_Kept):
 
 
 def _is_empty(value: Sized | None) -> bool:
-    """Whether a member is left out, as in envelopes written before there were attributes."""
+    """Whether to omit a member, as in envelopes from before there were attributes."""
     return not value
 
 
@@ -66,10 +66,10 @@ _Attributes = Annotated[Mapping[str, Any], AfterValidator(lambda attributes: dic
 
 
 class WirePrincipal(_Kept):
-    """Who acted, what they were allowed to, and the attributes of each of them.
+    """The acting principal with its permissions, and the attributes of it and of the principals that it acts for.
 
-    ``dropped`` are the paths of attributes that are not kept, such as ``attributes.api_key``: those of secret-looking
-    names, and what the host's patterns match.
+    ``dropped`` has the paths of attributes that are not stored, such as ``attributes.api_key``: those with
+    secret-looking names, and those that the host's patterns match.
     """
 
     id: str
@@ -83,7 +83,7 @@ class WirePrincipal(_Kept):
 
 
 class WireContext(_Kept):
-    """The toolkit context. ``env`` is what of it is JSON data; ``dropped`` are the paths of what is not."""
+    """The toolkit context. ``env`` has its JSON data, and ``dropped`` the paths of all other values."""
 
     principal: WirePrincipal | None = None
     namespace: str | None = None
@@ -94,7 +94,7 @@ class WireContext(_Kept):
 
 
 class RuntimePart(_Kept):
-    """What was in play: the link, the tools with their payloads, and what the model was told beside them."""
+    """What was in play: the link, the tools with their payloads, and the model's prompt and instructions."""
 
     link: CapabilityLink
     tools: tuple[WireTool, ...]
@@ -106,7 +106,7 @@ class RuntimePart(_Kept):
 class SnapshotEnvelope(_Kept):
     """One evaluation as JSON data, ``schema_version`` "1".
 
-    ``static`` is there if it was asked for. ``context`` is the host's session context: stored, never hashed.
+    ``static`` is present if it was requested. ``context`` is the host's session context: stored, never hashed.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -127,7 +127,7 @@ class SnapshotEnvelope(_Kept):
 
 
 def read_envelope(text: str | bytes) -> SnapshotEnvelope:
-    """Return the envelope that JSON text holds. Raises ``DefinitionError``, listing every mismatch."""
+    """Parse an envelope from JSON text. Raises ``DefinitionError``, listing up to five problems."""
     try:
         return SnapshotEnvelope.model_validate_json(text)
     except ValidationError as error:
@@ -135,6 +135,6 @@ def read_envelope(text: str | bytes) -> SnapshotEnvelope:
             f"{'.'.join(map(str, problem['loc'])) or '$'}: {problem['msg']}" for problem in error.errors()[:5]
         )
         raise DefinitionError(
-            f"this is no snapshot envelope of schema version {SCHEMA_VERSION!r}: {problems}",
-            hint="capture() makes one, and its to_json() is the text to keep",
+            f"not a snapshot envelope of schema version {SCHEMA_VERSION!r}: {problems}",
+            hint="capture() makes an envelope; store the text of its to_json()",
         ) from None

@@ -38,19 +38,19 @@ async def hydrate(
     context: Context | None = None,
     hooks: Hooks | None = None,
 ) -> Snapshot:
-    """Return the snapshot of an envelope with its tools as defined today: exactly those, or none.
+    """Restore the snapshot of an envelope with today's definitions of its tools: all of them, unchanged, or none.
 
-    No policy is asked: their results are those of the envelope, and so is the mode. No hash covers the results, so
-    store envelopes where only authorized deciders can write. At a call ``live`` policies are asked, as always. Dynamic
-    toolkits are made again; additions of dynamic ``uses`` are found if ``context`` is given, and do not change any
-    more. ``env`` is the envelope's, as far as it was stored, unless given. A tool for which ``principal`` no longer has
-    permission is not in play. The principal must have the attributes that the results were given for: the envelope's,
-    including those of the principals it acts for. If ``bind`` gives single tools, the instructions are the envelope's;
-    tools with state or resources need the agent. ``kernel.resume`` opens a session on it.
+    No policy is evaluated: the policy results and the mode are the envelope's. No hash covers the results, so store
+    envelopes where only those who may decide can write. Calls evaluate ``live`` policies as always. Dynamic toolkits
+    are made again. Additions of dynamic ``uses`` are resolved if ``context`` is given, and then stay fixed. ``env``
+    defaults to the stored part of the envelope's. A tool is not in play if ``principal`` no longer has its permissions.
+    The principal must have the envelope's attributes, on which the results depend, including those of the principals it
+    acts for. If ``bind`` provides single tools, the instructions are the envelope's. Tools with state or resources need
+    the agent. ``kernel.resume`` opens a session on the snapshot.
 
     Raises ``HydrationRefused`` for an envelope whose hashes do not match its contents, for a principal with other
-    attributes, and for tools that are missing, have another hash, or fewer policies than then: its ``fields`` name
-    every one of them; ``ToolkitFailed`` and any error of ``compose``.
+    attributes, and for tools that are missing, have another hash or have lost policies; its ``fields`` name all of
+    them. Also raises ``ToolkitFailed`` and any error of ``compose``.
     """
     _verify(envelope)
     _check_attributes(envelope.runtime.toolkit_context.principal, principal)
@@ -72,7 +72,7 @@ async def hydrate(
     )
     _refuse(wire, today.installed)
     tools = MappingProxyType({tool.name: today.installed[tool.name] for tool in wire})
-    # Additions of its dynamic uses at a step are not part of the envelope.
+    # Later additions of its dynamic uses are not part of the envelope.
     fixed = replace(today.composition, dynamic=()) if today.composition.dynamic else today.composition
     plan = Plan(fixed, today.plan.members, tools)
     left_out = plan.left_out(principal.permissions, today.answers)
@@ -93,16 +93,16 @@ async def hydrate(
 
 
 def _verify(envelope: SnapshotEnvelope) -> None:
-    """Refuse an envelope that was changed, or put together wrongly."""
+    """Raise ``HydrationRefused`` for an envelope that was changed or is inconsistent."""
     if envelope.link.profile != PROFILE:
         raise HydrationRefused(
-            f"the envelope is hashed by the profile {envelope.link.profile!r}, and here it is {PROFILE!r}",
+            f"the envelope uses the hash profile {envelope.link.profile!r}; expected {PROFILE!r}",
             hint="capture it again",
         )
     try:
         side_of(envelope)
     except DefinitionError as error:
-        raise HydrationRefused(error.message, hint="hydrate what was captured as it is") from None
+        raise HydrationRefused(error.message, hint="hydrate an unchanged envelope") from None
     names = [tool.name for tool in envelope.runtime.tools]
     if len(names) != len(envelope.link.tool_refs) or len(names) != len(set(names)):
         raise HydrationRefused("the envelope names a tool twice")
@@ -112,11 +112,11 @@ def _verify(envelope: SnapshotEnvelope) -> None:
 
 
 def _check_attributes(then: WirePrincipal | None, now: Principal) -> None:
-    """Refuse a principal whose attributes differ from those that the policies decided on."""
+    """Raise ``HydrationRefused`` if the principal's attributes differ from those that the policies decided on."""
     hint = "capture it again for this principal"
     then = then or WirePrincipal(id=now.id, kind=now.kind)
     if then.dropped:
-        raise HydrationRefused(f"the envelope does not keep all of its principal: {', '.join(then.dropped)}", hint=hint)
+        raise HydrationRefused(f"the envelope lacks attributes of its principal: {', '.join(then.dropped)}", hint=hint)
     ours = [(now.attributes, then.attributes), *zip_longest(now.on_behalf_of_attributes, then.on_behalf_of_attributes)]
     if any(Attributes(current) != Attributes(other) for current, other in ours):
         raise HydrationRefused("the principal has other attributes than the envelope's", hint=hint)
@@ -130,42 +130,42 @@ def _refuse(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> N
     hints = [hint for _, hint in misfits if hint]
     fields = [field for field, _ in misfits]
     reasons = [field.expected for field in fields]
-    heading = [f"{len(reasons)} tools are not what they were:"] if len(reasons) > 1 else []
+    heading = [f"{len(reasons)} tools have changed or are missing:"] if len(reasons) > 1 else []
     raise HydrationRefused("\n".join([*heading, *reasons]), hint=hints[0] if hints else None, fields=fields)
 
 
 def _misfits(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> Iterator[tuple[Field, str | None]]:
-    """Yield each tool that is not the same, with all its policies: the reason, and a hint."""
+    """Yield the reason and a hint for each tool that is missing, has changed, or has lost policies."""
     for wire_tool in wire:
         today = installed.get(wire_tool.name)
         if today is None:
             yield Field(wire_tool.name, unknown("tool", wire_tool.name, installed)), None
         elif (current_hash := tool_hash(today.tool)) != wire_tool.hash:
-            message = f"its hash is {current_hash[:12]}… now, and was {wire_tool.hash[:12]}…"
+            message = f"its hash is now {current_hash[:12]}… and was {wire_tool.hash[:12]}…"
             yield (
-                Field(wire_tool.name, f"the tool {wire_tool.name!r} is not what it was: {message}"),
-                "capset diff A B says what changed",
+                Field(wire_tool.name, f"the tool {wire_tool.name!r} has changed: {message}"),
+                "capset diff A B shows what changed",
             )
         elif lost := [name for name in wire_tool.policies if name not in {policy.id for policy in today.gates}]:
-            message = f"the tool {wire_tool.name!r} was behind the policy {lost[0]!r}, and is not any more"
+            message = f"the tool {wire_tool.name!r} has lost the policy {lost[0]!r}"
             hint = "bind the agent, which has the policies of its capabilities and toolkits"
             yield Field(wire_tool.name, message), hint
 
 
 Bind = Block | Composition | Mapping[str, AnyTool] | Callable[[str], AnyTool]
-"""The source of the tools: the agent of today, or a tool for each name."""
+"""The source of the tools: today's agent, or a tool for each name."""
 
 
 def is_agent(bind: Bind) -> bool:
-    """Whether tools are bound to an agent, or another block, with its instructions."""
+    """Whether ``bind`` is an agent or another block, which has its own instructions."""
     return isinstance(bind, Block | Composition)
 
 
 def composition_of(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
-    """Return the composition to look for an envelope's tools in.
+    """Return the composition in which to look for an envelope's tools.
 
-    For single tools it is that of an agent with the envelope's prompt and instructions. Raises ``HydrationRefused``,
-    naming every missing tool, and ``DefinitionError`` for a ``bind`` that binds nothing.
+    For single tools, it is that of an agent with the envelope's prompt and instructions. Raises ``HydrationRefused``,
+    naming every missing tool, and ``DefinitionError`` for an invalid ``bind``.
     """
     if isinstance(bind, Composition):
         return bind
@@ -176,11 +176,11 @@ def composition_of(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
         return compose(_agent(_found_in(tools.__getitem__, envelope, tools), envelope))
     if callable(bind):
         return compose(_agent(_found_in(bind, envelope, ()), envelope))
-    raise DefinitionError(f"bind is an agent, or a tool for each name; got {bind!r:.80}")
+    raise DefinitionError(f"bind must be an agent, or provide a tool for each name; got {bind!r:.80}")
 
 
 def _agent(tools: Mapping[str, AnyTool], envelope: SnapshotEnvelope) -> Agent:
-    # One capability has one tool of a name; usually one is enough.
+    # Tool names are unique within a capability; usually one capability is enough.
     groups: list[dict[str, tuple[AnyTool, str]]] = []
     for name, tool in tools.items():
         group = next((candidate for candidate in groups if tool.name not in candidate), None)
@@ -215,7 +215,7 @@ def _found_in(
         if isinstance(tool, Tool):
             tools[wire_tool.name] = cast("AnyTool", tool)
         else:
-            missing.append(Field(wire_tool.name, f"what is bound to {wire_tool.name!r} is no Tool: {tool!r:.80}"))
+            missing.append(Field(wire_tool.name, f"expected a Tool for {wire_tool.name!r}; got {tool!r:.80}"))
     if missing:
         raise HydrationRefused("\n".join(field.expected for field in missing), fields=missing)
     return tools

@@ -1,4 +1,4 @@
-"""The snapshot of a composition: the tools that one principal may use here and now, and why not the others."""
+"""Snapshots of compositions: the tools that one principal may use here and now, and why the others are excluded."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a tool, or a toolkit, is in play, the reason, and the ids of the policies that decided."""
+    """Whether a tool or a toolkit is in play, the reason, and the ids of the policies that decided."""
 
     in_play: bool
     reason: str
     policies: tuple[str, ...] = ()
     detail: str | None = None
-    """The reason for the record, if a policy failed: it names the type of the error."""
+    """The reason for the record if a policy failed: it includes the error's type."""
 
 
 _NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
@@ -40,12 +40,12 @@ _NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
 class Snapshot:
     """A composition as seen by one principal in one environment; made by ``evaluate()``.
 
-    ``answers`` are the policies' decisions, in the order in which they were asked; ``left_out`` are the numbers of the
+    ``answers`` are the policies' decisions in the order of their evaluation. ``left_out`` are the numbers of the
     ``plan``'s groups whose tools are not in play. ``told`` are the instructions of toolkits and tools in play.
-    ``runtime_hash``, ``prompt_hash`` and ``invocation_hash`` are 64 hexadecimal digits, the last ``None`` without an
-    invocation. ``toolkits`` has for every dynamic toolkit, by its path, whether it was made. ``env``'s values, the
-    labels and the ``hooks`` of this run are the host's own. ``refused`` is the reason if nothing is in play for the
-    principal, regardless of everything else.
+    ``runtime_hash``, ``prompt_hash`` and ``invocation_hash`` are 64 hexadecimal digits; the last is ``None`` without an
+    invocation. ``toolkits`` has a verdict for each dynamic toolkit, by its path. The values of ``env``, the labels and
+    ``hooks`` come from the host. ``refused`` is set if the principal was refused outright, so that nothing is in play,
+    and gives the reason.
     """
 
     composition: Composition
@@ -86,8 +86,8 @@ class Snapshot:
         policy_mode: PolicyMode = "authoritative",
         refused: str | None = None,
     ) -> None:
-        # One is made for every evaluation, and a frozen dataclass sets its fields one by one, which takes four times as
-        # long.
+        # Every evaluation makes a snapshot. The __init__ of a frozen dataclass sets fields one by one, which takes four
+        # times as long.
         vars(self).update(
             composition=composition,
             principal=principal,
@@ -109,7 +109,7 @@ class Snapshot:
         )
 
     def closed(self, reason: str) -> Snapshot:
-        """Return this snapshot with nothing in play and no decisions, for a principal that is refused outright."""
+        """Return a copy with nothing in play and no decisions, for a principal that is refused outright."""
         nothing = frozenset(range(len(self.plan.groups)))
         return replace(
             self,
@@ -129,12 +129,12 @@ class Snapshot:
 
     @property
     def installed(self) -> Mapping[str, Installed]:
-        """Every tool by its name, in play or not: those of the composition, and those that were made for it."""
+        """Every tool by name, in play or not, including members of dynamic toolkits."""
         return self.plan.installed
 
     @cached_property
     def tools(self) -> Mapping[str, Installed]:
-        """The tools in play, by the names that a model calls them by."""
+        """The tools in play, by the name that a model uses."""
         if not self.left_out:
             return self.plan.installed
         names = {entry.ref.name for entry in self.plan.chosen(self.left_out)}
@@ -142,7 +142,7 @@ class Snapshot:
 
     @cached_property
     def tool_refs(self) -> tuple[Ref, ...]:
-        """The names and hashes of the tools in play, by name, as covered by ``runtime_hash``."""
+        """The names and hashes of the tools in play, sorted by name, as covered by ``runtime_hash``."""
         return tuple([entry.ref for entry in self.plan.chosen(self.left_out)])
 
     @cached_property
@@ -154,22 +154,22 @@ class Snapshot:
 
     @property
     def decisions(self) -> Mapping[str, Decision]:
-        """The decisions of all policies that were asked, by their ids."""
+        """The decisions of all policies that were evaluated, by policy id."""
         return MappingProxyType({policy.id: decision for policy, decision in self.answers.items()})
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The ids of the policies that failed, and so deny; the log says how."""
+        """The ids of the policies that failed and so deny; the log has the errors."""
         return tuple(policy.id for policy, decision in self.answers.items() if isinstance(decision, FailedDecision))
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """The instructions that ``prompt_hash`` covers beside the system prompt."""
+        """The instructions that ``prompt_hash`` covers in addition to the system prompt."""
         return (*self.composition.instructions, *self.told)
 
     @property
     def system_text(self) -> str:
-        """The text that a model gets as its system prompt, without context, which is resolved at every step."""
+        """The text of a model's system prompt, without context, which is resolved at every step."""
         return render_system(self.composition.block.system_prompt, self.composition.merged.instructions, self.told)
 
     def explain(self, tool: str) -> Verdict:
@@ -192,13 +192,13 @@ class Snapshot:
 
 
 def verdict_of(gates: Sequence[Policy], answers: Mapping[Policy, Decision]) -> Verdict:
-    """Return the outcome of the policies' answers; a policy that is asked only at calls blocks nothing here."""
+    """Return the verdict that follows from the policies' answers. A policy without an answer does not block."""
     ruling = rule([(policy, answers[policy]) for policy in gates if policy in answers])
     if ruling.kind != "allow":
         detail = ruling.detail if ruling.detail != ruling.reason else None
         return Verdict(ruling.kind == "ask", ruling.reason, ruling.policies, detail)
     if not gates:
-        return Verdict(True, "no policy stands against it")
+        return Verdict(True, "no policy applies to it")
     allowed, later = ruling.policies, [policy.id for policy in gates if policy not in answers]
     reasons = [f"allowed by {', '.join(allowed)}"] if allowed else []
     reasons += [f"each call asks {', '.join(later)}"] if later else []
@@ -206,9 +206,10 @@ def verdict_of(gates: Sequence[Policy], answers: Mapping[Policy, Decision]) -> V
 
 
 def covered_payloads(snapshot: Snapshot) -> Mapping[str, Payload]:
-    """Return the payload of every hash of a snapshot: the definition with all it names, all tools, runtime, prompt.
+    """Return the payload of every hash of a snapshot.
 
-    Includes tools that are not in play. Excludes the invocation's payload, which identifies the end user.
+    These are the payloads of the definition and everything it references, of all tools, in play or not, of the runtime
+    and of the prompt. The invocation's payload is excluded, since it identifies the end user.
     """
     payloads = {part.hash: part.payload for part in static_parts(snapshot.composition)}
     payloads |= {tool_hash(installed.tool): tool_payload(installed.tool) for installed in snapshot.installed.values()}

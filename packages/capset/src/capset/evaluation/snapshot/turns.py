@@ -24,7 +24,7 @@ from capset.stores.base import EnvelopeRow, LinkRow, PayloadKind, PayloadRow, Re
 
 @dataclass(frozen=True, slots=True)
 class OpContext:
-    """Values common to every row of one operation: the org, the time in ISO 8601 UTC, and the source of ids."""
+    """Values shared by all rows of one operation: the org, the time in ISO 8601 UTC, and the source of ids."""
 
     org: str | None
     now: str
@@ -32,7 +32,7 @@ class OpContext:
 
 
 class KeptTurn(NamedTuple):
-    """The stored rows of one turn; the transition is set if the session's runtime hash has changed."""
+    """The stored rows of one turn. ``transition`` is set if the session's runtime hash has changed."""
 
     link: LinkRow
     envelope: EnvelopeRow | None
@@ -40,13 +40,13 @@ class KeptTurn(NamedTuple):
 
 
 def op_context(org: str | None = None, *, clock: Clock | None = None) -> OpContext:
-    """Return the context of an operation that happens now, by ``clock`` or else the system's."""
+    """Return the context of an operation at the current time of ``clock``, by default the system's."""
     used = clock or SystemClock()
     return OpContext(org, iso(used.time_ns()), Ids(used))
 
 
 def registration_row(agent: Block | Composition, *, agent_id: str | None = None, op: OpContext) -> RegistrationRow:
-    """Return an agent's definition as a row; ``agent_id`` is its name if left out."""
+    """Return the row for an agent's definition. ``agent_id`` defaults to its name."""
     composition = agent if isinstance(agent, Composition) else compose(agent)
     name = composition.block.name
     return RegistrationRow(
@@ -57,15 +57,15 @@ def registration_row(agent: Block | Composition, *, agent_id: str | None = None,
 def link_row(
     link: CapabilityLink, *, session: str | None = None, metadata: Mapping[str, Any] | None = None, op: OpContext
 ) -> LinkRow:
-    """Return a link as a row. Raises ``InvalidArguments`` for metadata that are not JSON data."""
+    """Return a link as a row. Raises ``InvalidArguments`` for metadata that is not JSON data."""
     raw_metadata = cast("object", {} if metadata is None else metadata)
     if not isinstance(raw_metadata, Mapping):
-        raise InvalidArguments(f"metadata are a mapping of names to JSON data; got {raw_metadata!r:.80}")
+        raise InvalidArguments(f"metadata must be a mapping of names to JSON data; got {raw_metadata!r:.80}")
     try:
         canonical(raw_metadata)
         text = json.dumps(raw_metadata, ensure_ascii=False, default=dict)
     except (NotCanonical, ValueError) as error:
-        raise InvalidArguments(f"metadata are JSON data: {error}") from None
+        raise InvalidArguments(f"metadata must be JSON data: {error}") from None
     return LinkRow(
         op.ids.new(),
         op.org,
@@ -114,12 +114,12 @@ async def keep_turn(
     clock: Clock | None = None,
     most: int | None = None,
 ) -> KeptTurn:
-    """Store everything of a turn in one transaction, and return the rows.
+    """Store a turn in one transaction, and return its rows.
 
-    Stored are the link, the envelope if there is one, the payloads of its hashes, and, if the session's runtime hash
-    has changed, a transition with this ``reason``. ``metadata`` is JSON data of the host's, such as the raw invocation.
-    Raises ``StoreError``, ``InvalidArguments`` for metadata that are not JSON data, ``DefinitionError`` for an envelope
-    that was changed since it was captured, and ``LinksFull`` if the session has ``most`` links already.
+    Stores the link, the envelope if there is one, the payloads of its hashes, and, if the session's runtime hash has
+    changed, a transition with this ``reason``. ``metadata`` is the host's JSON data, such as the raw invocation. Raises
+    ``StoreError``, ``InvalidArguments`` for metadata that is not JSON data, ``DefinitionError`` for an envelope that
+    was changed after its capture, and ``LinksFull`` if the session already has ``most`` links.
     """
     op = op_context(org, clock=clock)
     envelope = captured.envelope if isinstance(captured, Captured) else captured
@@ -134,10 +134,10 @@ async def keep_turn(
 
 
 def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:
-    """Yield the payloads of an envelope's hashes, without the invocation's, which identifies the end user.
+    """Yield the payloads of an envelope's hashes, except the invocation's, which identifies the end user.
 
-    Payloads of code are those that this process has read itself. Raises ``DefinitionError`` for an envelope that was
-    changed: of two payloads of one hash a store keeps the first.
+    Payloads of code are included only for code that this process has read itself. Raises ``DefinitionError`` for an
+    envelope that was changed, since a store keeps the first payload that it gets for a hash.
     """
     runtime, static = envelope.runtime, envelope.static
     named: list[tuple[str, Payload]] = [(tool.hash, tool.payload) for tool in runtime.tools]
@@ -155,15 +155,15 @@ def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[Payloa
 
 
 def _text(payload_hash: str, payload: Payload, profile: str) -> str:
-    """Return a payload's canonical text; under an unknown hash profile its hash cannot be recomputed."""
+    """Return a payload's canonical text. Checks its hash, unless the hash profile is unknown."""
     try:
         text = canonical(payload)
     except NotCanonical as error:
         raise DefinitionError(f"a payload of the envelope cannot be hashed, at {error}") from None
     if profile == PROFILE and hashlib.sha256(text).hexdigest() != payload_hash:
         raise DefinitionError(
-            f"what the envelope has for {payload_hash[:12]}… does not give that hash: it was changed "
-            "since it was captured",
-            hint="record what capture() gave, as it is",
+            f"the envelope's payload for {payload_hash[:12]}… does not match that hash: it was changed "
+            "after its capture",
+            hint="record the result of capture() unchanged",
         )
     return text.decode()

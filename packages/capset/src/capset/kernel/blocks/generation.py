@@ -1,4 +1,4 @@
-"""The turn of a generator's runner: the prompt of each step, and calls of its tools (spec 1, C37)."""
+"""Turns of a generator's runner: the prompt of each step, and calls of its tools (spec 1, C37)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class GeneratorRunner(Protocol):
     """Runs the model steps of generators. It is passed to the kernel, which has no model of its own.
 
-    A runner with the attribute ``continues = True`` keeps what it does in the ``journal`` of its turns, so that another
-    process can continue them.
+    A runner with the attribute ``continues = True`` records its progress in the ``journal`` of each turn, so that
+    another process can continue the turn.
     """
 
     async def run(self, turn: Turn) -> Any:  # of the type that the generator declares as its output
@@ -42,14 +42,14 @@ class GeneratorRunner(Protocol):
 
 
 def continues(runner: GeneratorRunner | None) -> bool:
-    """Whether turns of a runner can be continued by another process."""
+    """Whether another process can continue a runner's turns."""
     return getattr(runner, "continues", False) is True
 
 
 class Journal(Protocol):
     """The stored conversation of a session's turn, read and continued by its runner.
 
-    Messages are JSON texts in a form of the runner's own; a summary may have the member ``metadata.kept_from``.
+    Messages are JSON texts in the runner's own format; a summary may have the member ``metadata.kept_from``.
     """
 
     @property
@@ -59,22 +59,22 @@ class Journal(Protocol):
 
     @property
     def hold(self) -> TurnHold:
-        """The turn, as this process holds it."""
+        """The hold of this process on the turn."""
         ...
 
     @property
     def history(self) -> Sequence[str]:
-        """The messages so far, the newest last; of a turn that is continued, its own too."""
+        """The messages so far, oldest first. If the turn is continued, they include its own."""
         ...
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The numbers that the messages of ``history`` have in the session; none for an agent within a call."""
+        """The numbers of the messages of ``history`` within the session; empty for an agent within a call."""
         ...
 
     @property
     def is_continued(self) -> bool:
-        """Whether the turn goes on from its own messages: what the agent was told is among them."""
+        """Whether the turn continues from its own messages, which already include the agent's input."""
         ...
 
     @property
@@ -84,50 +84,50 @@ class Journal(Protocol):
 
     @property
     def place(self) -> str:
-        """The prefix of the causation of its calls: empty, or of an agent within a call the call's and its own name."""
+        """The prefix of its calls' causation: empty, or for an agent within a call, the names of the call and agent."""
         ...
 
     def result(self, call: str) -> str | None:
-        """Return the stored result of a tool call of the last message, by the model's id of the call."""
+        """Return the stored result of a tool call in the last message, by the model's call id, or ``None``."""
         ...
 
     async def attempts(self, call: str) -> Sequence[Attempt]:
-        """Return the attempts at a tool call that were made before the turn was continued."""
+        """Return the attempts at a tool call from before the turn was continued."""
         ...
 
     @property
     def usage(self) -> Mapping[str, float]:
-        """The usage of the turn so far, by names of the runner's own."""
+        """The turn's usage so far, by the runner's own names."""
         ...
 
     def count(self, usage: Mapping[str, float]) -> None:
-        """Note what the turn has used so far; it is stored with what is added next."""
+        """Set the turn's usage so far. It is stored with the next addition."""
         ...
 
     def emit(self, type: str, data: Mapping[str, Any]) -> None:
-        """Add an event, JSON data, to the turn; it is stored soon."""
+        """Add an event with JSON data to the turn; it is stored soon."""
         ...
 
     def emit_text(self, type: str, step: int, part: int, text: str) -> None:
-        """Add a piece of the text of one part of one step's answer; pieces may be joined."""
+        """Add a piece of the text of one part of a step's answer. Pieces may be joined."""
         ...
 
     def add(self, message: str, *, is_summary: bool = False) -> None:
-        """Add a message to the conversation; it is stored soon. Stored results of the one before are forgotten.
+        """Add a message to the conversation; it is stored soon. Discards the stored results of the previous message.
 
-        A summary stands for all messages before it, which the next turn does not read any more. If it has a number in
-        ``metadata.kept_from``, the messages from there on are read all the same, after it.
+        A summary replaces all messages before it, which the next turn no longer reads. If ``metadata.kept_from`` is a
+        number, the next turn still reads the messages from that number on, after the summary.
         """
         ...
 
     def within(self, place: str) -> Journal:
-        """Return the journal of an agent that works within a call of this one, under a name unique in the turn."""
+        """Return the journal of an agent that runs within a call of this turn. ``place`` is unique in the turn."""
         ...
 
     async def store(self, results: Mapping[str, str] | None = None) -> None:
-        """Store everything added, and ``results`` of tool calls by the model's ids, and return once that is durable.
+        """Store all additions, and ``results`` of tool calls by the model's call ids; return once they are durable.
 
-        Raises ``StateError`` if the turn is not this process's any more.
+        Raises ``StateError`` if this process no longer holds the turn.
         """
         ...
 
@@ -142,7 +142,7 @@ class Turn:
         self._run = run
         terms, runtime = run.base.terms, run.base.runtime
         self.usage = UsageMeter(() if terms is None else terms.usage, runtime.store, runtime.clock)
-        """The limits on the session's use of models: reserved by the runner before each step, and settled after it."""
+        """The session's usage limits. The runner reserves usage before each model step, and settles it afterwards."""
         self.input = input
         self.output = output
 
@@ -159,7 +159,7 @@ class Turn:
 
     @property
     def correlation(self) -> str:
-        """The id that its calls have in common, also with those of the turn that it works in."""
+        """The id that its calls share with each other and with those of the enclosing turn."""
         return self._run.correlation
 
     @property
@@ -169,12 +169,12 @@ class Turn:
 
     @property
     def principal(self) -> Principal:
-        """The principal of the session, who sent the input; it may name only files that this one may read."""
+        """The session's principal, who sent the input; the input may name only files that this principal may read."""
         return self._run.base.principal
 
     @property
     def journal(self) -> Journal | None:
-        """The conversation that this is a turn of; ``None`` for a block inside another, or without a conversation."""
+        """The stored conversation of this turn; ``None`` for a block inside another, or without a conversation."""
         return self._run.journal
 
     async def step(self) -> ModelStep:
@@ -198,12 +198,12 @@ class ModelStep:
 
     @property
     def system_text(self) -> str:
-        """The whole system text, context included."""
+        """The whole system text, including context."""
         return self._prompt.system_text
 
     @property
     def messages(self) -> tuple[ContextMessage, ...]:
-        """The ready-made messages of the context, beside the system text."""
+        """The ready-made messages of the context, in addition to the system text."""
         return self._prompt.messages
 
     @property
@@ -224,12 +224,12 @@ class ModelStep:
         cause: str | None = None,
         listener: Callable[[Message], None] | None = None,
     ) -> Result[Any]:
-        """Call a tool at the model's request, and return the outcome, refusals and failures too.
+        """Call a tool at the model's request, and return the outcome, including refusals and failures.
 
-        ``cause`` is the model's id of the call, which its record then has as its causation. A ``listener`` gets the
-        events of the call, such as its progress, and returns at once. A result that is too long for a model is
-        truncated: its data, or the error's message, is then a text that says so. Of a result that is content, the data
-        is what the model reads, with media as files of the session.
+        ``cause`` is the model's id of the call, which becomes the causation in its record. ``listener`` gets the events
+        of the call, such as progress, and must not block. A result that is too long for a model is truncated: its data,
+        or the error's message, is then a text that says so. If the result is content, its data is what the model reads,
+        with media as files of the session.
         """
         if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # runners may not be typed
             raise DefinitionError(f"a model calls a tool by its name; got {tool!r}")
@@ -242,7 +242,7 @@ class ModelStep:
     async def refuse(
         self, tool: str, arguments: Mapping[str, Any] | Json, error: CapsetError, *, cause: str | None = None
     ) -> Result[Any]:
-        """Refuse a call that a model asks for, on record, and return the outcome."""
+        """Refuse and record a call that the model requested, and return the outcome."""
         context = self._prompt.context
         refused = refusing_tool(resolve_name(tool)(context), error)
         return await self._executed(nested_call(self._run, refused, arguments, context, cause=cause))

@@ -1,4 +1,4 @@
-"""Runs of blocks: each in a context of its own, within the run or the call that started it (spec 1, C30, C37)."""
+"""Runs of blocks, each in its own context within the run or the call that started it (spec 1, C30, C37)."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class BlockRun:
         within: Origin | None = None,
         journal: Journal | None = None,
     ) -> None:
-        """``within`` is the call or the run that starts this one, whose options it has; else they are ``options``.
+        """``within`` is the call or run that starts this one and passes its options on; otherwise ``options`` apply.
 
-        Without a quota of the run's own, the session's terms may provide one. A run with a ``journal`` has the id of
-        its turn.
+        If ``options`` have no quota, the session's terms may provide one. A run with a ``journal`` has the id of its
+        turn.
         """
         self.base = self.context = context
         self.journal = journal
@@ -105,7 +105,7 @@ class BlockRun:
         return await enter(self, block, input)
 
     async def enter_all(self, blocks: Mapping[str, Block], input: Any) -> dict[str, Any]:
-        """Run several children at once and return their outputs by the same names; see ``run_concurrently``."""
+        """Run several children concurrently and return their outputs by the same names; see ``run_concurrently``."""
         runs = {name: await _inside(self, block) for name, block in blocks.items()}
         try:
             return await run_concurrently({name: partial(run.work, input) for name, run in runs.items()})
@@ -114,9 +114,9 @@ class BlockRun:
                 execution_of(self).remember(execution_of(run))
 
     async def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the block's own, a sync one in a worker thread, and return its result.
+        """Call one of the block's functions, a sync one in a worker thread, and return its result.
 
-        Raises ``InternalError`` for an exception that is no ``CapsetError``; the log has the details.
+        Raises ``InternalError`` for an exception that is not a ``CapsetError``; the log has the details.
         """
         work = partial(function, *arguments)
         if is_async(function):
@@ -124,12 +124,12 @@ class BlockRun:
         return await self._contained(run_for(self, self.base.block.name, work))
 
     async def generate(self, input: Any, output: Schema | None) -> Any:
-        """Run the model steps by the kernel's generator runner, and return the output."""
+        """Run the model steps with the kernel's generator runner, and return the output."""
         runner: GeneratorRunner | None = self.base.runtime.generator
         if runner is None:
             raise CapsetError(
-                f"a model works through {self.base.block.name!r}, and this kernel has no runner for models",
-                hint='give it one: Kernel(generator=AgentRunner("openai:gpt-5")), from capset_agents.runner',
+                f"{self.base.block.name!r} needs a model, but this kernel has no generator runner",
+                hint='pass one: Kernel(generator=AgentRunner("openai:gpt-5")), from capset_agents.runner',
             )
         return await self._contained(runner.run(Turn(self, input, output)))
 
@@ -185,7 +185,7 @@ async def run_root(run: BlockRun, input: Any) -> Any:
 
 
 async def _inside(origin: Origin, block: Block) -> BlockRun:
-    """Return the run of a child, not started yet."""
+    """Return the run of a child, which is not started yet."""
     base = origin.context
     if origin.options.depth >= MAX_DEPTH:
         raise InternalError(f"Blocks are nested too deeply: more than {MAX_DEPTH} levels.")
@@ -196,14 +196,14 @@ async def _inside(origin: Origin, block: Block) -> BlockRun:
 
 
 Work = Callable[[], Coroutine[Any, Any, Any]]
-"""Starts one piece of work; its result is of its own type."""
+"""A function that starts one piece of work."""
 
 
 async def run_concurrently(works: Mapping[str, Work]) -> dict[str, Any]:
-    """Run every piece in a task of its own, and return the results by the same names.
+    """Run every piece of work in its own task, and return the results by the same names.
 
     The first failure cancels the others, and is raised unchanged once all have ended. A cancellation from outside
-    cancels all of them, and takes precedence over what they raise while they clean up.
+    cancels all of them, and takes precedence over errors that they raise during cleanup.
     """
     # Not a TaskGroup: in Python 3.11 it leaves its own cancellation in the count of the enclosing task.
     tasks = {name: asyncio.create_task(work()) for name, work in works.items()}

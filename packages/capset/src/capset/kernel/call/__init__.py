@@ -1,1 +1,1 @@
-"""One call, from its arguments to its result: the session, the pipeline and what handlers see."""
+"""Calls, from their arguments to their results: sessions, the pipeline and the context of handlers."""

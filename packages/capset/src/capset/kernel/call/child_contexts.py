@@ -38,9 +38,9 @@ def resolve_dynamically(context: SessionContext, name: str, find: Resolve) -> Co
 
 
 async def current_context(context: SessionContext, origin: Origin) -> SessionContext:
-    """Return the context with the current additions of its dynamic ``uses``: itself, or one with a child snapshot.
+    """Return the context with the current additions of its dynamic ``uses``: a child context, or the same if none.
 
-    Raises ``ContextError`` for a function that fails, and the errors of ``compose`` for the references it returns.
+    Raises ``ContextError`` if one of them fails, and any error of ``compose`` for the references that they return.
     """
     dynamic = context.snapshot.composition.dynamic
     if not dynamic or context.snapshot.refused is not None:
@@ -64,7 +64,7 @@ async def current_context(context: SessionContext, origin: Origin) -> SessionCon
 
 
 def _key(ref: AnyRef) -> Any:
-    """Return the identity of a reference by value, since each run creates new objects."""
+    """Return a key that identifies a reference by value, since each run creates new objects."""
     config: Any = None if ref.config is None else (type(ref.config), ref.config.model_dump_json())
     return ref.base, frozenset(ref.presets.items()), config, ref.prefix, frozenset((ref.rename or {}).items())
 
@@ -75,7 +75,7 @@ async def _context_with(context: SessionContext, decided: Mapping[DynamicUses, t
         not any(choice.is_dynamic for choice in composition.chosen)
         and composition.dynamic == context.snapshot.composition.dynamic
     ):
-        return context  # nothing is added: the set is the static one
+        return context  # nothing is added to the static composition
     return await child_context(context, composition)
 
 

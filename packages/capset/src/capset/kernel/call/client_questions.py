@@ -12,7 +12,7 @@ from capset.definitions.calls.clients import CallClient, ClientAnswer, ClientQue
 from capset.errors import ClientCapabilityMissing
 
 FORMS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
-"""The capability of a client that shows forms, in MCP's words."""
+"""The capability of a client that shows forms, as MCP declares it."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,8 +27,8 @@ async def ask_client(client: CallClient | None, question: ClientQuestion[M]) -> 
         )
     if not has_forms(client.capabilities):
         raise ClientCapabilityMissing(
-            f"This tool has to ask the person who calls it ({question.message!r:.200}), and the client says that it "
-            "shows no forms.",
+            f"This tool has to ask the person who calls it ({question.message!r:.200}), but the client declares that "
+            "it shows no forms.",
             required=FORMS,
             hint="use a client with the capability elicitation",
         )
@@ -36,7 +36,7 @@ async def ask_client(client: CallClient | None, question: ClientQuestion[M]) -> 
 
 
 def require_capabilities(client: CallClient | None, names: Iterable[str]) -> None:
-    """Raise ``ClientCapabilityMissing`` unless a client has all of these; a dot leads into one."""
+    """Raise ``ClientCapabilityMissing`` unless a client has all of these capabilities. A dot separates nested names."""
     declared: Mapping[str, Any] = {} if client is None else client.capabilities
     for name in names:
         path, node = _path(name), cast("Any", declared)
@@ -51,7 +51,7 @@ def require_capabilities(client: CallClient | None, names: Iterable[str]) -> Non
 
 
 def has_forms(capabilities: Mapping[str, Any]) -> bool:
-    """Return whether a client shows forms: what says nothing of modes does, as there was no other once."""
+    """Return whether a client shows forms. A declaration without modes means forms, which were once the only mode."""
     declared = capabilities.get("elicitation")
     if not isinstance(declared, Mapping):
         return False
@@ -60,7 +60,7 @@ def has_forms(capabilities: Mapping[str, Any]) -> bool:
 
 
 def _path(name: str) -> list[str]:
-    """Return the steps of a name; the id of an extension has dots of its own."""
+    """Return the steps of a name. The id of an extension may itself contain dots."""
     first, _, rest = name.partition(".")
     return [first, *([rest] if first in ("extensions", "experimental") and rest else rest.split(".") if rest else [])]
 

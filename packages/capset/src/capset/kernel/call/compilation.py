@@ -1,4 +1,4 @@
-"""Compilation of a composition: each tool into the stages that it needs, once."""
+"""Compilation of a composition: each tool, once, into the steps that its calls need."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
 
 
 def compile_phases(installed: Installed) -> Mapping[Phase, tuple[Step, ...]]:
-    """Return the steps that calls of a tool take, by their phases."""
+    """Return the steps of a tool's calls, by phase."""
     return {
         phase: tuple(step for stage in stages if (step := stage(installed)) is not None)
         for phase, stages in STAGES.items()
@@ -60,7 +60,7 @@ def compile_phases(installed: Installed) -> Mapping[Phase, tuple[Step, ...]]:
 
 
 def checked_tool(compiled: CompiledTool) -> CompiledTool:
-    """Return a compiled tool without its handler: its steps up to the approval, and nothing that is counted."""
+    """Return a compiled tool that only checks a call: its steps up to the approval, without limits or the handler."""
     phases = {phase: compiled.phases.get(phase, ()) for phase in REPEATED_PHASES}
     asking = compiled.phases["admit"][:1] if compiled.may_ask else ()
     return replace(compiled, phases={**phases, "admit": asking})

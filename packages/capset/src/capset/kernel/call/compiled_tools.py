@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from capset.kernel.call.invocation import Invocation
 
 Phase = Literal["identify", "authorize", "arguments", "admit", "run", "result"]
-"""Part of the pipeline. The record of the outcome follows the last one, however far a call came."""
+"""A part of the pipeline. After the last phase, or the one that ended the call, the outcome is recorded."""
 
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 """All phases, in the order in which a call goes through them."""
 ACCESS_PHASES: Final[tuple[Phase, ...]] = ("identify", "authorize")
-"""The phases that every refusal comes after, so that it says nothing of a tool to those who may not use it."""
+"""The phases that precede every other refusal, so that none reveals anything about a tool that a caller may not use."""
 REPEATED_PHASES: Final[tuple[Phase, ...]] = ("identify", "authorize", "arguments")
-"""The phases that a call goes through again after it has waited for its approval, or was given other arguments."""
+"""The phases that a call repeats after it has waited for its approval, or after its arguments were changed."""
 
 Step = Callable[["Invocation"], Awaitable[None] | None]
-"""The part of a stage in one call: raise to refuse the call, or change it. Only steps that suspend are awaitable."""
+"""A stage's work on one call: changes the call, or raises to refuse it. Returns an awaitable only if it suspends."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PlainCall:
-    """The steps up to the handler in one function, for calls that nothing holds up (``plain_calls``)."""
+    """The steps up to the handler in one function, for calls that no step refuses or suspends (``plain_calls``)."""
 
     phases: Mapping[Phase, tuple[Step, ...]]
-    """The phases that it is of."""
+    """The phases that it was compiled from."""
     begin: Callable[[Invocation], Awaitable[Any] | None]
-    """Take the steps up to the handler, and return what awaits its result; ``None`` if no step was taken."""
+    """Take the steps up to the handler, and return an awaitable of its result, or ``None`` if no step was taken."""
     after: tuple[Step, ...]
-    """The steps after it."""
+    """The steps after the handler."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CompiledTool:
-    """The steps that calls of one tool need, by their phases; compiled once, by ``compile_tools``."""
+    """The steps that calls of one tool need, by phase; compiled once, by ``compile_tools``."""
 
     name: str
     tool: AnyTool | None
@@ -52,7 +52,7 @@ class CompiledTool:
     may_ask: bool = False
     """Whether its calls may need an approval, which is then the first step of the phase ``admit``."""
     plain: PlainCall | None = None
-    """How its plain calls begin; ``None`` where the phases are not those that it is of."""
+    """The shortcut for plain calls; ``None`` if ``phases`` are not those that it was compiled from."""
     kind: Literal["command", "query"] = field(init=False)
     """The kind of message that calls it: a query if it only reads."""
     steps: tuple[Step, ...] = field(init=False)
@@ -71,7 +71,7 @@ class CompiledTool:
 
     @property
     def own_name(self) -> str | None:
-        """``CAPABILITY.TOOL`` as the capability itself calls them, not as an agent does; ``None`` for no tool."""
+        """``CAPABILITY.TOOL`` with the capability's own name for the tool, not the agent's; ``None`` without a tool."""
         return None if self.tool is None else f"{self.capability}.{self.tool.name}"
 
     @property
@@ -90,7 +90,7 @@ class CompiledTools:
 
 
 async def run_phases(call: Invocation, phases: Iterable[Phase] = PHASES) -> None:
-    """Take the steps of some phases of a call's tool, in order. Raises what refuses the call."""
+    """Take the steps of some phases of a call, in order. Raises the error that refuses the call."""
     for step in call.compiled.steps_of(phases):
         pending = step(call)
         if pending is not None:

@@ -18,9 +18,9 @@ T = TypeVar("T")
 async def in_thread(ctx: Context, function: Callable[[], T], *, stop: Callable[[], object] | None = None) -> T:
     """Run a function in a thread, like a sync handler, and return its result or raise its exception.
 
-    When the call is cancelled or times out, ``stop`` is called in the event loop, and should make the function end
-    soon; the wait for it is bounded. Without ``stop`` the thread is abandoned at once. Raises ``NoFreeSlot`` if it has
-    to wait for a thread for too long, and ``DefinitionError`` for a context that is not the kernel's.
+    When the call is cancelled or times out, ``stop`` is called in the event loop and should make the function end soon;
+    the wait for that is bounded. Without ``stop``, the thread is abandoned at once. Raises ``NoFreeSlot`` if no thread
+    becomes free in time, and ``DefinitionError`` for a context that is not the kernel's.
     """
     if not isinstance(ctx, CallContext):
         raise DefinitionError(f"in_thread takes the Context that a handler is given; got {ctx!r:.80}")
@@ -29,13 +29,12 @@ async def in_thread(ctx: Context, function: Callable[[], T], *, stop: Callable[[
 
 @asynccontextmanager
 async def slot(ctx: Context, name: str, *, at_once: int) -> AsyncGenerator[None]:
-    """Wait until fewer than ``at_once`` calls of this kernel are inside such a block, and occupy a slot until its end.
+    """Occupy one of the ``at_once`` slots of a resource until the end of the block; wait if none is free.
 
-    ``name`` is the name of the resource, and ``at_once`` its limit, both the same for all calls that share it. One
-    principal occupies at most half of them, and one at least; those who wait take turns. The wait counts as the call's
-    own time. Definitions hold no state, so the kernel does the counting. Raises
-    ``DefinitionError`` for a context that is not the kernel's, and for an ``at_once`` below 1 or different from an
-    earlier one in this kernel.
+    ``name`` is the name of the resource. All calls that share it pass the same ``at_once``. One principal occupies at
+    most half of the slots, rounded up; waiting principals take turns. The wait counts towards the call's own time.
+    Definitions hold no state, so each kernel counts its own slots. Raises ``DefinitionError`` for a context that is not
+    the kernel's, and for an ``at_once`` that is below 1 or differs from an earlier one in this kernel.
     """
     if not isinstance(ctx, CallContext):
         raise DefinitionError(f"slot takes the Context that a handler is given; got {ctx!r:.80}")
@@ -44,7 +43,7 @@ async def slot(ctx: Context, name: str, *, at_once: int) -> AsyncGenerator[None]
     context = ctx.origin.context
     slots = context.runtime.slots.setdefault(name, FairSlots(at_once))
     if slots.total != at_once:
-        raise DefinitionError(f"at_once of {name!r} is {slots.total} for all who share it; got {at_once}")
+        raise DefinitionError(f"at_once of {name!r} must be {slots.total}, as in earlier calls; got {at_once}")
     owner = owner_of(context.principal)
     if not slots.take(owner):
         await slots.wait(owner)

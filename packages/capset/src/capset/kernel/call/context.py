@@ -44,11 +44,11 @@ class CallContext:
 
     @property
     def origin(self) -> Origin:
-        """The call, or the run, for the kernel's own use."""
+        """The call or the run that has this context, for internal use by the kernel."""
         return self._origin
 
     def move_to(self, origin: Origin) -> None:
-        """Become the context of another call: that of the next message of a duplex stream."""
+        """Become the context of another call: that for the next message of a duplex stream."""
         self._origin = origin
 
     @property
@@ -73,7 +73,7 @@ class CallContext:
 
     @property
     def request(self) -> LiveScope:
-        """The run; its id is that of the call or run that began it."""
+        """The scope of the current run. Its id is that of the outermost call or run."""
         first = self._execution
         while first.above is not None:
             first = first.above
@@ -98,7 +98,7 @@ class CallContext:
 
     @property
     def env(self) -> Mapping[str, Any]:
-        """The host's own values for this environment."""
+        """The host's values for this environment."""
         return self._origin.context.env
 
     @property
@@ -118,7 +118,7 @@ class CallContext:
 
     @property
     def cap(self) -> HelpersByName:
-        """The helpers by capability name; ``Context[…]`` says their types."""
+        """The helpers by capability name; ``Context[…]`` declares their types."""
         return HelpersByName(self)
 
     @property
@@ -164,12 +164,12 @@ class CallContext:
         context = self._origin.context
         declared = {secret for chosen in context.snapshot.composition.chosen for secret in chosen.capability.secrets}
         if name not in declared:
-            raise ToolError(f"{unknown('secret', name, declared)}; secrets= of a capability declares them")
+            raise ToolError(f"{unknown('secret', name, declared)}; declare it in secrets= of a capability")
         try:
             value = await context.runtime.secrets.get(name)
         except Exception as error:  # its text may hold the secret, so it is neither reported nor logged
             raise ToolError(
-                f"the secret {name!r} could not be had: {type(error).__name__}", status=503, hint="ask its provider"
+                f"the secret {name!r} could not be read: {type(error).__name__}", status=503, hint="check its provider"
             ) from None
         if value is None:
             raise ToolError(f"the secret {name!r} is not set here", status=503, hint=f"set the variable {name}")
@@ -216,14 +216,14 @@ class StateView:
         return getattr(self._state, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse an assignment, which would be lost. Raises ``StateError``."""
+        """Raise ``StateError``, since an assignment would be lost."""
         raise StateError(
-            f"the {self._scope} state is a view, and {name!r} cannot be set in it",
-            hint=f"write by ctx.state(Model): await ctx.state(…).patch({name}=…)",
+            f"the {self._scope} state is a read-only view; {name!r} cannot be set",
+            hint=f"write with ctx.state(Model): await ctx.state(…).patch({name}=…)",
         )
 
     def __eq__(self, other: object) -> bool:
-        """Whether both show the same state; a model with these fields is equal too."""
+        """Whether both show the same state. An equal model is equal, too."""
         return bool(self._state == (other._state if isinstance(other, StateView) else other))
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # as for mutable models
@@ -244,7 +244,7 @@ class LiveScope:
 
     @property
     def state(self) -> Any:  # of the model that joins the fields of all capabilities
-        """The state as of the beginning of the call, with the later writes of the call and of its callers."""
+        """The state at the beginning of the call, with later writes by the call and its callers."""
         return StateView(self._scope, execution_of(self._origin).view(self._scope))
 
     @property
@@ -268,8 +268,8 @@ _METHODS: Final = frozenset(name for name in dir(Mapping) if not name.startswith
 class HelpersByName(Mapping[str, Any]):
     """Helpers by the name of their capability, built on lookup; capabilities without helpers are absent.
 
-    A capability with the name of a method of mappings, such as ``items``, takes its place; then Python has no
-    ``keys`` for ``**ctx.cap``, or no ``get`` for ``match``.
+    A capability that is named like a mapping method, such as ``items``, hides that method. With one named ``keys``,
+    ``**ctx.cap`` does not work; with one named ``get``, ``match`` does not.
     """
 
     __slots__ = ("_ctx",)
@@ -285,7 +285,7 @@ class HelpersByName(Mapping[str, Any]):
         return self._ctx.use(capabilities[name])
 
     def __getattribute__(self, name: str) -> Any:
-        """Return a capability's helpers, if it has the name of a method."""
+        """Return a capability's helpers, if it has the name of a mapping method."""
         if name in _METHODS and name in self._known():
             return self[name]
         return object.__getattribute__(self, name)

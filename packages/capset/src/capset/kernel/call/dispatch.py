@@ -1,4 +1,4 @@
-"""Dispatch of single calls: tools are resolved, calls started, results taken."""
+"""Dispatch of single calls: resolves tools, starts calls and returns their results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from capset.kernel.call.stages.access import Resolve, refusing_tool, unknown_too
 from capset.kernel.results import Result
 
 MAX_DEPTH: Final = 50
-"""How deeply calls may be nested. A recursion that Python had to stop could leave calls without a record."""
+"""Maximum nesting of calls. If Python's own recursion limit stopped them, calls could remain without a record."""
 
 
 async def call_from(
     origin: Origin, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:  # arguments and result are of the tool's own types, which the callers' signatures state
-    """Call a tool on behalf of a call or a block: same principal, its correlation and deadline (spec 1, C31)."""
+    """Call a tool on behalf of a call or a block, with its principal, correlation and deadline (spec 1, C31)."""
     call = nested_call(
         origin, resolve_tool(tool)(origin.context), bind_arguments(tool, args, kwargs), client=origin.options.client
     )
@@ -41,10 +41,10 @@ def nested_call(
     cause: str | None = None,
     client: CallClient | None = None,
 ) -> Invocation:
-    """Return a call that another call, or a block, makes; it happens where that happens, or in ``context``.
+    """Return a call made by another call or a block, in the same session context or in ``context``.
 
-    ``cause`` is its causation, if that is not what makes it. ``client`` is who can be asked: not for calls of a model,
-    which would take the question for a result.
+    ``cause`` is its causation, by default that of ``origin``. ``client`` is the client that can be asked questions.
+    Calls of a model have none, since the model would take a question for a result.
     """
     options = options_within(origin)
     if client is not None:
@@ -57,24 +57,24 @@ def nested_call(
 
 
 def resolve_tool(tool: AnyTool) -> Resolve:
-    """Return a resolver of one tool object; a tool that the agent does not have resolves to a refusal."""
+    """Return a resolver of one tool object. A tool that the agent does not have resolves to a refusal."""
     if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
-        hint = "give it what @tool has made, not the function"
+        hint = "pass the Tool that @tool returned, not the function"
         if isinstance(tool, str):
-            hint = f"by name it is: await session.try_message(session.message({tool!r:.80}, arguments))"
+            hint = f"to call it by name: await session.try_message(session.message({tool!r:.80}, arguments))"
         raise DefinitionError(f"a call takes a Tool object; got {tool!r:.80}", hint=hint)
     return lambda context: context.compiled.by_tool.get(tool) or unknown_tool(tool.name)
 
 
 def resolve_name(name: str) -> Resolve:
-    """Return a resolver of a name; a name that the agent does not have resolves to a refusal."""
+    """Return a resolver of a name. A name that the agent does not have resolves to a refusal."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
-        raise DefinitionError(f"the name of a tool, or the type of a message, is text; got {name!r:.80}")
+        raise DefinitionError(f"the name of a tool, or the type of a message, must be text; got {name!r:.80}")
     return lambda context: context.compiled.by_name.get(name) or unknown_tool(name)
 
 
 def bind_arguments(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments by name. What cannot be bound gets a name that no tool has, so that validation lists it."""
+    """Return the arguments by name. Those that cannot be bound get invalid names, so that validation lists them."""
     if not args:
         return kwargs
     named = dict(zip(tool.parameters, args, strict=False))
@@ -83,7 +83,7 @@ def bind_arguments(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, An
 
 
 def to_result(call: Invocation, output: Any, absent: Any = None) -> Result[Any]:
-    """Return what came of a call that has ended; ``output`` is its data if it gave any, else ``absent``."""
+    """Return the result of a call that has ended. Its data is ``output`` if the call gave a value, else ``absent``."""
     data = None if call.error else absent if call.value is MISSING else output
     snapshot = call.context.snapshot
     error, refused = call.error, call.error is not None and not call.attempts

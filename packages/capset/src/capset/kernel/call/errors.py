@@ -39,7 +39,7 @@ _log = logging.getLogger("capset.kernel")
 
 
 def raise_contained(call: Invocation, error: BaseException) -> NoReturn:
-    """Raise for a handler's exception what is safe to show, or is not the handler's own: a cancellation (G4)."""
+    """Raise a safe error for a handler's exception, or the exception itself for a cancellation from outside (G4)."""
     safe_error = error_for(call, error)
     if safe_error is error:
         raise error
@@ -49,15 +49,15 @@ def raise_contained(call: Invocation, error: BaseException) -> NoReturn:
 def error_for(call: Invocation, error: BaseException) -> BaseException:
     """Return the error to raise for a handler's exception (spec 3, K13; spec 4, G4).
 
-    For a group that holds only reportable errors that is its first ``ToolError``; for any other exception, an error
-    that the tool failed. An exception that is not the handler's own is returned unchanged.
+    For a group of reportable errors only, this is its first ``ToolError``; for any other exception, an error that the
+    tool failed. An exception that is not the handler's own is returned unchanged.
     """
     if isinstance(error, NoFreeSlot) and not call.attempts:
-        return error  # the handler has not even started
+        return error  # the handler has not started
     if isinstance(error, ToolError | InternalError) or (call.stream is not None and error is call.stream.stalled):
         return error
     if isinstance(error, TurnSuspended) and call.compiled.tool and isinstance(call.compiled.tool.block, Agent):
-        return error  # the agent works in this call, and goes on when it is made again
+        return error  # the agent runs in this call, and continues when the call is repeated
     if isinstance(error, CapsetError) and isinstance(error, _SAFE):
         return _convert_refusal(call, error)
     if not is_own(call, error):
@@ -69,17 +69,17 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
 
 
 def cut_causes(error: CapsetError, runtime: KernelRuntime) -> None:
-    """Cut what an error holds beside its own text before a caller gets it, unless the host asks for it (spec 4, G62).
+    """Remove an error's causes and traceback before a caller gets it, unless the host wants them (spec 4, G62).
 
-    The exceptions behind it, and the frames that it has come through, may hold anything that a handler has: secrets,
-    and large arguments, which would stay in memory until the garbage collector comes to them.
+    The chained exceptions and the frames of the traceback may hold anything that a handler has: secrets, and large
+    arguments, which would stay in memory until the next garbage collection.
     """
     if not runtime.governance.error_causes:
         error.__cause__ = error.__context__ = error.__traceback__ = None
 
 
 async def cutting_causes(runtime: KernelRuntime, work: Awaitable[T]) -> T:
-    """Return the result of work that is no call. The causes of an error with which it fails are cut."""
+    """Await work that is not a call, and return its result. Removes the causes of an error that it raises."""
     try:
         return await work
     except CapsetError as error:
@@ -90,8 +90,8 @@ async def cutting_causes(runtime: KernelRuntime, work: Awaitable[T]) -> T:
 def is_cancelled(call: Invocation) -> bool:
     """Whether the task of a call was cancelled from outside.
 
-    A call with a channel runs in a kernel task, which knows for sure; elsewhere, the count that a failed task group
-    leaves is also taken for a cancellation.
+    A call with a channel runs in a kernel task, where this is certain. Elsewhere, the cancellation count that a failed
+    task group leaves behind is also taken for a cancellation.
     """
     if call.channel is not None:
         return call.context.runtime.is_stopping()
@@ -111,7 +111,7 @@ def _holds_cancellation(error: BaseException) -> bool:
 
 
 def _cancelled(call: Invocation, group: BaseException) -> BaseException:
-    """Return the cancellation in a group; the other exceptions are logged."""
+    """Return a cancellation for a group that contains one, and log the group."""
     _log.error("tool %r, correlation %s", call.compiled.name, call.correlation, exc_info=group)
     cancelled = asyncio.CancelledError()
     cancelled.__cause__ = group
@@ -119,7 +119,7 @@ def _cancelled(call: Invocation, group: BaseException) -> BaseException:
 
 
 def _convert_refusal(call: Invocation, error: CapsetError) -> ToolError:
-    """Return the refusal of a nested call as the ``ToolError`` of this one, which was not refused; its text is safe."""
+    """Return the refusal of a nested call as a ``ToolError`` of this call, which was not refused. Its text is safe."""
     safe = hide_store_details(error, call)
     tool_error = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
     tool_error.retryable, tool_error.retry_after, tool_error.answer_lost = (

@@ -1,6 +1,6 @@
-"""Executions: a direct call or a block's run, with the helpers and the data that it shares with nested ones.
+"""Executions: direct calls and runs of blocks, with the helpers and data that they share with nested ones.
 
-Nested executions inherit from it (spec 1, C9, C30); only writes propagate back.
+Nested executions inherit these (spec 1, C9, C30); only writes propagate back.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ _log = logging.getLogger("capset.kernel")
 _STATE: Final = "state"
 """The name of the row with a scope's state; a resource has ``resource:NAME``."""
 STORED: Final[tuple[StoredScope, ...]] = ("session", "user", "org")
-"""The scopes in the store."""
+"""The scopes that the store keeps."""
 
 
 class CallOptions(NamedTuple):
-    """How a call, or a run of a block, is to be made. Most calls of a session share one of these.
+    """Options of a call or of a run of a block. Most calls of a session share one instance.
 
-    A nested call has the deadline, the quota, the turn, ``defers`` and the credential of what made it.
+    A nested call inherits the deadline, the quota, the turn, ``defers`` and the credential.
     """
 
     deadline: float | None = None
     """In the event loop's time."""
     quota: Quota | None = None
-    """Of the run that it belongs to, if that has a budget."""
+    """That of the run that it belongs to, if the run has a budget."""
     hold: TurnHold | None = None
-    """Of the turn that it belongs to."""
+    """That of the turn that it belongs to."""
     defers: bool = False
     """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
     credential: Credential | None = None
-    """The credential by which its caller acts, which may be withdrawn; ``None`` for a host's own sessions."""
+    """The caller's credential, which may be revoked; ``None`` for a host's own sessions."""
     approval: str | None = None
-    """The id of the request for an approval that its caller says was approved."""
+    """The id of an approval request that was approved, according to the caller."""
     consumer_timeout: float | None = None
-    """Seconds that its consumer may let it wait."""
+    """Seconds that the call may wait for its consumer."""
     traceparent: str | None = None
     """The caller's span."""
     cause: tuple[str, str] | None = None
-    """The correlation and the id of what caused it."""
+    """The correlation and the id of its cause."""
     depth: int = 0
-    """How many calls and runs it is nested in."""
+    """The number of calls and runs that it is nested in."""
     above: Execution | None = None
     """The execution that started it."""
     client: CallClient | None = None
-    """Who made it, if that can be asked something; a call by ``ctx.call`` has that of its caller."""
+    """The client that made it, if it can be asked questions. A call by ``ctx.call`` inherits its caller's client."""
 
 
 NO_OPTIONS: Final = CallOptions()
@@ -89,7 +89,7 @@ class Origin(Protocol):
 
     @property
     def files(self) -> SessionFiles:
-        """The session's files, as its handler has them."""
+        """The session's files, as its handler sees them."""
         ...
 
     @property
@@ -154,10 +154,10 @@ class Execution:
         return choice
 
     def use(self, reference: Capability[Any, Any] | AnyRef, context_of: Callable[[Origin], Any]) -> Any:
-        """Return a capability's helpers, which are those of the outermost execution that uses it with the same config.
+        """Return a capability's helpers: those of the outermost execution that uses it with the same config.
 
-        So they are shared by all that is nested in it, whichever asks first, and built with its context. A nested call
-        owns no helpers: those that only it has are built for the block or the direct call that began it.
+        All executions nested in that one share them, whichever asks first, and they are built with its context. A
+        nested call owns no helpers: those that only it uses belong to the block or the direct call that started it.
         """
         chosen = self.chosen(reference)
         capability, make = chosen.capability, chosen.capability.helpers
@@ -168,15 +168,15 @@ class Execution:
         owner = using[-1] if using else owners[0]
         with owner._building:  # sync handlers call this from threads
             for execution in owners:
-                # An execution between may have built some before its dynamic uses gave it what an outer one has.
+                # An execution in between may have built its own before its dynamic uses added what an outer one has.
                 built = execution._helpers.get(capability)
                 if built is not None and built.config == chosen.config:
                     return built.helpers
             if capability in owner._making:
                 chain = " → ".join(entry.name for entry in (*owner._making, capability))
                 raise DefinitionError(
-                    f"the helpers of {capability.name!r} need themselves to be made: {chain}",
-                    hint="let one of them ask ctx.use() when it needs the other, not while it is made",
+                    f"the helpers of {capability.name!r} depend on themselves: {chain}",
+                    hint="let one of them call ctx.use() when it needs the other, not while it is built",
                 )
             owner._making.append(capability)
             try:
@@ -198,7 +198,7 @@ class Execution:
         return choice is not None and choice.capability is chosen.capability and choice.config == chosen.config
 
     async def load(self) -> None:
-        """Read the state of all scopes that have any, so that it can be viewed without waiting."""
+        """Read the state of all scopes that declare any, so that it can be viewed without waiting."""
         context = self.context
         declared: list[StoredScope] = [
             scope for scope in STORED if scope in context.data.states and is_there(context, scope)
@@ -221,7 +221,7 @@ class Execution:
         return StateCodec(scope, state.model, state.model).decode(text)
 
     def state(self, model: type[BaseModel], scope: Scope | None) -> FieldHandle:
-        """Return the operations on the fields of one model. Raises ``StateError`` unless it is declared."""
+        """Return the operations on the fields of one model. Raises ``StateError`` unless one scope declares it."""
         states = self.context.data.states
         scopes: list[Scope] = [
             candidate for candidate, state in states.items() if model in [declared.value for declared in state.models]
@@ -231,7 +231,7 @@ class Execution:
             named = getattr(model, "__name__", repr(model))
             raise StateError(
                 f"{named} is declared as the state of {' and '.join(scopes) or 'no scope'} here",
-                hint="say which with scope=…" if scopes else "add it to state= of what uses it",
+                hint="select one with scope=…" if scopes else "add it to state= of the capability or block",
             )
         where = matching[0]
         codec = StateCodec(where, states[where].model, model)
@@ -275,7 +275,7 @@ class Execution:
         return None
 
     def remember(self, ended: Execution) -> None:
-        """Make the state of an ended block available to later ones, also those run by other calls of the same block."""
+        """Make the state of an ended block available to later ones, including those run by other calls of the block."""
         within: Execution | None = self if ended._has_state else None
         while within is not None:
             within._done.append(ended)
@@ -297,7 +297,7 @@ class Execution:
         if resource not in data.given:
             names = [name for _, name in data.resources]
             problem = unknown("resource", getattr(resource, "name", repr(resource)), names)
-            raise StateError(f"{problem}; it is not declared by what is used here", hint="add it to resources=")
+            raise StateError(f"{problem}; nothing used here declares it", hint="add it to resources=")
         return data.resources[resource.scope, resource.name].value
 
     def _cell(self, scope: Scope, name: str) -> Cell:
@@ -317,7 +317,7 @@ class Execution:
             self._rows[scope] = row
 
     def _newest(self, scope: Scope) -> StateRow:
-        """Return the newest row known here or above: helpers write through the execution that they were built for."""
+        """Return the newest row known here or above, since helpers write through the execution that they belong to."""
         rows: list[StateRow] = []
         around: Execution | None = self
         while around is not None:
@@ -328,15 +328,12 @@ class Execution:
 
 
 def is_there(context: SessionContext, scope: StoredScope) -> bool:
-    """Whether the principal has such a scope."""
+    """Whether the principal has a scope."""
     return {"session": True, "user": context.principal.kind == "user", "org": context.principal.org is not None}[scope]
 
 
 def options_within(origin: Origin) -> CallOptions:
-    """Return the options of what a call or a run makes: its deadline, quota, approvals and credential are the same.
-
-    So is the turn that they belong to.
-    """
+    """Return the options of calls and runs within ``origin``: same deadline, quota, turn, ``defers`` and credential."""
     options = origin.options
     return CallOptions(
         deadline=options.deadline,
@@ -363,7 +360,7 @@ async def run_for(
     function: Callable[[], Any],
     begin: Callable[[], object] | None = None,
 ) -> Any:
-    """Run a function of the tool or the block ``name`` as ``Threads.run`` does; an abandoned thread is reported."""
+    """Run a function of the tool or the block ``name`` as ``Threads.run`` does. An abandoned thread is logged."""
     has_begun = False
 
     def note() -> None:

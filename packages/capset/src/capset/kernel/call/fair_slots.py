@@ -9,28 +9,28 @@ from capset.definitions.principals import Principal
 
 K = TypeVar("K")
 ORG_SHARE: Final = 3
-"""An organisation starts one more while it occupies fewer than this many times the slots that are free."""
+"""An organisation gets another slot only while it occupies fewer than this many times the number of free slots."""
 
 
 class Owner(NamedTuple):
-    """Who occupies a slot, or waits for one."""
+    """The organisation and principal that occupy a slot or wait for one."""
 
     org: str | None
     principal: str
 
 
 def owner_of(principal: Principal) -> Owner:
-    """Return the owner of what a principal's calls occupy."""
+    """Return the owner of the slots that a principal's calls occupy."""
     return Owner(principal.org, principal.id)
 
 
 class FairSlots:
-    """A fixed number of slots. A principal that occupies as many as are free, or more, is never given another.
+    """A fixed number of slots. A principal gets another slot only while it occupies fewer than are free.
 
-    So one principal has at most half of them, rounded up, one organisation about three quarters, and each further one a
-    part of what is left: after a caller that takes all it can, the next one still finds a slot, unless there is only
-    one slot. Those who wait take turns: the organisations first, then the principals of each, in the order in which
-    they came. Several slots at once are given as if they were taken one by one.
+    So one principal can hold at most half of the slots, rounded up, one organisation about three quarters, and each
+    further one a share of the rest. Even after a caller that takes all it can, the next one still finds a slot, unless
+    there is only one. Waiters take turns: first the organisations, then the principals of each, in order of arrival.
+    Several slots at once are granted as if they were taken one by one.
     """
 
     __slots__ = ("_of_org", "_of_owner", "_waiters", "free", "total", "waiting")
@@ -39,10 +39,10 @@ class FairSlots:
         self.total: Final = total
         self.free = total
         self.waiting = 0
-        """Number of those who wait."""
+        """Number of waiters."""
         self._of_owner: dict[Owner, int] = {}
         self._of_org: dict[str | None, int] = {}
-        # Dictionaries are queues here: they keep their order, and give up any entry at once. The values are slots.
+        # Dictionaries serve as queues: they keep their order and can drop any entry. The values are numbers of slots.
         self._waiters: dict[str | None, dict[Owner, dict[asyncio.Future[None], int]]] = {}
 
     @property
@@ -51,9 +51,9 @@ class FairSlots:
         return self.total - self.free
 
     def take(self, owner: Owner, slots: int = 1) -> bool:
-        """Occupy a slot, or several, if this owner may have them now; return whether it may.
+        """Occupy slots if this owner may have them now; return whether it may.
 
-        It overtakes none of those who wait: all that could have a slot were given one when it became free.
+        This overtakes no waiter: each one that could have a slot got it when it became free.
         """
         if not self._admits(owner, slots):
             return False
@@ -61,7 +61,7 @@ class FairSlots:
         return True
 
     async def wait(self, owner: Owner, slots: int = 1) -> None:
-        """Occupy a slot, or several, as soon as it is this owner's turn."""
+        """Occupy slots as soon as it is this owner's turn."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(owner.org, {}).setdefault(owner, {})[waiter] = slots
         self.waiting += 1
@@ -70,13 +70,13 @@ class FairSlots:
         except asyncio.CancelledError:
             if waiter.cancelled():
                 self._forget(owner, waiter)
-                self._give()  # those behind it may want fewer
+                self._give()  # the waiters behind it may want fewer
             else:
-                self.release(owner, slots)  # it was given a slot just before
+                self.release(owner, slots)  # it got its slots just before
             raise
 
     def release(self, owner: Owner, slots: int = 1) -> None:
-        """Free a slot, or several, and give them to those who wait and may have them."""
+        """Free slots, and give them to the waiters that may have them."""
         self.free += slots
         _subtract(self._of_owner, owner, slots)
         _subtract(self._of_org, owner.org, slots)
@@ -90,7 +90,7 @@ class FairSlots:
             waiter.set_result(None)
 
     def _admits(self, owner: Owner, slots: int) -> bool:
-        before = slots - 1  # when the last of them is taken
+        before = slots - 1  # slots taken before the last one
         free = self.free - before
         return (
             self._of_owner.get(owner, 0) + before < free and self._of_org.get(owner.org, 0) + before < ORG_SHARE * free
@@ -102,9 +102,9 @@ class FairSlots:
         self._of_org[owner.org] = self._of_org.get(owner.org, 0) + slots
 
     def _next(self) -> tuple[Owner, asyncio.Future[None], int] | None:
-        """Return who is next, and move its organisation and itself to the ends of their queues.
+        """Return the next waiter, and move its organisation and its owner to the ends of their queues.
 
-        It skips only those who occupy slots, or ask for more of them than they may have now.
+        A waiter is skipped only if its owner occupies too many slots, or asks for more than it may have now.
         """
         if not self.free:
             return None

@@ -1,4 +1,4 @@
-"""One call on its way through the pipeline: parts that are each written in one place, and who observes it."""
+"""One call on its way through the pipeline: its parts, each written in one place, and the protocol of observers."""
 
 from __future__ import annotations
 
@@ -28,64 +28,64 @@ if TYPE_CHECKING:
     from capset.kernel.call.compiled_tools import CompiledTool
 
 MISSING: Final = object()
-"""The result of a handler that gave none."""
+"""The value of a call whose handler returned no result."""
 
 
 class CallArguments(NamedTuple):
-    """The arguments of a call, as validated. The arguments stage writes them."""
+    """The validated arguments of a call. Written by the arguments stage."""
 
     values: dict[str, Any]
-    """Of the tool's own types, as its handler gets them."""
+    """Values of the tool's own types, as passed to the handler."""
     recorded: Any
-    """Plain data that no handler can reach, for the record (spec 4, G12)."""
+    """Plain data for the record, out of reach of any handler (spec 4, G12)."""
     given: Mapping[str, Any] | Json
-    """The data that they were validated from: anything else is validated again."""
+    """The data that they were validated from; if the call's data is another object, it is validated again."""
     inbound: Any = None
     """The message for a processor, of the type that its contract declares."""
     secrets: Secret[list[Any]] | None = None
-    """The secrets that ``recorded`` has as masks only, by ``secrets_in``: the digest covers them, too."""
+    """The secrets that ``recorded`` masks, as returned by ``secrets_in``: the digest covers them too."""
 
 
 class CallDecision(NamedTuple):
-    """The decision on a call so far. Each stage that decides replaces it as a whole, most by ``Invocation.deny``."""
+    """The decision on a call so far. A stage that decides replaces the whole value, usually by ``Invocation.deny``."""
 
     kind: Literal["allow", "deny"] | None = None
     policies: tuple[str, ...] = ()
-    """The ids of those that determined it."""
+    """Ids of the policies that determined it."""
     reason: str | None = None
     approval: str | None = None
-    """The id of the request for an approval that was opened, approved or rejected."""
+    """Id of the approval request that was opened, approved or rejected."""
     question: Ruling | None = None
     """The ruling of the policies that ask for an approval."""
 
     def allowed(self) -> CallDecision:
-        """Return the decision that the call's handler may run."""
+        """Return this decision, changed to allow the call."""
         return new_tuple(CallDecision, ("allow", self.policies, self.reason, self.approval, None))
 
 
 class Admitted(NamedTuple):
-    """The capacity that a call has taken, and gives back unless its handler starts. The admission stage writes it."""
+    """The capacity that a call has taken, released unless its handler starts. Written by the admission stage."""
 
     reserved: Reserved | None = None
-    """Of the limits of its process."""
+    """Capacity of the limits that are counted in this process."""
     claim: Claim | None = None
-    """Of what the store counts, and the approval that it uses up."""
+    """Capacity that the store counts, and the approval that the call uses up."""
 
 
 class StreamProcessor(Protocol):
-    """A processor that runs already, for all messages of a duplex stream (``Processing``)."""
+    """A running processor that handles all messages of a duplex stream (``Processing``)."""
 
     def serves(self, contract: Contract) -> bool:
-        """Whether it is a processor of that contract."""
+        """Whether the processor implements ``contract``."""
         ...
 
     def work_on(self, call: Invocation) -> Awaitable[Any]:
-        """Pass a call's message to the processor, and return its reply's data, or ``MISSING``."""
+        """Pass a call's message to the processor, and return the data of its reply, or ``MISSING``."""
         ...
 
 
 class CallStream:
-    """The messages of one call: where they go, and the waits for its consumer. ``emission`` writes it."""
+    """The messages of one call: where they go, and the waits for its consumer. Written by ``emission``."""
 
     __slots__ = ("blocked", "channel", "has_emitted", "listener", "processor", "stalled", "time_left", "unheard")
 
@@ -95,26 +95,26 @@ class CallStream:
         processor: StreamProcessor | None = None,
         listener: Callable[[Message], None] | None = None,
     ) -> None:
-        """``channel`` is ``None`` without a consumer; ``processor`` runs already, on a duplex stream.
+        """``channel`` is ``None`` without a consumer; ``processor`` is the running one of a duplex stream.
 
-        Where there is no channel, a ``listener`` gets the events, and makes no sender wait.
+        Without a channel, ``listener`` receives the events; it never makes a sender wait.
         """
         self.channel = channel
         self.listener = listener
         self.processor = processor
         self.has_emitted = False
         self.unheard = 0
-        """Number of events that were emitted without a consumer."""
+        """Number of events emitted without a consumer."""
         self.blocked = 0
-        """Number of emissions that wait for the consumer."""
+        """Number of emissions waiting for the consumer."""
         self.time_left: float | None = None
-        """Seconds of the tool's own timeout that are left once none waits."""
+        """Seconds left of the tool's own timeout, which is paused while an emission waits."""
         self.stalled: CapsetError | None = None
-        """The error that ended the call because its consumer took nothing for too long."""
+        """The error that ended the call because its consumer read nothing for too long."""
 
 
 class OutcomeEntry(Protocol):
-    """The entry of a call's outcome, for the record (``CallEntry``)."""
+    """The audit entry of a call's outcome (``CallEntry``)."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -123,12 +123,12 @@ class OutcomeEntry(Protocol):
 
     @property
     def duration_us(self) -> int:
-        """How long it took, in microseconds."""
+        """The duration of the call in microseconds."""
         ...
 
 
 class _NotValidated(CallArguments):
-    """The arguments of a call before its phase ``arguments``: reading them raises, so that no check of them passes."""
+    """The arguments of a call before its phase ``arguments``. Reading them raises, so no check can pass by mistake."""
 
     @property
     def values(self) -> Never:  # pyright: ignore[reportIncompatibleVariableOverride]  # nothing must read them
@@ -148,7 +148,7 @@ class _NotValidated(CallArguments):
 
 
 def _read_too_early() -> RuntimeError:
-    return RuntimeError("arguments are validated in the phase 'arguments'; a stage before that reads call.given")
+    return RuntimeError("arguments are validated in the phase 'arguments'; an earlier stage must read call.given")
 
 
 NOT_VALIDATED: Final = _NotValidated({}, None, Json(b""))
@@ -158,54 +158,54 @@ NOT_ADMITTED: Final = Admitted()
 
 
 class Invocation:
-    """One call. Once ``ended`` is set, that is what its record shows.
+    """One call. Once ``ended`` is set, its record shows that outcome.
 
-    Defaults that most calls never change stand on the class, so that starting a call costs little. All else is set by
-    the constructor, because Python reads an attribute faster if the class has none of that name.
+    Defaults that most calls never change are class attributes, so that starting a call costs little. The constructor
+    sets all others, because Python reads an attribute faster if the class has none of that name.
     """
 
     context: SessionContext
-    """Where it happens; dynamic ``uses`` replace it, and ``compiled``, once they are known."""
+    """Where the call runs. Dynamic ``uses`` replace it, and ``compiled``, once they are known."""
     compiled: CompiledTool
     given: Mapping[str, Any] | Json
-    """The arguments as received; the approval stage replaces them by those of an approver."""
+    """The arguments as received; the approval stage replaces them if an approver has changed them."""
     arguments: CallArguments
     decided: CallDecision
     ticket: ApprovalRow | None = None
-    """The approved request that it uses. The approval stage writes it."""
+    """The approved request that the call uses. Written by the approval stage."""
     named_files: tuple[FileArgument, ...] = ()
-    """The files that its arguments name, as its approval covers them. The approval stage writes it."""
+    """The files that the arguments name, as the approval covers them. Written by the approval stage."""
     approved_files: SessionFiles | None = None
-    """The session's files, those that its arguments name as they were approved. The approval stage writes it."""
+    """The session's files, with the named ones held to their approved content. Written by the approval stage."""
     admitted: Admitted = NOT_ADMITTED
     stream: CallStream | None = None
-    """Its messages, if anybody listens or it has emitted any."""
+    """Its messages, if there is a consumer or it has emitted any."""
     scope: Timeout | None = None
-    """The timeout that its handler runs under. The run stage writes it."""
+    """The timeout that the handler runs under. Written by the run stage."""
     attempts: int
-    """How often the handler was started."""
+    """Number of times that the handler was started."""
     value: Any
-    """The result of the handler, of the tool's own type. The run and result stages write it, and ``data``."""
+    """The handler's result, of the tool's own type. Written by the run and result stages, as is ``data``."""
     data: Any = None
-    """That as plain JSON data."""
+    """The result as plain JSON data."""
     content: Sequence[Mapping[str, Any]] | None = None
-    """The result as pieces of content, where it is content, JSON. The result stage writes it, and ``foreign``."""
+    """The result as content pieces in JSON, if it is content. Written by the result stage, as is ``foreign``."""
     foreign: ForeignResult | None = None
-    """The answer of a server of others that is the result, as it came."""
+    """The response of a third-party server in its original form, if that is the result."""
     reply_type: str | None = None
-    """The type of the reply, where a processor gave one."""
+    """The type of a processor's reply."""
     is_sent: bool = False
-    """Whether its handler has sent a request on, and waits for the answer. ``sending`` writes it."""
+    """Whether the handler has sent a request upstream and waits for the response. Written by ``sending``."""
     error: CapsetError | None
-    """The error that the caller gets. The pipeline writes it, and ``ended``."""
+    """The error that the caller gets. Written by the pipeline, as is ``ended``."""
     ended: OutcomeEntry | None = None
-    """The entry of its outcome, for the record."""
+    """The audit entry of its outcome."""
     execution: Execution | None = None
     """The helpers built and the data read by its handler so far."""
     span: str | None = None
-    """The ``traceparent`` of its own span. An observer writes it."""
+    """The ``traceparent`` of the call's own span. Written by an observer."""
     observed: tuple[tuple[Observer, Any], ...] | None = None
-    """The observers that were notified of its start, each with its own data; ``None`` where there are none."""
+    """The observers that were notified of its start, each with its own data; ``None`` without observers."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class Invocation:
 
     @property
     def correlation(self) -> str:
-        """The id that ties this call to its cause; its own if nothing caused it."""
+        """The id that ties this call to its cause; its own id if nothing caused it."""
         return self.options.cause[0] if self.options.cause else self.id
 
     @property
@@ -244,51 +244,51 @@ class Invocation:
 
     @property
     def causing(self) -> str:
-        """The causation of the calls that this one makes: its id."""
+        """The causation id of the calls that this call makes: its own id."""
         return self.id
 
     @property
     def files(self) -> SessionFiles:
-        """The session's files, for its handler."""
+        """The session's files, as the handler sees them."""
         return self.context.files if self.approved_files is None else self.approved_files
 
     @property
     def channel(self) -> Channel | None:
-        """Where its messages go, if anybody listens."""
+        """The channel to its consumer, if there is one."""
         return None if self.stream is None else self.stream.channel
 
     @property
     def decision(self) -> Literal["allow", "deny"] | None:
-        """Whether its handler may run, once that is decided."""
+        """Whether the handler may run; ``None`` while undecided."""
         return self.decided.kind
 
     @property
     def outcome(self) -> Outcome | None:
-        """How it ended, once it has."""
+        """How the call ended; ``None`` until then."""
         return None if self.ended is None else self.ended.outcome
 
     @property
     def duration_us(self) -> int:
-        """How long it took until its outcome, in microseconds."""
+        """Microseconds until its outcome; 0 while there is none."""
         return 0 if self.ended is None else self.ended.duration_us
 
     @property
     def processor(self) -> StreamProcessor | None:
-        """The processor that is running already, on a duplex stream."""
+        """The running processor of a duplex stream."""
         return None if self.stream is None else self.stream.processor
 
     @property
     def has_emitted(self) -> bool:
-        """Whether it has said anything, so that it is not tried again."""
+        """Whether the call has emitted anything; if so, it is not retried."""
         return self.stream is not None and self.stream.has_emitted
 
     def deny(self, reason: str | None, policies: tuple[str, ...] | None = None) -> None:
-        """Decide that it is refused; ``policies`` are the ids that determined that, if any did."""
+        """Refuse the call; ``policies`` are the ids of those that determined this, by default the ones so far."""
         so_far = self.decided
         self.decided = CallDecision("deny", so_far.policies if policies is None else policies, reason, so_far.approval)
 
     def result(self) -> Any:
-        """Return what it gave, of the tool's own type. Raises its error, or ``NoOutcome`` if it gave nothing."""
+        """Return the result, of the tool's own type. Raises the call's error, or ``NoOutcome`` without a result."""
         if self.error is not None:
             raise self.error
         if self.value is MISSING:
@@ -299,7 +299,7 @@ class Invocation:
 class Observer(Protocol):
     """An observer of every call.
 
-    It runs on the path of the call, so it has to be fast. Its exceptions are logged and affect no call.
+    It runs on the path of the call, so it must be fast. Its exceptions are logged and affect no call.
     """
 
     def begun(self, call: Invocation) -> Any:  # the observer's own data about the call
@@ -307,11 +307,11 @@ class Observer(Protocol):
         ...
 
     def joined(self, state: Any) -> None:
-        """Handle the switch to another task that works for the call: that of a processor, which serves many calls."""
+        """Handle the switch to another task that works on the call: that of a processor, which serves many calls."""
         ...
 
     def ended(self, call: Invocation, state: Any) -> None:
-        """Handle the outcome of a call, ``call.ended``: once; the handler may still be running."""
+        """Handle the outcome of a call, ``call.ended``. Called once; the handler may still be running."""
         ...
 
     def left(self, state: Any) -> None:

@@ -1,4 +1,4 @@
-"""Media in results for models: files of the session, so that a model reads a path and not base64 (spec 7, M10, M97)."""
+"""Media in results for models, stored as session files: a model reads a path, not base64 (spec 7, M10, M97)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "image/gif": (b"GIF87a", b"GIF89a"),
     "audio/mpeg": (b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"),
 }
-"""How media begin that models take."""
+"""The leading bytes of the media types that models accept."""
 _RIFF: Final[Mapping[bytes, str]] = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class Medium(NamedTuple):
-    """An image, or a recording, of a type that models take."""
+    """An image or a recording, of a type that models accept."""
 
     media_type: str
     data: bytes
@@ -41,9 +41,9 @@ class Medium(NamedTuple):
 
 
 def medium_of(data: bytes) -> Medium | None:
-    """Return bytes as an image or a recording, by how they begin; ``None`` if models do not take such.
+    """Return bytes as an image or a recording, by their leading bytes; ``None`` if models do not accept the type.
 
-    What a server of others says of their type may be wrong, and a provider refuses a whole request for that.
+    The type that a third-party server declares may be wrong, and a provider refuses a whole request for that.
     """
     if data[:4] == b"RIFF" and (media_type := _RIFF.get(data[8:12])) is not None:
         return Medium(media_type, data)
@@ -52,7 +52,7 @@ def medium_of(data: bytes) -> Medium | None:
 
 
 def medium_in(piece: Mapping[str, Any]) -> Medium | None:
-    """Return the image, or the recording, in a piece of content, if it is one that models take."""
+    """Return the image or the recording in a piece of content, if models accept its type."""
     try:
         return medium_of(_decoded(piece.get("data") or ""))
     except ValueError:
@@ -60,10 +60,10 @@ def medium_in(piece: Mapping[str, Any]) -> Medium | None:
 
 
 async def media_as_files(context: SessionContext, record: str, data: Any) -> Any:  # JSON data
-    """Return content with its media in files of the session, each in its place as ``{"type": "file", "path": …}``.
+    """Store the media in content as session files, and return it with ``{"type": "file", "path": …}`` in their place.
 
-    ``data`` is one piece of content or a list of them; ``record`` is the id of the call's. What cannot be stored
-    becomes a text that says so.
+    ``data`` is one piece of content or a list of them; ``record`` is the id of the call's record. Media that cannot be
+    stored becomes a text that says so.
     """
     if not isinstance(data, list):
         return await _kept(context, f"{FOLDER}/{record}", data)
@@ -72,7 +72,7 @@ async def media_as_files(context: SessionContext, record: str, data: Any) -> Any
 
 
 def content_data(pieces: Sequence[Mapping[str, Any]]) -> Any:  # JSON data
-    """Return pieces of content as data for ``media_as_files``: texts alone are one text."""
+    """Return pieces of content as data for ``media_as_files``; if all are texts, they become one text."""
     if all(piece["type"] == "text" for piece in pieces):
         return "\n".join(piece["text"] for piece in pieces)
     data: list[Any] = [piece["text"] if piece["type"] == "text" else piece for piece in pieces]
@@ -80,14 +80,14 @@ def content_data(pieces: Sequence[Mapping[str, Any]]) -> Any:  # JSON data
 
 
 async def _kept(context: SessionContext, file: str, raw_piece: Any) -> Any:  # JSON data
-    """Return one piece; its bytes are stored under the name ``file``, with an ending for their type."""
+    """Store the bytes of one piece as ``file``, plus an extension for their type; return what replaces the piece."""
     piece: Mapping[str, Any] = cast("Mapping[str, Any]", raw_piece) if isinstance(raw_piece, Mapping) else {}
     if piece.get("data") is None:
         return cast("Any", raw_piece)
     media_type = piece.get("media_type") or "application/octet-stream"
     try:
         content = _decoded(piece["data"])
-    except ValueError:  # a pattern of the host's has masked a part of it
+    except ValueError:  # one of the host's redaction patterns has masked a part of it
         return {"type": "text", "text": f"[{piece['type']}, {media_type}: masked]"}
     path = f"{file}{mimetypes.guess_extension(media_type) or ''}"
     why = await store_result(context, path, content)
@@ -98,5 +98,5 @@ async def _kept(context: SessionContext, file: str, raw_piece: Any) -> Any:  # J
 
 
 def _decoded(text: str) -> bytes:
-    """Return the bytes of a text in base64, which may have lines. Raises ``ValueError``."""
+    """Decode base64 text, which may contain line breaks. Raises ``ValueError``."""
     return b64decode("".join(text.split()), validate=True)

@@ -45,21 +45,21 @@ from capset.schemas.plain_data import plain_unvalidated
 from capset.stores.base import Claim
 
 RELEASE_SECONDS: Final = (0.1, 5.0)
-"""The first and the longest pause before something is given back again that could not be."""
+"""The first and the longest pause before a failed release of a claim is retried."""
 MISFIT: Final = "output_misfit"
-"""The code on the record of a call that succeeded with a result that does not fit."""
+"""The code on the record of a call that succeeded, but whose result does not fit its schema or protocol."""
 _DENIALS: Final = (ApprovalVoid, LimitExceeded, PermissionDenied, Unauthenticated)
-"""Errors that decide on a call; to refuse its arguments, or a name that is no tool, is no decision."""
+"""Errors that count as a decision to deny. Invalid arguments and unknown tools do not."""
 _log = logging.getLogger("capset.kernel")
 
 
 def execute(call: Invocation) -> Coroutine[None, None, None]:
     """Run one call through the pipeline. Afterwards ``call.error`` is set, or ``call.value`` is the result.
 
-    Raises only what is not the call's own: a cancellation from outside, or what ends the interpreter.
+    Raises only what does not belong to the call: a cancellation from outside, or an error that ends the interpreter.
     """
     credential = call.options.credential
-    if credential is None or call.options.depth:  # what a call makes is cancelled with it
+    if credential is None or call.options.depth:  # a nested call is cancelled with the call that made it
         return _observed(call)
     return _execute_until_withdrawn(call, credential)
 
@@ -69,14 +69,14 @@ def _observed(call: Invocation) -> Coroutine[None, None, None]:
 
 
 async def _execute_until_withdrawn(call: Invocation, credential: Credential) -> None:
-    """Run a call, and cancel it once its credential is withdrawn: it may wait for long, or send events for long."""
+    """Run a call, which may wait or send events for long, and cancel it once its credential is withdrawn."""
     runtime = call.context.runtime
 
     def cancel(task: asyncio.Task[Any]) -> None:
         if call.channel is None:
             task.cancel()
         else:
-            runtime.cancel([task])  # or it would be taken for the handler's own
+            runtime.cancel([task])  # otherwise it would be taken for the handler's own cancellation
 
     try:
         with RevocationWatch(credential.check, cancel):
@@ -87,7 +87,7 @@ async def _execute_until_withdrawn(call: Invocation, credential: Credential) -> 
         call.error = cancellation
 
 
-async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # a coroutine for a part of it would be paid by each call
+async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # each call would pay for another coroutine
     steps, plain = call.compiled.steps, call.compiled.plain
     call.context.runtime.calls += 1
     given_back: asyncio.Task[None] | None = None
@@ -106,7 +106,7 @@ async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # a coroutine fo
             pending = step(call)
             if pending is not None:
                 await pending
-        if call.ended is not None:  # it was given up, and that is on record
+        if call.ended is not None:  # it was abandoned, and that is on record
             return
         entry = _end(call, "succeeded")
     except Exception as error:
@@ -118,7 +118,7 @@ async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # a coroutine fo
             return
     except BaseException:
         if not call.attempts:
-            _give_back(call)  # what cancels a call does not wait
+            _give_back(call)  # a cancellation does not wait for this
         if call.ended is None:
             record_cancelled(call)
         raise
@@ -126,16 +126,16 @@ async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # a coroutine fo
     if pending is not None:
         await pending
     if given_back is not None:
-        await asyncio.wait([given_back])  # so that a caller who is told finds the capacity free
+        await asyncio.wait([given_back])  # so that the capacity is free when the caller gets the error
     has_hooks = call.compiled.hooks is not NO_HOOKS or call.context.snapshot.hooks is not NO_HOOKS
     if has_hooks and call.attempts and call.decided.kind == "allow":
         await _dispatch_hooks(call)
 
 
 async def execute_check(call: Invocation) -> None:
-    """Run the stages of a checked tool (``compilation.checked_tool``). If they refuse the call, that is on record.
+    """Run the stages of a checked tool (``compilation.checked_tool``). A refusal is recorded.
 
-    A call that nothing refuses leaves no record: it is made, if at all, by another call.
+    A call that nothing refuses leaves no record: if it is made at all, it is made as another call.
     """
     runtime = call.context.runtime
     runtime.calls += 1
@@ -152,15 +152,15 @@ async def execute_check(call: Invocation) -> None:
 
 
 def _fail(call: Invocation, error: Exception) -> CallEntry | None:
-    """End a call that an error has ended, and return its entry, or ``None`` if that is part of a flood's (G15)."""
+    """End a call with an error, and return its entry, or ``None`` if a flood's shared record covers it (G15)."""
     public_error = _public_error(call, error)
     if (
         call.decided.kind is None
         and isinstance(public_error, _DENIALS)
         and not isinstance(public_error, TooManyRefusals)
     ):
-        call.deny(public_error.message)  # a stage that only raised
-    if call.is_sent:  # the answer is not waited for any more
+        call.deny(public_error.message)  # the stage raised without calling deny()
+    if call.is_sent:  # nothing waits for the response any more
         public_error.answer_lost = True
     entry = _end(call, outcome_of(public_error), public_error)
     is_flood = public_error.refusal and call.decided.kind != "allow" and _is_flood(call, public_error, entry)
@@ -168,14 +168,14 @@ def _fail(call: Invocation, error: Exception) -> CallEntry | None:
 
 
 def _public_error(call: Invocation, error: Exception) -> CapsetError:
-    """Return an error as the caller may see it, and one of this call's own."""
+    """Return an error as the caller may see it, as a copy that belongs to this call alone."""
     if isinstance(error, CapsetError):
         try:
             return _readable_error(call, error)
-        except Exception as failure:  # its class is a host's own, and does not do what errors do
+        except Exception as failure:  # its class is the host's own, and breaks the contract of errors
             failure.__context__ = error
             error = failure
-    # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
+    # A defect of a stage, not of the tool: this call fails closed, and no other call is affected.
     _log.error("the pipeline of %r failed, correlation %s", call.compiled.name, call.correlation, exc_info=error)
     public_error = InternalError("The call failed unexpectedly; the log has the details.")
     public_error.__cause__ = error
@@ -185,7 +185,7 @@ def _public_error(call: Invocation, error: Exception) -> CapsetError:
 def _readable_error(call: Invocation, error: CapsetError) -> CapsetError:
     if "message" not in vars(error):
         raise TypeError(f"{type(error).__qualname__}.__init__ does not call that of its base class")
-    # A copy, since what is written to it must not be read by other calls that raise the same error.
+    # A copy, since other calls may raise the same error object and must not see what is written to it here.
     public_error, redactor = hide_store_details(error, call).copy(), call.context.runtime.redactor
     if redactor is not None:
         public_error.message, public_error.hint = redactor(public_error.message), redactor(public_error.hint)
@@ -197,7 +197,7 @@ def _readable_error(call: Invocation, error: CapsetError) -> CapsetError:
 
 
 def _give_back(call: Invocation) -> asyncio.Task[None] | None:
-    """Give back what was taken for a handler that never started (G3), in a task that outlives the call's own."""
+    """Release what was taken for a handler that never started (G3), in a task that outlives the call's own."""
     reserved, claim = call.admitted
     if reserved is not None:
         reserved.give_back()
@@ -207,15 +207,16 @@ def _give_back(call: Invocation) -> asyncio.Task[None] | None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # the call's coroutine was dropped
-        _log.error("the call %s never started, and counts all the same: its event loop is gone", call.id)
+        _log.error("the call %s never started, but still counts: its event loop is gone", call.id)
         return None
     return runtime.spawn(_release(runtime, claim))
 
 
 def _give_back_for_another(call: Invocation, error: Exception) -> asyncio.Task[None] | None:
-    """Give back what a call took whose handler has started, where the same call is to be made again.
+    """Release what a call with a started handler took, if the same call will be made again.
 
-    A call that goes on once a turn does counts then. One that needs something of its client gives back its approval.
+    A call in a suspended turn counts when the turn continues, so everything is released. A call that needs something
+    from its client releases its approval only.
     """
     if isinstance(error, TurnSuspended):
         return _give_back(call)
@@ -230,12 +231,12 @@ async def _release(runtime: KernelRuntime, claim: Claim) -> None:
     try:
         await runtime.store.admissions.release(claim)
     except StoreError as failure:
-        _log.error("the call %s never started; what it took is given back later: %s", claim.call, failure.message)
+        _log.error("the claim of the call %s could not be released; retrying: %s", claim.call, failure.message)
         runtime.spawn(_release_later(runtime, claim))
 
 
 async def _release_later(runtime: KernelRuntime, claim: Claim) -> None:
-    """Give back once the store is there again; a release may come twice."""
+    """Retry a release until the store is available again; releasing twice does no harm."""
     pause = RELEASE_SECONDS[0]
     while True:
         await asyncio.sleep(pause)
@@ -245,13 +246,13 @@ async def _release_later(runtime: KernelRuntime, claim: Claim) -> None:
 
 
 def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -> CallEntry:
-    """End a call, and return the entry of its outcome; it was counted in ``runtime.calls`` when it began."""
+    """End a call, which ``runtime.calls`` has counted since its start, and return the entry of its outcome."""
     context, arguments, code = call.context, call.arguments, None
     runtime, recorded, secrets = context.runtime, None, None
     if arguments is not NOT_VALIDATED:
         recorded, secrets = arguments.recorded, arguments.secrets
     if recorded is None and not isinstance(call.given, Json):
-        # Never validated, so it may still be the caller's own lists, which the caller may go on to change.
+        # Never validated, so these may be the caller's own lists, which the caller may still change.
         recorded = plain_unvalidated(call.given)
     if error is not None:
         call.error, code = error, error.code
@@ -289,7 +290,7 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
 
 
 def _is_flood(call: Invocation, error: CapsetError, entry: CallEntry) -> bool:
-    """Count a refused call; return whether it was not looked at, so that it shares a record with others (G15)."""
+    """Count a refused call; return whether it was refused unexamined, so that it shares a record with others (G15)."""
     refusals = call.context.runtime.refusals
     if not isinstance(error, TooManyRefusals):
         refusals.note(call.context.principal)
@@ -300,11 +301,11 @@ def _is_flood(call: Invocation, error: CapsetError, entry: CallEntry) -> bool:
 
 
 def _record(call: Invocation, entry: CallEntry) -> Awaitable[None] | None:
-    """Put the outcome on record; what had effects, and what finds no room, is to be waited for."""
+    """Record the outcome. Return an awaitable if the call may have had effects, or the queue cannot take the entry."""
     is_allowed, runtime = call.decided.kind == "allow", call.context.runtime
     if is_allowed and call.compiled.has_side_effects:
         return _commit(call, entry, is_durable=True)
-    if not is_allowed or runtime.governance.record_reads:  # refusals are on record all the same (G23)
+    if not is_allowed or runtime.governance.record_reads:  # refusals are always recorded (G23)
         if _is_large(entry):
             return _commit(call, entry, is_durable=False)
         try:
@@ -317,7 +318,7 @@ def _record(call: Invocation, entry: CallEntry) -> Awaitable[None] | None:
 
 
 def _is_large(entry: CallEntry) -> bool:
-    """Whether it has no place in the queue, which is bounded by number alone, and whose thread has much to do."""
+    """Whether an entry is too large for the queue, which is bounded by number alone and served by a busy thread."""
     return type(entry.given) is Json and len(entry.given.text) > MAX_RECORDED_BYTES
 
 
@@ -328,7 +329,7 @@ async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> No
         is_unvouched = is_durable and call.attempts > 0
         call.error = _unrecorded(failure, call) if is_unvouched else hide_store_details(failure, call)
         if is_durable:
-            # The caller is told now that nothing vouches for it; the log has it once the store is back.
+            # The caller learns now that the outcome is not durable; it is recorded once the store is back.
             with suppress(StoreError):
                 call.context.runtime.audit.append(entry)
     if call.error is not None:
@@ -339,7 +340,7 @@ async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> No
 
 
 async def _dispatch_hooks(call: Invocation) -> None:
-    """Tell the hooks of a call whose handler was run; they cannot change what came of it (spec 2, F23)."""
+    """Notify the hooks of a call whose handler ran; they cannot change its outcome (spec 2, F23)."""
     snapshot, tool, ended = call.context.snapshot, call.compiled.tool, call.ended
     functions = merge_hooks(call.compiled.hooks, snapshot.hooks).on_tool_executed
     if tool is None or ended is None or not functions:
@@ -360,14 +361,14 @@ async def _dispatch_hooks(call: Invocation) -> None:
 
 
 def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
-    """Say that a call ran and nothing vouches for its outcome yet."""
+    """Return the error of a call that ran, but whose outcome is not recorded yet."""
     unrecorded = StoreError("The call ran, but its outcome could not be put on record; the log has the details.")
     unrecorded.__cause__ = hide_store_details(failure, call)
     return unrecorded
 
 
 def record_never_begun(call: Invocation) -> None:
-    """Put a call on record that was cancelled before its first step: it is an attempt all the same."""
+    """Record a call that was cancelled before its first step: it still counts as an attempt."""
     if call.ended is None:
         call.context.runtime.calls += 1
         begin(call)
@@ -376,7 +377,7 @@ def record_never_begun(call: Invocation) -> None:
 
 
 def record_unfinished(call: Invocation, task: asyncio.Task[None]) -> None:
-    """Put a call on record whose task has ended without an outcome, or was cancelled and is abandoned (K15, K17)."""
+    """Record a call whose task ended without an outcome, or was cancelled and abandoned (K15, K17)."""
     if task.done():
         record_never_begun(call)
     elif call.ended is None:
@@ -384,12 +385,12 @@ def record_unfinished(call: Invocation, task: asyncio.Task[None]) -> None:
 
 
 def record_cancelled(call: Invocation) -> None:
-    """Say that a call was cancelled, and put that on record. The cancellation itself is the caller's to go on with."""
+    """Record a call as cancelled. Propagating the cancellation is left to the caller."""
     _abort(call, Cancelled("The call was cancelled before it ended.", correlation=call.correlation))
 
 
 def record_given_up(call: Invocation) -> None:
-    """Record a call whose time is up while its handler goes on; the result of that handler is discarded (K15)."""
+    """Record a call as timed out while its handler is still running; the handler's result is discarded (K15)."""
     message = f"Deadline exceeded: {call.compiled.name!r} did not finish in time, and does not stop."
     _abort(call, DeadlineExceeded(message, correlation=call.correlation))
 
@@ -401,7 +402,7 @@ def _abort(call: Invocation, error: CapsetError) -> None:
     if not _is_large(entry):
         with suppress(StoreError):
             return runtime.audit.append(entry)
-    # No caller waits for this call any more, so its record waits for room in a task of the kernel's.
+    # No caller waits for this call any more, so a task of the kernel waits for room for its record.
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # the call's coroutine was dropped

@@ -24,12 +24,12 @@ _log = logging.getLogger("capset.kernel")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The session context of one model step, its system text, its messages and its model settings."""
+    """The prompt of one model step: session context, system text, messages and model settings."""
 
     context: SessionContext
     system_text: str
     messages: tuple[ContextMessage, ...]
-    """The ready-made messages of the context, beside the system text."""
+    """The context's ready-made messages, beside the system text."""
     model_settings: Mapping[str, Any]
     """The model settings of the block and its capabilities."""
 
@@ -47,7 +47,7 @@ async def prompt_of(origin: Origin, input: Any) -> Prompt:
     values = [(entry.source, await _resolved(entry, input, ctx)) for entry in composition.context]
     rendered = render_context(values)
     text = render_system(composition.block.system_prompt, composition.merged.instructions, snapshot.told, rendered)
-    settings = deepcopy(dict(composition.merged.model_settings))  # clients of models add to what they are given
+    settings = deepcopy(dict(composition.merged.model_settings))  # model clients add to the settings they receive
     return Prompt(context, text, rendered.messages, MappingProxyType(settings))
 
 
@@ -60,7 +60,7 @@ async def _resolved(entry: Contributed[ContextEntry], input: Any, ctx: CallConte
         return entry.value.placed(await resolved if isawaitable(resolved) else resolved)
     except InternalError:
         raise
-    except ToolError as error:  # whose text is meant for readers
+    except ToolError as error:  # its text is meant for readers
         raise ContextError(
             f"the context {entry.value.name}() of {entry.source} failed: {error.message}", hint=error.hint
         ) from error

@@ -63,9 +63,9 @@ class Session:
         self._context = context
         is_static = not context.snapshot.composition.dynamic
         self._compiled: Mapping[AnyTool, CompiledTool] = context.compiled.by_tool if is_static else {}
-        """Tools that need no lookup: none if there are dynamic ``uses``."""
+        """Tools that need no lookup; empty if there are dynamic ``uses``."""
         self._options = NO_OPTIONS
-        """Those of its calls, but for the deadline, which follows from the timeout."""
+        """The options of its calls, except the deadline, which follows from the timeout."""
         self._timeout: float | None = None
         self._budget: Budget | None = None
         """The run's own budget."""
@@ -77,9 +77,9 @@ class Session:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The tools in play, and why the others are not; with the hashes in every record.
+        """The tools in play, the reasons why the others are excluded, and the hashes that every record carries.
 
-        It covers static uses; ``await session.current()`` includes the additions of dynamic ``uses``.
+        It covers static ``uses``; ``await session.current()`` includes the additions of dynamic ``uses``.
         """
         return self._context.snapshot
 
@@ -90,7 +90,7 @@ class Session:
 
     @property
     def files(self) -> SessionFiles:
-        """The session's files, for the host: operations on them are neither governed nor on record."""
+        """The session's files, for the host: operations on them are neither governed nor recorded."""
         return self._context.files
 
     def options(
@@ -105,16 +105,17 @@ class Session:
         credential: Credential | None = None,
         client: CallClient | None = None,
     ) -> Self:
-        """Return this session with other options for each call made through it; omitted ones stay as they are.
+        """Return this session with other options for the calls made through it; omitted options stay unchanged.
 
         ``timeout`` is the maximum duration of a call in seconds; ``consumer_timeout`` is how many seconds a reader of
-        its messages may make it wait (spec 3, K16). ``approvals`` is the mode of calls that need approval: ``wait``,
-        the default, or ``defer``: such a call is refused with ``ApprovalRequired``, which has the request's id.
-        ``approval`` is such an id: the approved call is allowed (spec 4, G18); without one, a call uses an approval of
-        an equal call. ``budget`` limits the total use of one run: the calls made through the returned session, and
-        those that they make. ``run`` is the id of a run to continue, with its use so far; by default it is a new one.
-        ``credential`` is the means by which the caller acts: each call asks whether it is still valid, and is cancelled
-        if it is withdrawn while the call runs or waits. ``client`` answers what handlers ask by ``ctx.ask_client``.
+        its messages may make it wait (spec 3, K16). ``approvals`` says what happens to a call that needs an approval:
+        with ``wait``, the default, it waits; with ``defer``, it is refused with ``ApprovalRequired``, which has the
+        request's id. ``approval`` is such an id: the approved call is allowed (spec 4, G18). Without one, a call uses
+        the approval of an equal call. ``budget`` limits the total use of one run: the calls made through the returned
+        session, and the calls that they make. ``run`` is the id of a run to continue, with its use so far; by default,
+        a new run begins. ``credential`` is what the caller acts with, such as an API key: each call checks that it is
+        still valid, and is cancelled if it is withdrawn while the call runs or waits. ``client`` answers the requests
+        that handlers make with ``ctx.ask_client``.
         """
         changes: dict[str, Any] = {}
         if approvals is not None:
@@ -143,9 +144,9 @@ class Session:
         return other
 
     def until_withdrawn(self) -> AbstractContextManager[object]:
-        """Return a context manager that cancels the work inside once the credential of the caller is withdrawn.
+        """Return a context manager that cancels the work inside once the caller's credential is withdrawn.
 
-        It then raises ``Unauthenticated`` or ``PermissionDenied``, which say what was withdrawn.
+        It then raises ``Unauthenticated`` or ``PermissionDenied``, which name what was withdrawn.
         """
         credential = self._options.credential
         return nullcontext() if credential is None else RevocationWatch(credential.check)
@@ -161,7 +162,7 @@ class Session:
         return call.result()
 
     async def try_call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result[R]:
-        """Call a tool and return its outcome, refusals and failures too."""
+        """Call a tool and return its outcome, including refusals and failures."""
         call = self._call(tool, args, kwargs)
         await execute(call)
         return to_result(call, call.value)
@@ -173,18 +174,18 @@ class Session:
     def invoke(self, message: Message | BaseModel) -> Messages:
         """Send a command or a query, and read the messages in response.
 
-        It is a ``Message`` or an instance of a processor's inbound model. Its ``type`` is ``tool`` or
-        ``capability.tool``, and ``data`` the arguments: a mapping, validated as Python, or ``Json``, validated as JSON.
-        Queries are for tools with effect ``read``, commands for all others (spec 3, K1). A processor's message type
-        also selects it; the data then fit its inbound. A correlation, a deadline and a traceparent in ``meta`` are
-        preserved. Raises ``DefinitionError`` for an object that is not a message.
+        ``message`` is a ``Message`` or an instance of a processor's inbound model. Its ``type`` is ``tool`` or
+        ``capability.tool``, and ``data`` holds the arguments: a mapping, validated as Python, or ``Json``, validated as
+        JSON. Queries are for tools with the effect ``read``, commands for all others (spec 3, K1). ``type`` may also be
+        a processor's message type; ``data`` must then fit its inbound type. The correlation, the deadline and the
+        traceparent in ``meta`` are preserved. Raises ``DefinitionError`` for an object that is not a message.
         """
         return Messages(self.ask(message))
 
     def open(self, type: str | AnyTool) -> Duplex:
-        """Open a duplex stream to a processor by its message type, or to a tool or a tool's name; see ``Duplex`` (K8).
+        """Open a duplex stream to a processor, by its message type, or to a tool or a tool's name; see ``Duplex`` (K8).
 
-        With a function's tool, each message is a call of its own. Raises ``DefinitionError`` for anything else.
+        If the tool is a function, each message is a separate call. Raises ``DefinitionError`` for anything else.
         """
         find = resolve_tool(type) if isinstance(type, Tool) else resolve_name(type)
         return Duplex(self._context.runtime, find(self._context), self.ask)
@@ -192,9 +193,9 @@ class Session:
     async def try_message(self, message: Message, *, absent: Any = None) -> Result[Any]:
         """Send a message as ``invoke`` does, and return its outcome; the result's data is plain JSON data.
 
-        ``absent`` is the data of a call that succeeds without a reply. It is for callers who want no events: without a
-        reader, the call runs in its caller's own task, unless it has a timeout or a deadline. It then runs in one of
-        the kernel's, which gives it up if its handler does not stop in time (K15).
+        ``absent`` is the data of a call that succeeds without a reply. Use this method if you need no events: without a
+        reader, the call runs in its caller's own task, unless it has a timeout or a deadline. In that case it runs in a
+        task of the kernel, which is abandoned if the handler does not stop in time (K15).
         """
         call = self.ask(message)
         tool = call.compiled.tool
@@ -207,38 +208,39 @@ class Session:
         return to_result(call, call.data, absent)
 
     async def check(self, message: Message) -> Result[Any] | None:
-        """Take a call as far as its handler, which is not started, and return its refusal, or ``None``.
+        """Run the checks of a call without starting its handler, and return its refusal, or ``None``.
 
-        A refusal is on record; a call that nothing refuses leaves none, since it is not made, and counts in no limit.
-        With ``approvals="defer"``, a call that needs an approval is a refusal with ``ApprovalRequired``, whose request
-        is open from then on; otherwise the check waits for it. Every check is made again when the call is.
+        A refusal is recorded. A call that nothing refuses leaves no record and counts towards no limit, since it is not
+        made. With ``approvals="defer"``, a call that needs an approval is refused with ``ApprovalRequired``, and its
+        request is open from then on; otherwise the check waits for the approval. Every check is repeated when the call
+        is made.
         """
         call = self.ask(message, is_checked=True)
         await execute_check(call)
         return None if call.error is None else to_result(call, None)
 
     async def suspended(self, approval: str) -> SuspendedCall:
-        """Return the call of this session that a request for an approval is for, by the request's id.
+        """Return the call of this session that an approval request is for, by the request's id.
 
         Raises ``NotFound`` for a request of another session or principal.
         """
         return await find_suspended(self._context, approval)
 
     async def current(self) -> Snapshot:
-        """Return the snapshot of a call made now: this session's, with the additions of its dynamic ``uses``."""
+        """Return the snapshot for a call made now: the session's own, with the additions of its dynamic ``uses``."""
         return (await cutting_causes(self._context.runtime, self._step().settle())).snapshot
 
     async def system_text(self, input: object = None) -> str:
-        """Return the system text of a model's next step: instructions, prompt, and the current context.
+        """Return the system text of a model's next step: instructions, prompt and current context.
 
-        ``input`` is passed to functions of ``(input, context)``. Raises ``ContextError`` if one of them fails.
+        ``input`` is passed to context functions that take ``(input, context)``. Raises ``ContextError`` if one fails.
         """
         return (await self.prompt(input)).system_text
 
     async def prompt(self, input: object = None) -> Prompt:
         """Return the prompt of a model's next step: its system text, messages, model settings, and the tools in play.
 
-        It is for adapters that have a place for all of them. ``input`` and errors are those of ``system_text``.
+        For adapters that can pass on all of these. ``input`` and the errors are as for ``system_text``.
         """
         step = self._step()
         await cutting_causes(self._context.runtime, step.settle())
@@ -247,11 +249,11 @@ class Session:
     async def run(
         self, input: Any = None, *, journal: Journal | None = None
     ) -> Any:  # of the types that the flow declares
-        """Run the flow, or the block, of this session, and return its output.
+        """Run the flow or the block of this session, and return its output.
 
         With a ``journal``, the run of an agent is a turn of that conversation (``capset_agents.turns``).
 
-        Raises ``InvalidArguments`` for an input that does not fit, ``InvalidOutput`` for such an output,
+        Raises ``InvalidArguments`` for an input and ``InvalidOutput`` for an output that does not fit,
         ``DeadlineExceeded``, and the errors of inner blocks; other exceptions become ``InternalError``.
         """
         run = BlockRun(self._context, self._options_now(), journal=journal)
@@ -262,16 +264,16 @@ class Session:
         return await exposed(self._step())
 
     async def consumption(self) -> list[Consumption]:
-        """Return the limits and budgets of this session and of its tools, and what has been used of each."""
+        """Return the limits and budgets of this session and its tools, and how much of each has been used."""
         return await session_consumption(self._context)
 
     async def for_model(
         self, record: str, data: Any, *, content: Sequence[Mapping[str, Any]] | None = None, after: str = ""
     ) -> Truncated:  # JSON data
-        """Return a result of this session as a model receives it: all of it, or what ``result_bytes`` allows.
+        """Return a result of this session as a model receives it: complete, or cut to ``result_bytes``.
 
-        It is for interfaces that pass results to models; ``record`` is the id of the call's. ``content`` is that of the
-        ``Result``: where there is any, a model receives it, and not ``data``. See ``kernel.call.truncation``.
+        For interfaces that pass results to models. ``record`` is the id of the call's record. ``content`` is the
+        result's own: if it is given, the model receives it instead of ``data``. See ``kernel.call.truncation``.
         """
         if content is not None:
             return await truncate_content(self._context, record, content)
@@ -283,12 +285,12 @@ class Session:
     def _run_quota(self, run: str | None) -> Quota | None:
         context = self._context
         if run is not None and not (checked_text("a run's id", run).isprintable() and 0 < len(run) <= MAX_RUN):
-            raise InvalidArguments(f"a run's id is printable text of 1–{MAX_RUN} letters; got {run!r:.80}")
+            raise InvalidArguments(f"a run's id must be printable text of 1–{MAX_RUN} characters; got {run!r:.80}")
         terms = context.terms or SessionLimits((), None, None)
         return terms.run_quota(context.id, run or context.runtime.ids.new(), self._budget)
 
     def ask(self, request: Message | BaseModel, *, is_checked: bool = False) -> Invocation:
-        """Return the call of a message, not started yet; for the kernel's own use."""
+        """Return the call that a message makes, not started yet; for internal use."""
         message = request if isinstance(request, Message) else message_of(request)
         meta, named = message.meta, resolve_name(message.type)
 
@@ -310,9 +312,9 @@ class Session:
         return Invocation(self._context, compiled, _given(compiled, message), options)
 
     def message(self, tool: str, data: Mapping[str, Any] | Json, *, correlation: str | None = None) -> Message:
-        """Return the message that calls a tool by its name: a query if it only reads, else a command.
+        """Return the message that calls a tool by its name: a query if the tool only reads, otherwise a command.
 
-        ``data`` are the arguments, of the tool's own types. ``correlation`` ties the call to its cause.
+        ``data`` holds the arguments, of the tool's own types. ``correlation`` ties the call to its cause.
         """
         compiled, runtime = resolve_name(tool)(self._context), self._context.runtime
         meta = Meta(runtime.ids.new(), iso(runtime.clock.time_ns()), correlation) if correlation is not None else None
@@ -332,38 +334,38 @@ class Session:
         return resolve_dynamically(context, name, find) if context.snapshot.composition.dynamic else find(context)
 
     def _options_now(self) -> CallOptions:
-        """Return the options of what begins now."""
+        """Return the options for a call or a run that starts now."""
         if self._timeout is None:
             return self._options
         return self._options._replace(deadline=asyncio.get_running_loop().time() + self._timeout)
 
 
 def _given(compiled: CompiledTool, message: Message) -> Any:  # unvalidated arguments
-    """Return the arguments in a message: data of a processor that is not an object becomes ``{"data": …}`` (K4)."""
+    """Return the arguments in a message; a processor's data that is not an object becomes ``{"data": …}`` (K4)."""
     contract, data = compiled.tool and compiled.tool.contract, message.data
     if compiled.tool and contract is not None and contract.is_whole and message.type == contract.type:
         if data is None and not compiled.tool.arguments.json_schema.get("required"):
-            return {}  # there is none, so the default applies
+            return {}  # without data, the default applies
         return Json(b'{"data":%b}' % data.text) if isinstance(data, Json) else {"data": data}
     return {} if data is None else data
 
 
 def _misfit(compiled: CompiledTool, message: Message, *, is_added: bool) -> str | None:
-    """Return the error of a message as a whole, or ``None``.
+    """Return what is wrong with a message as a whole, or ``None``.
 
-    A tool that dynamic ``uses`` add accepts a command too: its caller cannot know that it only reads.
+    A tool added by dynamic ``uses`` accepts a command too, since its caller cannot know that it only reads.
     """
     if compiled.tool is None:
-        return None  # the call is refused by its own reason
+        return None  # the call is refused for another reason
     if message.kind != compiled.kind and not (is_added and message.kind == "command"):
         return f"{compiled.tool.name!r} takes a {compiled.kind}, not a {message.kind}"
     if (meta := message.meta) is None:
         return None
     for name in ("id", "correlation"):
         if not isinstance(getattr(meta, name), str):
-            return f"the {name} of a message is text, not {type(getattr(meta, name)).__name__}"
+            return f"the {name} of a message must be text, not {type(getattr(meta, name)).__name__}"
     if meta.deadline is not None and not _is_moment(meta.deadline):
-        return "a deadline is a finite number of seconds, in Unix time"
+        return "a deadline must be a finite number of seconds, in Unix time"
     return None
 
 
@@ -376,8 +378,8 @@ def _is_moment(deadline: object) -> TypeGuard[float]:
 async def exposed(origin: Origin) -> Mapping[Scope, Mapping[str, Any]]:
     """Return the values named by ``expose=``, as JSON data.
 
-    A scope that does not exist here, or belongs to a run, is empty; so is a resource without a default before its first
-    write.
+    A scope that does not exist here, or belongs to a run, is left out; so is a resource without a default before its
+    first write.
     """
     execution, context = execution_of(origin), origin.context
     await execution.load()

@@ -1,4 +1,4 @@
-"""The context in which calls run: one session, from the point of view of one of its blocks."""
+"""The context in which calls run: one session, as one of its blocks sees it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class SessionContext:
     """One session's id, snapshot, compiled tools, files and data, and the runtime of its kernel.
 
-    ``data`` are the resources and state of the session's root; ``others`` are the cached child contexts of its dynamic
-    ``uses`` and inner blocks, by their identity.
+    ``data`` holds the resources and the state of the session's root. ``others`` caches the child contexts of its
+    dynamic ``uses`` and inner blocks, by their identity.
     """
 
     id: str
@@ -38,15 +38,15 @@ class SessionContext:
     data: SessionData
     others: dict[Any, SessionContext] = field(default_factory=dict[Any, "SessionContext"])
     windows: dict[object, SessionWindows] = field(default_factory=dict[object, SessionWindows])
-    """The in-process windows that its calls count in, by the ``CallLimits`` of their tools."""
+    """The in-process windows that its calls count in, keyed by the ``CallLimits`` of their tools."""
     settled: dict[CompiledTool, Columns] = field(default_factory=dict["CompiledTool", "Columns"])
-    """The columns of records that are the same for every call of a tool."""
+    """The record columns that are the same for every call of a tool."""
     terms: SessionLimits | None = None
-    """The limits and budgets of the session, beside those of its tools."""
+    """The limits and budgets of the session itself, in addition to those of its tools."""
     may_be_plain: bool = field(init=False)
-    """Whether calls here may be plain ones (``plain_calls``): nothing of the session holds up each of them."""
+    """Whether calls here may be plain calls (``plain_calls``): the session itself adds no step to them."""
     above: Block | None = None
-    """The session's agent, where the block of this context is one inside it, or has dynamic additions."""
+    """The session's agent, if the block of this context is inside it or has dynamic additions."""
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
@@ -80,7 +80,7 @@ class SessionContext:
         stop: Callable[[], object] | None = None,
         begin: Callable[[], object] | None = None,
     ) -> Awaitable[Any]:
-        """Run a function as ``Threads.run`` does, in a thread that counts as one of its principal's."""
+        """Run a function as ``Threads.run`` does, in a thread that counts towards the principal's share."""
         return self.runtime.threads.run(owner_of(self.principal), function, stop, begin)
 
     def key(self, scope: StoredScope, name: str) -> ScopeKey:

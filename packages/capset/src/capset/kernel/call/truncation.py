@@ -1,4 +1,4 @@
-"""Truncation of results for models: all of a result, or its beginning and the file with the whole (spec 4, G26)."""
+"""Truncation of results for models: the whole result, or its beginning and a file with the whole (spec 4, G26)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from capset.errors import CapsetError, StoreError
 from capset.kernel.call.session_context import SessionContext
 
 FOLDER: Final = "/results"
-"""The folder of truncated results, whole, in the files of their session."""
+"""The folder in a session's files that holds its truncated results in full."""
 _MAX_AFTER: Final = 400
 """Maximum characters of the text after a truncated one."""
-_encode: Final = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder each time
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps creates an encoder each time
 _log = logging.getLogger("capset.kernel")
 
 
@@ -23,8 +23,8 @@ _log = logging.getLogger("capset.kernel")
 class Truncated:
     """The text for a model. If ``is_cut``, the whole is in ``file``, unless it could not be stored.
 
-    ``pieces`` are those of a result that is content, in JSON, with one text for all of their texts if it was cut; in
-    ``text`` a line stands for each image and the like.
+    ``pieces`` are the pieces of a result that is content, in JSON; if it was cut, one text replaces all of their texts.
+    In ``text``, a line describes each image or other medium.
     """
 
     text: str
@@ -34,11 +34,12 @@ class Truncated:
 
 
 async def truncate_for_model(context: SessionContext, record: str, data: Any, *, after: str = "") -> Truncated:
-    """Return a call's result, or the text of its error, as a model receives it, and store the whole if that is less.
+    """Return a call's result, or the text of its error, as a model receives it; if it is cut, store the whole.
 
-    ``data`` is JSON data, a text as it is; ``after`` is appended, truncated or not. The whole in UTF-8 is no longer
-    than the governance's ``result_bytes``, cut between two characters. Data other than text is cut in its stored form:
-    one line per member, since files are read by lines. If it cannot be stored, the text gives the reason.
+    ``data`` is JSON data; a string is used without quotes. ``after`` is appended, truncated or not. The returned text
+    is no longer than the governance's ``result_bytes`` in UTF-8, and is cut between two characters. Data other than
+    text is cut in its stored form, with one line per member, since files are read by lines. If the whole cannot be
+    stored, the text gives the reason.
     """
     cap = context.runtime.governance.result_bytes
     text = data if isinstance(data, str) else _encode(data)
@@ -58,7 +59,7 @@ async def truncate_for_model(context: SessionContext, record: str, data: Any, *,
 
 
 async def truncate_content(context: SessionContext, record: str, pieces: Sequence[Mapping[str, Any]]) -> Truncated:
-    """Return a call's result that is content as ``truncate_for_model`` does: its texts are cut together, media never.
+    """Return a result that is content as ``truncate_for_model`` does: its texts are cut together, its media never.
 
     ``pieces`` are JSON data.
     """
@@ -70,7 +71,7 @@ async def truncate_content(context: SessionContext, record: str, pieces: Sequenc
 
 
 def text_of(piece: Mapping[str, Any]) -> str:
-    """Return a piece of content as a text: its own, or a line that says what it is."""
+    """Return a piece of content as text: its own text, or a line that describes it."""
     if (text := piece.get("text")) is not None:
         return text
     about = [piece.get(member) for member in ("type", "name", "description", "uri", "media_type")]
@@ -80,11 +81,11 @@ def text_of(piece: Mapping[str, Any]) -> str:
 
 
 async def store_result(context: SessionContext, file: str, content: bytes) -> str | None:
-    """Store a result in the session's files; return the reason if that failed, in words that are safe to show."""
+    """Store a result in the session's files; if that fails, return a reason that is safe to show."""
     try:
         await context.files.write(file, content)
-    except StoreError as failure:  # its own text may contain a path of the host's
-        _log.error("the store did not keep %s of the session %s: %s", file, context.id, failure.message)
+    except StoreError as failure:  # its own text may contain a path on the host
+        _log.error("%s of the session %s could not be stored: %s", file, context.id, failure.message)
         return "the store is not available"
     except CapsetError as refusal:
         return refusal.message

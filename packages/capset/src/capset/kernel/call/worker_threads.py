@@ -1,4 +1,4 @@
-"""Threads for sync handlers (spec 3, K15): bounded; an abandoned one holds up neither others nor the process's exit."""
+"""Bounded threads for sync handlers (spec 3, K15); an abandoned one delays neither others nor the process's exit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from capset.errors import NoFreeSlot
 from capset.kernel.call.fair_slots import FairSlots, Owner
 
 AT_ONCE: Final = 64
-"""Maximum number of threads; further sync handlers wait for their turn (``FairSlots``)."""
+"""Maximum number of threads; other sync handlers wait for their turn (``FairSlots``)."""
 START_SECONDS: Final = 60.0
-"""How long a function waits for its thread, before it is refused."""
+"""How long a function waits for a thread before it is refused."""
 STOP_SECONDS: Final = 3.0
 """How long to wait for a thread that was asked to stop; less than the cleanup time of a cancelled call."""
 
@@ -51,10 +51,10 @@ class Threads:
         stop: Callable[[], object] | None = None,
         begin: Callable[[], object] | None = None,
     ) -> Any:
-        """Run a function and return its result, of its own type, or raise its exception. ``begin`` is called first.
+        """Run a function in a thread and return its result, or raise its exception. ``begin`` is called first.
 
-        A cancelled caller abandons its thread; if there is ``stop``, it is called first and the wait for the thread is
-        bounded. Raises ``NoFreeSlot`` if no thread is free for its owner within ``START_SECONDS``.
+        A cancelled caller abandons its thread; with ``stop``, it calls that first and waits for the thread for at most
+        ``STOP_SECONDS``. Raises ``NoFreeSlot`` if no thread is free for its owner within ``START_SECONDS``.
         """
         if not self._slots.take(owner):
             try:
@@ -88,13 +88,13 @@ class Threads:
                 self.abandoned_running += 1
 
     def end(self, work: _Work) -> None:
-        """Give back the slot of a thread that has ended."""
+        """Release the slot of a thread that has ended."""
         self.abandoned_running -= work.is_abandoned
         self._slots.release(work.owner)
 
 
 def no_free_thread() -> NoFreeSlot:
-    """Return the error for a function that had to wait for a thread for too long."""
+    """Return the error for a function that waited too long for a thread."""
     return NoFreeSlot(
         f"No thread became free in time: at most {AT_ONCE} sync handlers run at once, shared between all callers; "
         "try again later."
@@ -102,7 +102,7 @@ def no_free_thread() -> NoFreeSlot:
 
 
 class _Work:
-    """One function on its thread, and the return of its outcome to the event loop."""
+    """One function on its thread; it passes its outcome to the event loop."""
 
     __slots__ = ("_function", "_loop", "_threads", "future", "has_ended", "is_abandoned", "owner")
 

@@ -22,14 +22,14 @@ from capset.kernel.governance.redaction import MAX_RECORDED_BYTES, Redactor, red
 from capset.schemas.plain_data import plain
 
 _COMPARED: Final = ("id", "version", "sha256")
-"""The members that remain of an act that is too long: those by which a row is compared with it."""
+"""The members that are kept of an act that is too long: those that are compared with a stored row."""
 LIBRARY: Final = "library"
-"""The source of acts of the host's own code."""
+"""The source of acts by the host's own code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The principal behind acts, and the interface that they come by, such as ``rest 127.0.0.1`` or ``cli ada``."""
+    """The principal behind acts, and the interface that it uses, such as ``rest 127.0.0.1`` or ``cli ada``."""
 
     id: str
     kind: PrincipalKind
@@ -46,7 +46,7 @@ _actor: ContextVar[Actor | None] = ContextVar("capset_actor", default=None)
 
 @contextmanager
 def acting(actor: Actor) -> Generator[None]:
-    """Attribute the acts within the ``with`` block to an actor; interfaces do, once they know the caller."""
+    """Attribute the acts within the ``with`` block to an actor. Interfaces call this once they know the caller."""
     token = _actor.set(actor)
     try:
         yield
@@ -55,9 +55,9 @@ def acting(actor: Actor) -> Generator[None]:
 
 
 def actor_of(principal: Principal | None) -> Actor:
-    """Return the actor that a principal is here; without one, that of the interface, or else the host's own code.
+    """Return the actor for a principal; without a principal, the interface's actor, or else the host's own code.
 
-    The interface is known only if it acts for the same principal.
+    If the interface acts for the same principal, its actor is returned, which also names the interface.
     """
     current = _actor.get()
     if principal is None:
@@ -71,7 +71,7 @@ def actor_of(principal: Principal | None) -> Actor:
 
 
 def os_source(interface: str) -> str:
-    """Return the source of acts of a program on this machine: the interface and the user who runs it."""
+    """Return the source of acts by a program on this machine: the interface and the user who runs it."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in many containers
@@ -80,10 +80,10 @@ def os_source(interface: str) -> str:
 
 
 class ActColumns(TypedDict, total=False):
-    """The columns of an act that not every act has."""
+    """The columns that only some acts have."""
 
     org: str | None
-    """The organisation that it concerns, whose auditors may read of it."""
+    """The organisation that the act concerns, whose auditors may read the record."""
     session: str
     agent: str
     tool: str
@@ -153,7 +153,7 @@ def act_entry(
     redact: Redactor | None = None,
     **columns: Unpack[ActColumns],
 ) -> ActEntry:
-    """Return the entry of an act. ``columns`` are its further ones, the organisation among them."""
+    """Return the entry of an act. ``columns`` are its other columns, such as the organisation."""
     mark = ids.mark()
     details = plain(dict(about))
     details = redacted(details if redact is None else redact(details))

@@ -1,4 +1,4 @@
-"""The arguments of calls that wait for approvals: their size, what of them is shown, and what approvers change."""
+"""The arguments of calls that wait for approvals: their size, what approvers see of them, and what they may change."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from capset.schemas.validation_errors import MISSING_FIELD, UNKNOWN_FIELD, Schem
 from capset.stores.base import LineageStore
 
 ARGUMENT_BYTES: Final = 1024 * 1024
-"""The largest size of the arguments of a call that waits for an approval, and of those that an approver puts there."""
+"""Maximum size of the arguments of a call that waits for an approval, as requested or as changed by an approver."""
 
 _ITEM: Final = re.compile(r"\.[0-9]+(?![^.])")
 
 
 class ShownArguments(NamedTuple):
-    """The arguments of a request as approvers may read them: those asked for, and those that took their place."""
+    """The arguments of a request as approvers may read them: the requested ones, and those that replaced them."""
 
     arguments: Any
     modified: Any
-    """``None`` as long as no approver has changed the arguments."""
+    """``None`` unless an approver has changed the arguments."""
 
 
 async def shown_arguments(lineage: LineageStore, row: ApprovalRow) -> ShownArguments:
-    """Return the arguments of a request with the secrets masked that the schema of its tool declares.
+    """Return the arguments of a request, with only the secrets masked that the schema of its tool declares.
 
-    Arguments that an approver wrote are masked as in a record if the schema is not known.
+    If the schema is not known, arguments that an approver wrote are masked as in a record.
     """
     arguments = read(row.arguments if row.unmasked is None else row.unmasked)
     if row.modified is None:
@@ -45,22 +45,22 @@ async def shown_arguments(lineage: LineageStore, row: ApprovalRow) -> ShownArgum
 
 
 async def _schema(lineage: LineageStore, row: ApprovalRow) -> JsonSchema | None:
-    """Return the schema of a request's tool as it was at that time, if it is known and can be compiled."""
+    """Return the schema that a request's tool had at that time, if it is known and can be compiled."""
     stored = await lineage.payload(row.org, row.tool_hash)
     if stored is None:
         return None
     try:
         return compile_json_schema(f"the tool {row.tool!r}", read(stored.payload)["schema"])
-    except DefinitionError:  # beyond the supported part of JSON Schema
+    except DefinitionError:  # it uses an unsupported part of JSON Schema
         return None
 
 
 async def check_answer(lineage: LineageStore, row: ApprovalRow, answer: Answer) -> None:
-    """Raise ``InvalidArguments`` for an answer whose arguments do not fit the request's tool, as it was at that time.
+    """Raise ``InvalidArguments`` if an answer's arguments do not fit the schema that the request's tool had.
 
-    Left to the call are checks beyond JSON Schema, tools of requests that an earlier version opened, and, where the
-    schema has aliases, fields that have their names as in the request. Only files of the request may be named: no
-    approver was shown another.
+    Some checks are left to the call: those beyond JSON Schema, those of requests that an earlier version opened, and,
+    if the schema has aliases, those of fields that go by their names in the request. The arguments may name only files
+    of the request, since approvers were shown no others.
     """
     if answer.arguments is None:
         return
@@ -88,7 +88,7 @@ def _check_files(row: ApprovalRow, schema: JsonSchema, arguments: Any) -> None:
 
 
 def _misnamed(schema: JsonSchema, row: ApprovalRow) -> set[tuple[str, str]]:
-    """Return where a request's own arguments do not fit, if that is because fields go by names that are not aliases."""
+    """Return where a request's own arguments do not fit, if the cause is fields given by name instead of alias."""
     misfits = _misfits(schema, read(row.arguments))
     is_misnamed = any(misfit.expected in (MISSING_FIELD, UNKNOWN_FIELD) for misfit in misfits)
     return _places(misfits) if is_misnamed else set()
@@ -103,7 +103,7 @@ def _misfits(schema: JsonSchema, arguments: Any) -> Sequence[Field]:  # JSON dat
 
 
 def _places(misfits: Sequence[Field]) -> set[tuple[str, str]]:
-    """Return what does not fit and where, in whichever item of a list."""
+    """Return what does not fit and where, treating all items of a list as one."""
     return {(_ITEM.sub(".0", misfit.path), misfit.expected) for misfit in misfits}
 
 
@@ -111,14 +111,14 @@ def check_size(tool: str, arguments: str) -> None:
     """Raise ``ArgumentsTooLarge`` for more than ``ARGUMENT_BYTES``."""
     if len(arguments.encode()) > ARGUMENT_BYTES:
         raise ArgumentsTooLarge(
-            f"Invalid arguments for {tool!r}: what waits for an approval has at most {ARGUMENT_BYTES} bytes as JSON "
-            "(approval_arguments)"
+            f"Invalid arguments for {tool!r}: those of a call that waits for an approval may be at most "
+            f"{ARGUMENT_BYTES} bytes as JSON (approval_arguments)"
         )
 
 
 def written_arguments(arguments: Mapping[str, Any]) -> str:  # of the tool's own schema
-    """Return arguments as they are stored. Raises ``InvalidArguments`` for what is not JSON."""
+    """Return arguments as they are stored. Raises ``InvalidArguments`` if they are not JSON data."""
     try:
         return canonical(dict(arguments)).decode()
     except (NotCanonical, ValueError, TypeError, RecursionError) as error:
-        raise InvalidArguments(f"the arguments of an approval are JSON data: {error}") from None
+        raise InvalidArguments(f"the arguments of an approval must be JSON data: {error}") from None

@@ -1,4 +1,4 @@
-"""Decisions on requests for approvals: who may give one, and what becomes of a request (spec 4, G16–G17, G46–G48)."""
+"""Decisions on approval requests: who may approve, and how an answer changes a request (spec 4, G16–G17, G46–G48)."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Decider = Principal | None
 """The principal who decides a request; ``None`` is the host's own approver."""
 _HOST: Final = "host:approver"
 _NO_RIGHTS: Final = Principal("approver")
-"""The host's own approver, as far as rules can see: it has neither permissions nor attributes."""
-_OWN: Final = "a request is approved by another principal than the one who made it"
+"""The host's own approver as the rules see it: it has neither permissions nor attributes."""
+_OWN: Final = "a request must be approved by a principal other than the one who made it"
 _REPEATED: Final = "you have approved it already, and it needs the approval of a different principal, too"
-_MAKERS: Final = "who made a key, or entered a person, counts as its holder"
+_MAKERS: Final = "whoever made a key, or added a person, counts as its holder"
 
 
 def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) -> str | None:
-    """Return why a principal may not approve a request, in any status, or ``None`` if it may."""
+    """Return why a principal may not approve a request, whatever its status, or ``None`` if it may."""
     needs = ApprovalNeeds.read(row)
     if by is None:
         return needs.unmet(row, _NO_RIGHTS, frozenset(), now)
     if by.kind == "anonymous":
-        return "an approval names who gave it, and an anonymous principal cannot"
+        return "an approval names its approver, so an anonymous principal cannot approve"
     is_own = people_behind(by).are_one_with(requesters_of(row))
     if is_own and (needs.forbid_own or not governance.own_approvals):
         return _OWN if row.makers is None and not by.makers else f"{_OWN}, and {_MAKERS}"
@@ -46,7 +46,7 @@ def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) 
 
 
 def repetition(earlier: Sequence[GivenApproval], by: Decider) -> str | None:
-    """Return why a principal's approval would not count beside earlier ones, or ``None`` if it would."""
+    """Return why a principal's approval would not count in addition to earlier ones, or ``None`` if it would."""
     people = people_behind(by)
     shared = [approval for approval in earlier if people.are_one_with(approval.people)]
     if not shared:
@@ -56,18 +56,18 @@ def repetition(earlier: Sequence[GivenApproval], by: Decider) -> str | None:
 
 
 def closure(row: ApprovalRow) -> str:
-    """Return why a request is not open any more."""
+    """Return why a request is no longer open."""
     if row.status == "pending":
-        return "its time is up"
+        return "it has expired"
     return f"it was {row.status}" + (f" by {row.decided_by}" if row.decided_by else "")
 
 
 def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governance, now: int) -> ApprovalRow:
-    """Return an open request as it is after an answer, at a time in nanoseconds.
+    """Return an open request as changed by an answer; ``now`` is in nanoseconds.
 
-    An approval of other arguments than the earlier ones begins the count again. Raises ``PermissionDenied`` for an
-    approval that is not the decider's to give, ``InvalidArguments`` for one of changed arguments for the whole session,
-    and ``Conflict`` for one of arguments that were changed since, and for a second one by the same principal.
+    An approval of other arguments than those approved before restarts the count. Raises ``PermissionDenied`` for an
+    approval that the decider may not give, ``InvalidArguments`` for an approval of changed arguments for the whole
+    session, and ``Conflict`` if the arguments have been changed since, or the same principal has approved before.
     """
     if not answer.approved:
         return _closed(row, "rejected", answer, by, governance, now)
@@ -77,7 +77,7 @@ def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governan
     if answer.round is not None and answer.round != number:
         raise Conflict(
             f"the arguments of the request {row.id!r} have been changed since (it is in round {number}, not "
-            f"{answer.round}): read it again, and approve what it is now"
+            f"{answer.round}): read the request again before you approve it"
         )
     modified = None if answer.arguments is None else written_arguments(answer.arguments)
     if answer.round is not None:
@@ -101,7 +101,7 @@ def answered(row: ApprovalRow, answer: Answer, by: Decider, governance: Governan
 
 
 def people_behind(by: Decider) -> People:
-    """Return those who are behind a decider."""
+    """Return the people behind a decider."""
     return People.of(_HOST, None) if by is None else People.of(_named(by), by.on_behalf_of, by.makers)
 
 

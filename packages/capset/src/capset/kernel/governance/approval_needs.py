@@ -1,4 +1,4 @@
-"""Needs of a request by the rules for approvers, and the approvals that it has (spec 4, G45–G49)."""
+"""What a request needs by the rules for approvers, and the approvals that it has (spec 4, G45–G49)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import StoreError, counted
 
 _LISTED: Final = 10
-"""How many of the decider's permissions a refusal lists."""
+"""Maximum number of the decider's permissions that a refusal lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApproverNeed:
-    """The demands of one rule on each approver of a request, with the attributes of its requester filled in.
+    """What one rule demands of each approver of a request, with the attributes of its requester filled in.
 
-    ``attributes`` are the values that are allowed of each, none if no approver fits. ``same_attributes`` names those
-    among them that the requester has, too.
+    ``attributes`` has the allowed values of each attribute; an attribute without any excludes every approver.
+    ``same_attributes`` names those that must equal the requester's.
     """
 
     permission: str | None
@@ -33,13 +33,13 @@ class ApproverNeed:
     escalate_to: str | None
 
     def escalates_at(self, created_at: str) -> str | None:
-        """Return the time from which those of ``escalate_to`` may approve, too."""
+        """Return the time from which holders of ``escalate_to`` may approve too, or ``None``."""
         if self.escalate_after is None:
             return None
         return iso_of(datetime.fromisoformat(created_at) + timedelta(seconds=self.escalate_after))
 
     def is_met(self, by: Principal, permissions: frozenset[str], *, is_escalated: bool) -> bool:
-        """Whether a principal may approve, by this rule. All that it acts for have to have the attributes, too."""
+        """Whether a principal may approve by this rule. Everyone that it acts for must have the attributes too."""
         if is_escalated and self.escalate_to in permissions:
             return True
         people = (by.attributes, *by.on_behalf_of_attributes)
@@ -63,7 +63,7 @@ class ApproverNeed:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalNeeds:
-    """The demands of all rules together on the approvals of one request. Each approver has to meet every need."""
+    """What all rules together demand of the approvals of one request. Each approver must meet every rule."""
 
     rules: Sequence[ApproverNeed]
     approvals: int = 1
@@ -72,7 +72,7 @@ class ApprovalNeeds:
 
     @classmethod
     def read(cls, row: ApprovalRow) -> Self:
-        """Return the needs of a request. Raises ``StoreError`` if what is stored is not theirs."""
+        """Return the needs of a request. Raises ``StoreError`` if they cannot be read."""
         if row.needs is None:
             return cls(())
         try:
@@ -83,11 +83,11 @@ class ApprovalNeeds:
             raise StoreError(f"the request {row.id} was changed: what its approvals need cannot be read") from None
 
     def written(self) -> str:
-        """Return the needs as JSON text; equal ones have the same."""
+        """Return the needs as JSON text, which is the same for equal needs."""
         return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     def next_escalation(self, created_at: str, after: str = "") -> str | None:
-        """Return the time of the first escalation that comes after a time."""
+        """Return the time of the first escalation later than ``after``, or ``None``."""
         times = [rule.escalates_at(created_at) for rule in self.rules]
         return min((at for at in times if at is not None and at > after), default=None)
 
@@ -99,7 +99,7 @@ class ApprovalNeeds:
         return f"{approvers}{' with ' if demands else ''}{demands}{restriction}"
 
     def unmet(self, row: ApprovalRow, by: Principal, permissions: frozenset[str], now: str) -> str | None:
-        """Return in one sentence why a principal with these permissions may not approve, or ``None`` if it may."""
+        """Return one sentence on why a principal with these permissions may not approve, or ``None`` if it may."""
         for rule in self.rules:
             at = rule.escalates_at(row.created_at)
             is_escalated = at is not None and at <= now
@@ -113,8 +113,8 @@ class ApprovalNeeds:
 class GivenApproval:
     """One of the approvals of a request: who gave it, when, and with which note.
 
-    ``round`` counts how often approvers had changed the arguments by then; ``by`` is ``kind:id``, and so are the
-    ``makers`` of its key.
+    ``round`` is how often approvers had changed the arguments by then. ``by`` and the ``makers`` of its key are
+    ``kind:id``.
     """
 
     by: str
@@ -127,12 +127,12 @@ class GivenApproval:
 
     @property
     def people(self) -> People:
-        """Those who are behind it."""
+        """The people behind the approval."""
         return People.of(self.by, self.on_behalf_of, self.makers)
 
 
 def given_approvals(row: ApprovalRow) -> tuple[GivenApproval, ...]:
-    """Return the approvals that count so far. Raises ``StoreError`` if what is stored are none."""
+    """Return the approvals that count so far. Raises ``StoreError`` if they cannot be read."""
     if row.approvals is None:
         return ()
     try:
@@ -155,16 +155,16 @@ def round_of(row: ApprovalRow) -> int:
 def has_enough_approvals(row: ApprovalRow) -> bool:
     """Whether an approved request has all approvals that it needs.
 
-    It may lack some if a server of an earlier version, which knows no rules for approvers, has decided it.
+    It may lack some if a server of an earlier version, which has no rules for approvers, has decided it.
     """
     return row.needs is None or _different(given_approvals(row)) >= ApprovalNeeds.read(row).approvals
 
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Those who are behind a request or an approval: the ids of a principal and of those whom it acts for (``ids``).
+    """The people behind a request or an approval: ``ids`` are those of a principal and of everyone it acts for.
 
-    ``makers`` are the ids of those who made its key, and theirs.
+    ``makers`` are the ids of those who made its key, and of those who made theirs.
     """
 
     ids: frozenset[str]
@@ -172,10 +172,10 @@ class People:
 
     @classmethod
     def of(cls, principal: str, on_behalf_of: str | None, makers: Iterable[str] = ()) -> Self:
-        """Return those who are behind a principal.
+        """Return the people behind a principal.
 
-        The kind is left out: ``agent:ada`` does not decide for ``user:ada``. An id may contain " for ": all names are
-        split there, so that no principal hides behind another.
+        The kind is dropped: ``agent:ada`` must not decide for ``user:ada``. Since an id may contain " for ", all names
+        are split there, so that no principal can hide behind another.
         """
         return cls(_ids_of((principal, on_behalf_of or "")), _ids_of(makers))
 
@@ -188,7 +188,7 @@ class People:
 
 
 def requesters_of(row: ApprovalRow) -> People:
-    """Return those who are behind a request. Raises ``StoreError`` if its stored makers cannot be read."""
+    """Return the people behind a request. Raises ``StoreError`` if its stored makers cannot be read."""
     try:
         makers: list[str] = [] if row.makers is None else json.loads(row.makers)
         return People.of(row.principal, row.on_behalf_of, makers)
@@ -207,7 +207,7 @@ def _id_of(name: str) -> str:
 
 
 def _different(approvals: Sequence[GivenApproval]) -> int:
-    """Return the number of approvals by people other than those of all earlier ones."""
+    """Return the number of approvals by people different from those of all earlier approvals."""
     return sum(
         not any(approval.people.are_one_with(earlier.people) for earlier in approvals[:place])
         for place, approval in enumerate(approvals)
@@ -215,7 +215,7 @@ def _different(approvals: Sequence[GivenApproval]) -> int:
 
 
 def _held(need: ApproverNeed, by: Principal, permissions: frozenset[str]) -> str:
-    """Return what a decider has of what a rule compares, as part of a sentence."""
+    """Return the decider's permissions and attributes that a rule compares, as part of a sentence."""
     parts: list[str] = []
     if need.permission is not None or need.escalate_to is not None:
         names = sorted(permissions)

@@ -1,4 +1,4 @@
-"""Requests of calls for approvals: what they need and cover, those of equal calls, and new ones (spec 4, G16–G18)."""
+"""Approval requests of calls: what they need and cover, those of equal calls, and new ones (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ from capset.schemas.plain_data import plain, unmasked
 from capset.stores.base import ArgumentsFull, PayloadRow
 
 PENDING_BYTES: Final = 64 * 1024 * 1024
-"""The size of the arguments of all open requests of an organisation together."""
+"""Maximum size of the arguments of all open requests of an organisation together."""
 FILES: Final = 100
-"""How many files the arguments of a call that waits for an approval may name."""
+"""Maximum number of files that the arguments of a call that waits for an approval may name."""
 
 
 async def look_at_files(call: Invocation, root: SchemaNode) -> tuple[FileArgument, ...]:
-    """Return the files that the arguments of a call name, as they are now; ``root`` is the schema of the arguments.
+    """Return the current state of the files that a call's arguments name; ``root`` is the schema of the arguments.
 
     Raises ``ArgumentsTooLarge`` for more than ``FILES`` of them.
     """
     named = marked_files(root, plain(unmasked(call.arguments.recorded)))
     if len(named) > FILES:
         raise ArgumentsTooLarge(
-            f"Invalid arguments for {call.compiled.name!r}: what waits for an approval names at most {FILES} files"
+            f"Invalid arguments for {call.compiled.name!r}: a call that waits for an approval may name at most {FILES} "
+            "files"
         )
     files: list[FileArgument] = []
     for place, path, is_secret in named:
@@ -55,7 +56,7 @@ async def look_at_files(call: Invocation, root: SchemaNode) -> tuple[FileArgumen
 
 
 def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Installed) -> ApprovalNeeds | None:
-    """Return what the rules that are for a call demand, or ``None`` if none is for it."""
+    """Return what the rules that apply to a call demand, or ``None`` if none applies."""
     if not rules:
         return None
     subject = _subject(call, installed)
@@ -73,7 +74,7 @@ def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Install
 
 
 def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:
-    """Return the facts about a call; where something is not known, so much that every rule is for it."""
+    """Return the facts about a call; an unknown fact has every possible value, so that any rule may apply."""
     context = call.context
     composition = context.snapshot.composition
     owners = {level.owner for level in installed.levels} | {installed.owner}
@@ -109,7 +110,7 @@ def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
 
 
 def _stated(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attributes are
-    """Return the one value that a requester and those it acts for state, or none: no approver can be like several."""
+    """Return the one value that a requester and those it acts for state; none if they differ, as nobody matches two."""
     values = {
         written(attributes[name]): attributes[name]
         for attributes in people
@@ -119,7 +120,7 @@ def _stated(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attribu
 
 
 async def standing_request(call: Invocation, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow | None:
-    """Return the request that applies to a call: that of an equal call with equal needs, until it expires."""
+    """Return the request that applies to a call: an unexpired one of an equal call with equal needs."""
     context, tool = call.context, call.compiled
     principal, runtime = context.principal, context.runtime
     equal = EqualCall(
@@ -138,10 +139,10 @@ async def standing_request(call: Invocation, digest: str, needs: ApprovalNeeds |
 
 
 async def open_request(call: Invocation, question: Ruling, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow:
-    """Open a request for the approval of a call, or join that of an equal call, and return it.
+    """Open an approval request for a call, or join that of an equal call, and return it.
 
-    Raises ``ArgumentsTooLarge``, and ``LimitExceeded`` if too many of the principal's requests are open, or their
-    arguments and those of all others of the org are too large together.
+    Raises ``ArgumentsTooLarge``, and ``LimitExceeded`` if too many of the principal's requests are open, or the
+    arguments of all open requests of the org are too large together.
     """
     context, tool = call.context, call.compiled
     runtime = context.runtime
@@ -175,7 +176,7 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
         makers=json.dumps(context.principal.makers) if context.principal.makers else None,
     )
     if tool.tool is not None and tool.hash is not None:
-        # An approver in another process needs the schema to check other arguments.
+        # An approver in another process needs the schema to check changed arguments.
         payloads = [PayloadRow(row.org, tool.hash, PROFILE, "tool", canonical(tool_payload(tool.tool)).decode())]
         code = code_of(tool.tool)
         if code.hash is not None and code.covers is not None:
@@ -191,7 +192,7 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
     except ArgumentsFull:
         call.deny("the arguments of open requests for approvals are too large together")
         raise LimitExceeded(
-            f"Rate limit exceeded: the arguments of this organisation's requests that wait for approvals have at "
+            f"Rate limit exceeded: the arguments of this organisation's requests that wait for approvals may have at "
             f"most {PENDING_BYTES} bytes together (pending_arguments).",
             hint="have some of them decided, or wait until they expire",
         ) from None
@@ -206,7 +207,7 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
 
 
 def is_of_other_code(row: ApprovalRow, call: Invocation) -> bool:
-    """Whether a request was for other code than the call's, if that matters."""
+    """Whether a request was for other code than the call's, and the governance says that this voids it."""
     return call.context.runtime.governance.code_voids_approvals and row.code_hash != _code_hash(call)
 
 

@@ -29,9 +29,9 @@ from capset.stores.base import ApprovalQuery, ApprovalStore, Page, PendingSummar
 LOOK_SECONDS: Final = (0.05, 1.0)
 """The first and the longest interval at which a waiting call checks whether another process has decided."""
 _SWEPT: Final = 16
-"""The number of overdue requests that are ended at once: each has its arguments."""
+"""Number of overdue requests that are loaded at once, each with its arguments."""
 AGES: Final = (300, 3_600, 86_400)
-"""The ages, in seconds, between which pending requests are counted."""
+"""Bounds, in seconds, of the age groups in which pending requests are counted."""
 _REMEMBERED: Final = 1_000
 _log = logging.getLogger("capset.kernel")
 
@@ -42,7 +42,7 @@ class ApprovalService:
     def __init__(self, runtime: KernelRuntime) -> None:
         self._runtime = runtime
         self._decided: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        """Set on decision: the requests that calls of this process wait for."""
+        """The requests that calls of this process wait for; a decision sets the event."""
         self._consulted: dict[str, None] = {}
         """The requests that the host's own approver was asked about, oldest first."""
 
@@ -56,7 +56,7 @@ class ApprovalService:
         return await self._store.list(query)
 
     async def get(self, id: str, *, org: str | None) -> ApprovalRow:
-        """Return a request. Raises ``NotFound`` if there is none, or it is another org's."""
+        """Return a request. Raises ``NotFound`` if it does not exist or belongs to another org."""
         await self.sweep()
         return await self._get(id, org)
 
@@ -67,7 +67,7 @@ class ApprovalService:
         return await self._store.summary(org, tuple(iso(now - seconds * 1_000_000_000) for seconds in AGES))
 
     def refusal(self, row: ApprovalRow, by: Principal) -> str | None:
-        """Return in one sentence why a principal may not approve a request, or ``None`` if it may."""
+        """Return one sentence on why a principal may not approve a request, or ``None`` if it may."""
         if row.org != by.org:
             return "there is no such request in your organisation"
         if row.status != "pending" or self.is_overdue(row):
@@ -76,29 +76,29 @@ class ApprovalService:
         return refused or repetition(given_approvals(row), by)
 
     def may_decide(self, row: ApprovalRow, by: Principal) -> bool:
-        """Whether a principal may approve a request; rejecting it is up to everybody who sees it."""
+        """Whether a principal may approve a request; anyone who sees it may reject it."""
         return self.refusal(row, by) is None
 
     async def decide(self, id: str, answer: Answer, *, by: Principal) -> ApprovalRow:
         """Answer a request of the decider's org, and return its new row.
 
-        It stays ``pending`` as long as it needs further approvals. Raises ``NotFound`` if there is none, or it is
-        another org's; ``PermissionDenied`` for an approval that the rules for approvers do not allow the decider, for
+        It stays ``pending`` as long as it needs further approvals. Raises ``NotFound`` if it does not exist or belongs
+        to another org; ``PermissionDenied`` for an approval that the rules for approvers do not allow the decider, for
         an anonymous decider, and for the decider's own request, unless the governance allows that;
-        ``InvalidArguments`` for other arguments that do not fit the tool's schema; ``Conflict`` if it was decided
-        already, is overdue, or is in another round than the answer says, and for a second approval by the same
+        ``InvalidArguments`` for changed arguments that do not fit the tool's schema; ``Conflict`` if the request is
+        already decided, is overdue, or is in another round than the answer says, and for a second approval by the same
         principal.
         """
         row = await self.get(id, org=by.org)
         refused = refusal_of(row, by, self._runtime.governance, self._now()) if answer.approved else None
-        if refused is not None:  # before anything is said of the arguments
+        if refused is not None:  # before any error that reveals something about the arguments
             raise PermissionDenied(f"Permission denied: {refused}.")
         if row.status == "pending":
             await check_answer(self._runtime.store.lineage, row, answer)
         return await self._decide(row, answer, by)
 
     async def withdraw(self, ids: Iterable[str], *, org: str | None, by: str) -> None:
-        """End requests that are of no use any more, since what waited for them was cancelled ``by`` somebody."""
+        """End requests that are no longer needed, since ``by`` has cancelled what waited for them."""
         for request in ids:
             while (row := await self._store.get(org, request)) is not None and row.status in ("pending", "approved"):
                 ended = replace(row, status="expired", decided_by=by, note="withdrawn")
@@ -106,7 +106,7 @@ class ApprovalService:
                     break
 
     async def sweep(self) -> None:
-        """End the overdue requests, each of which counts as rejected, and take note of those that escalate."""
+        """End the overdue requests, which count as rejected, and record the escalations that are due."""
         now = self._now()
         while rows := await self._store.overdue(now, _SWEPT):
             for row in rows:
@@ -116,29 +116,29 @@ class ApprovalService:
                 await self._escalate(row)
 
     async def show_arguments(self, row: ApprovalRow, *, by: Principal) -> ShownArguments:
-        """Return a request's arguments with only those masked that its tool's schema says are secret.
+        """Return a request's arguments, with only those masked that its tool's schema says are secret.
 
-        An act says that they were shown, and to whom. Without a schema, and once the request is decided, the arguments
-        asked for are masked as in the request.
+        An act records that they were shown, and to whom. Without a schema, and once the request is decided, the
+        requested arguments are masked as in the request.
         """
         arguments = await shown_arguments(self._runtime.store.lineage, row)
         await self._record_showing(row, "arguments", by)  # first: what cannot be recorded is not shown
         return arguments
 
     async def show_file(self, row: ApprovalRow, number: int, *, by: Principal) -> ShownFile:
-        """Return a file that a request's arguments name, by its number in ``files_of``, to be read.
+        """Return a file that a request's arguments name, by its number in ``files_of``, for reading.
 
-        An act says that it was shown, and to whom. Raises ``NotFound`` if there is none, or none in the store, and
-        ``Conflict`` if it has changed since the approval was asked for.
+        An act records that it was shown, and to whom. Raises ``NotFound`` if the request has no such file or the store
+        does not have it, and ``Conflict`` if it has changed since the approval was requested.
         """
         file, files = file_at(row, number), self._runtime.store.files
         try:
             stat, digest = await files.digest(row.session, file.path)
         except FileError:
             raise NotFound(
-                f"{file.path!r} is a file that a capability brings, or was deleted: it cannot be shown"
+                f"the file {file.path!r} cannot be shown: a capability brings it, or it was deleted"
             ) from None
-        changed = f"the file {file.path!r} has changed since the approval was asked for: the call will need a new one"
+        changed = f"the file {file.path!r} has changed since the approval was requested: the call will need a new one"
         if digest != file.sha256:
             raise Conflict(changed)
 
@@ -156,9 +156,9 @@ class ApprovalService:
         await self._runtime.store.audit.commit(act)
 
     async def wait(self, row: ApprovalRow, tell: Callable[[], Awaitable[None]]) -> ApprovalRow:
-        """Return a request once it is decided or overdue. It outlives the call that waits.
+        """Return a request once it is decided or overdue. The request outlives the call that waits.
 
-        ``tell`` is awaited first, once no decision is missed: it tells readers of the call's messages.
+        ``tell``, which notifies readers of the call's messages, is awaited first, once no decision can be missed.
         """
         decided = self._decided.setdefault(row.id, asyncio.Event())
         await tell()
@@ -169,7 +169,7 @@ class ApprovalService:
         return row
 
     async def decided(self, row: ApprovalRow, seconds: float) -> ApprovalRow:
-        """Return an open request once it is decided or overdue, or as it was after so many seconds."""
+        """Return an open request once it is decided or overdue, or unchanged after ``seconds``."""
         decided = self._decided.setdefault(row.id, asyncio.Event())
         try:
             async with asyncio.timeout(seconds):
@@ -178,20 +178,20 @@ class ApprovalService:
             return row
 
     async def find(self, id: str, org: str | None) -> ApprovalRow | None:
-        """Return a request of an org in its stored status, or ``None``."""
+        """Return a request of an org with its stored status, or ``None``."""
         return await self._store.get(org, id) if id.isprintable() else None
 
     async def void(self, row: ApprovalRow) -> None:
-        """End an approval that a server without rules for approvers gave before the request had all that it needs."""
+        """End an approval from a server without rules for approvers, given before the request had all it needs."""
         await self._store.move(replace(row, status="expired", note="not approved by all that it needs"), row.status)
 
     def heard(self, id: str | None) -> None:
-        """Have calls look at once whether a request was decided by another process; ``None`` stands for all."""
+        """Make calls check at once whether another process has decided a request; ``None`` stands for all."""
         for event in [event for request, event in self._decided.items() if id in (None, request)]:
             event.set()
 
     def is_overdue(self, row: ApprovalRow) -> bool:
-        """Whether a request's time is up."""
+        """Whether a request is past its ``expires_at``."""
         return row.expires_at <= self._now()
 
     async def _look(self, row: ApprovalRow, decided: asyncio.Event) -> ApprovalRow:
@@ -202,7 +202,7 @@ class ApprovalService:
                     await decided.wait()
             except TimeoutError:
                 pass
-            decided.clear()  # a notice that was wrong ends one pause, not all
+            decided.clear()  # a false notice ends one pause only
             current = await self._store.get(row.org, row.id)
             if current is None:
                 return replace(row, status="expired")
@@ -218,7 +218,7 @@ class ApprovalService:
             pause = min(2 * pause, LOOK_SECONDS[1])
 
     def is_to_consult(self, row: ApprovalRow) -> bool:
-        """Whether to ask the host's own approver about a request: it is open, and was not asked about yet."""
+        """Whether to ask the host's own approver about a request: it is open, and the approver was not asked yet."""
         return (
             self._runtime.governance.approver is not None and row.status == "pending" and row.id not in self._consulted
         )
@@ -239,7 +239,7 @@ class ApprovalService:
             await check_answer(self._runtime.store.lineage, row, answer)
             return await self._decide(row, answer, None)
         except (PermissionDenied, InvalidArguments) as error:
-            _log.warning("the approver's answer does not count, request %s: %s", row.id, error.message)
+            _log.warning("the approver's answer is ignored, request %s: %s", row.id, error.message)
         except Conflict:  # another approver was faster
             pass
         return await self._get(row.id, row.org)
@@ -261,7 +261,7 @@ class ApprovalService:
         return row
 
     async def _decide(self, row: ApprovalRow, answer: Answer, by: Decider) -> ApprovalRow:
-        """Answer a request as a principal, or as the host's own approver, however often others come first."""
+        """Answer a request as a principal or as the host's own approver; retry if others change it first."""
         actor, runtime = HOST if by is None else actor_of(by), self._runtime
         while True:
             if row.status != "pending" or self.is_overdue(row):
@@ -275,7 +275,7 @@ class ApprovalService:
         return moved
 
     async def _escalate(self, row: ApprovalRow) -> None:
-        """Take note of an escalation, once, and tell channels of it."""
+        """Record an escalation, once, and notify channels of it."""
         now = self._now()
         after = ApprovalNeeds.read(row).next_escalation(row.created_at, now)
         about = {"id": row.id, "call": row.call, "principal": row.principal}
@@ -288,9 +288,9 @@ class ApprovalService:
     async def _move(
         self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow, act: ActEntry | None = None
     ) -> bool:
-        """Replace a request that is still as it was seen; if that ends it, channels are told so."""
+        """Replace a request if it is unchanged since it was read, and notify channels if that ends it."""
         deliveries = self._runtime.deliveries
-        if row.status != "pending":  # what was masked is kept no longer than somebody may have to see it
+        if row.status != "pending":  # unmasked arguments are kept only while an approver may need to see them
             row = replace(row, unmasked=None)
         notices = deliveries.for_ending(row) if expected == "pending" else ()
         is_moved = await self._store.move(row, expected, seen=seen, act=act, deliveries=notices)
@@ -325,12 +325,12 @@ class ApprovalService:
 
 
 def rejection(row: ApprovalRow) -> str:
-    """Return the reason for a rejection, and the name of its decider."""
+    """Return the reason for a rejection, with the name of its decider."""
     return f"rejected by {row.decided_by}" + (f": {row.note}" if row.note else "")
 
 
 def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
-    """Return a request as the data of the event ``approval.requested``: everything an approver has to know."""
+    """Return a request as the data of the event ``approval.requested``: everything an approver needs to know."""
     code = known_code(row.code_hash)
     return {
         "id": row.id,

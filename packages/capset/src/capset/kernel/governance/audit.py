@@ -56,8 +56,8 @@ _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
     (ApprovalVoid, "rejected"),
     (PermissionDenied, "denied"),
     (TurnLost, "denied"),
-    (TurnSuspended, "denied"),  # an agent's, in whose run a call needs an approval first
-    (ClientInputRequired, "denied"),  # it is made again, with the answer
+    (TurnSuspended, "denied"),  # of an agent in whose run a call needs an approval first
+    (ClientInputRequired, "denied"),  # the call is made again, with the answer
     (ClientCapabilityMissing, "denied"),
     (LimitExceeded, "limited"),
     (NotFound, "not_found"),
@@ -68,7 +68,7 @@ _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
 
 
 def outcome_of(error: CapsetError | None) -> Outcome:
-    """Return the outcome for an error, or for none."""
+    """Return the outcome for an error; without one, success."""
     if error is None:
         return "succeeded"
     if error.answer_lost:
@@ -80,32 +80,32 @@ def outcome_of(error: CapsetError | None) -> Outcome:
 
 
 class CallEntry(NamedTuple):
-    """One entry of a call, taken from it before it is queued: the writer, on another thread, reads nothing else."""
+    """One entry of a call, copied from it before it is queued: the writer, on another thread, reads nothing else."""
 
     phase: Literal["intent", "outcome"]
     context: SessionContext
     compiled: CompiledTool
     mark: int
-    """The time and the id of the call, by ``Ids``."""
+    """The time and the id of the call, as made by ``Ids``."""
     cause: tuple[str, str] | None
     """The correlation and the id of what caused the call."""
     arguments: Any
     """A snapshot of the arguments; ``None`` for JSON text that was never validated."""
     secrets: Secret[list[Any]] | None
-    """Those that the snapshot has as masks only."""
+    """The secrets that the snapshot masks."""
     given: Mapping[str, Any] | Json
-    """The arguments as received; only JSON text is read."""
+    """The arguments as received; the writer reads them only if they are JSON text."""
     decision: CallDecision
     attempts: int
     outcome: Outcome | None = None
     code: str | None = None
-    """That of its error."""
+    """The code of its error."""
     duration_us: int = 0
     repeats: int | None = None
-    """The number of refused calls that it stands for, where that is more than one."""
+    """The number of refused calls that the entry stands for, if more than one."""
 
     def repeated(self, times: int) -> CallEntry:
-        """Return the entry of so many refused calls like this one."""
+        """Return the entry of several refused calls like this one."""
         return self._replace(repeats=times)
 
     def columns(self) -> Columns:
@@ -137,7 +137,7 @@ class CallEntry(NamedTuple):
 
 
 def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns:
-    """Return the columns that are the same for every call of a tool in a session; its context keeps them."""
+    """Return the columns that are the same for every call of a tool in a session, cached in its context."""
     cached = context.settled.get(compiled)
     if cached is not None:
         return cached
@@ -162,7 +162,7 @@ def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns
         "act": None,
         "source": None,
     }
-    if context.compiled.by_name.get(compiled.name) is compiled:  # those that refuse are made for one call
+    if context.compiled.by_name.get(compiled.name) is compiled:  # a tool that only refuses is made for one call
         context.settled[compiled] = columns
     return columns
 
@@ -174,7 +174,7 @@ def _recorded_arguments(entry: CallEntry, tool: AnyTool | None, redactor: Redact
         canonical_form = flat(recorded) if entry.secrets is None else None
     if canonical_form is not None:
         text = canonical_form.decode()
-        # No URL, nothing to cut, and no secret: it is stored as it is.
+        # No URL, no secret, and nothing to truncate: the text is stored unchanged.
         if "/" not in text and len(text) <= MAX_RECORDED_TEXT and not any(map(is_secret_name, recorded)):
             return text, canonical_form
         return _stored_arguments(recorded, tool, canonical_form, redactor), canonical_form
@@ -219,8 +219,8 @@ def masked_arguments(call: Invocation) -> str:
 def arguments_to_approve(call: Invocation) -> tuple[str, str | None]:
     """Return a call's complete arguments for approvers, as canonical JSON texts.
 
-    The first has everything masked that a record would mask. The second has only the secrets masked that the tool's
-    schema declares; it is ``None`` if that is the same.
+    In the first, everything is masked that a record would mask. In the second, only the secrets are masked that the
+    tool's schema declares; it is ``None`` if both are the same.
     """
     tool, redactor = call.compiled.tool, call.context.runtime.redactor
     unmasked = _plain_arguments(call.arguments.recorded, call.given)
@@ -254,7 +254,7 @@ def _plain_arguments(recorded: Any, received: Mapping[str, Any] | Json) -> Any:
 
 
 def _whole(recorded: Any, arguments: Any, secrets: Secret[list[Any]] | None) -> Any:
-    """Return the arguments for the digest: masked secrets with their real values, since these distinguish calls."""
+    """Return the arguments for the digest: with the real values of secrets, since these distinguish calls."""
     if secrets is not None:
         return [arguments, secrets.get_secret_value()]  # a list, which arguments themselves never are
     if is_flat(recorded):  # so that it holds no masked secret
@@ -274,7 +274,7 @@ def _stored_arguments(
     digests: dict[str, str] = {}
     if tool is not None and tool.arguments.digested and isinstance(masked, Mapping):
         digests = _digests(_masked(arguments, tool, redactor, longest=None), tool.arguments.digested)
-        named = {_digest_name(name) for name in tool.arguments.digested}  # a caller's own would look like ours
+        named = {_digest_name(name) for name in tool.arguments.digested}  # a caller must not provide these itself
         masked = {
             name: value for name, value in cast("Mapping[str, Any]", masked).items() if name not in named
         } | digests
@@ -285,9 +285,9 @@ def _stored_arguments(
 
 
 def _digests(masked: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of the UTF-8 of texts, by names that no parameters can have.
+    """Return the SHA-256 of the UTF-8 of texts, under names that no parameter can have.
 
-    It is the digest of the masked text: with that of the whole text, a short secret could be found by brute force.
+    The digest is of the masked text: from one of the whole text, a short secret could be found by brute force.
     """
     texts = {name: masked.get(name) for name in names}
     return {

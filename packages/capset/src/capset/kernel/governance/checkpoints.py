@@ -22,11 +22,11 @@ _logger = logging.getLogger("capset.kernel")
 EVERY: Final = "5m"
 """The default interval between checkpoints."""
 RECORDS: Final = 1_000
-"""The default number of new records after which a checkpoint is made before its time."""
+"""The default number of new records after which a checkpoint is made early."""
 LOOK_SECONDS: Final = 1.0
-"""The interval at which new records are counted: those of all processes."""
+"""The interval at which the new records of all processes are counted."""
 _KERNEL: Final = Actor("capset", "agent", None, "kernel")
-"""The actor of what a kernel does by itself."""
+"""The actor for what a kernel does by itself."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -39,9 +39,9 @@ class Checkpoints:
             when it closes.
         keep: a window such as ``90d``: older records are deleted, up to the newest checkpoint that covers no younger
             one; ``None`` keeps all.
-        records: the number of new records after which one is made earlier.
+        records: the number of new records after which a checkpoint is made early.
 
-    Raises ``DefinitionError`` for a value of another kind.
+    Raises ``DefinitionError`` for an invalid value.
     """
 
     key: CheckpointKey
@@ -65,22 +65,22 @@ class Checkpoints:
 
 @dataclass(slots=True)
 class Signing:
-    """The state of a kernel's signing: the id of the key that it signs with, or the reason why it does not.
+    """The state of a kernel's signing: the id of the key that it signs with, or the reason why it does not sign.
 
-    ``is_bound`` says whether it signs only as long as the log's own key is this one.
+    ``is_bound`` is whether it signs only as long as the log's own key is this one.
     """
 
     key: str | None = None
-    reason: str | None = "it was given no checkpoint key"
+    reason: str | None = "it has no checkpoint key"
     is_bound: bool = False
 
     def end(self, reason: str) -> None:
-        """Note that it signs no more."""
+        """Mark the kernel as no longer signing."""
         self.key, self.reason = None, reason
 
 
 async def begin_signing(runtime: KernelRuntime, key: PublicKey, by: Actor) -> Signing:
-    """Adopt a key for a log that has none, and return whether the log is signed with it. Raises ``StoreError``."""
+    """Adopt a key if the log has none, and return whether the log is signed with it. Raises ``StoreError``."""
     log = runtime.audit
     if await log.signer() is None:
         await log.adopt(key, replacing=None, act=adoption_act(runtime.ids, key, by))
@@ -97,7 +97,7 @@ def _other() -> str:
 
 
 async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> None:
-    """Make checkpoints and delete old records until cancelled, or succeeded; failures are logged and retried."""
+    """Make checkpoints and delete old records until cancelled, or the key is succeeded; log and retry failures."""
     last_error, covered, at = "", 0, time.monotonic()
     while True:
         await asyncio.sleep(min(LOOK_SECONDS, checkpoints.every))
@@ -124,7 +124,7 @@ async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints, sig
 async def _may_sign(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> bool:
     if signing.is_bound and not await _is_own(runtime, checkpoints.key.public):
         signing.end(_other())
-        _logger.warning("the audit log is not signed here any more: %s", signing.reason)
+        _logger.warning("the audit log is no longer signed here: %s", signing.reason)
     return signing.key is not None
 
 
@@ -144,15 +144,15 @@ async def make_checkpoint(runtime: KernelRuntime, checkpoints: Checkpoints, sign
 
 
 def prune_act(ids: Ids, before: str, done: Pruned, by: Actor) -> ActEntry:
-    """Return the entry of the pruning of a log."""
+    """Return the entry of the act ``log.prune``."""
     return act_entry(ids, "log.prune", {"before": before, "removed": done.removed, "since": done.since}, by=by)
 
 
 def adoption_act(ids: Ids, key: PublicKey, by: Actor) -> ActEntry:
-    """Return the entry of the adoption of a log's first key."""
+    """Return the entry of the act ``checkpoint_key.adopt``, for a log's first key."""
     return act_entry(ids, "checkpoint_key.adopt", {"id": key.id, "public": key.pem()}, by=by)
 
 
 def succession_act(ids: Ids, key: PublicKey, before: str, old: CheckpointKey | None, by: Actor) -> ActEntry:
-    """Return the entry of a key's succession of the one with the id ``before``, signed by it if it is at hand."""
+    """Return the entry of the act ``checkpoint_key.succeed``; ``before`` is the id of ``old``, which signs if given."""
     return act_entry(ids, "checkpoint_key.succeed", succession(key, before, old), by=by)

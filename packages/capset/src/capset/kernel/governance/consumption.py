@@ -1,4 +1,4 @@
-"""Limits and budgets, and what has been used of each: of a session, or of a principal beside its sessions."""
+"""Limits and budgets, and what has been used of each: of a session, or of a principal with every agent."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from capset.stores.base import Quota, Store
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """One amount that is limited: of calls, of their cost, or of what models use.
+    """One limited amount: of calls, of their cost, or of model usage.
 
-    ``subject`` is named as errors name it. ``window`` is in seconds, ``None`` for a budget. ``used`` is ``None`` where
-    each process counts for itself and this one cannot say.
+    ``subject`` is its name in errors. ``window`` is in seconds, ``None`` for a budget. ``used`` is ``None`` if each
+    process counts separately and this one does not know its count.
     """
 
     subject: str
@@ -33,7 +33,7 @@ class Consumption:
 
 
 async def session_consumption(context: SessionContext) -> list[Consumption]:
-    """Return what was used of the limits of a session, of its tools in play, and of its budget; not those of runs."""
+    """Return what was used of a session's limits and budget, and of its tools' limits; budgets of runs are left out."""
     runtime, terms = context.runtime, context.terms or SessionLimits((), None, None)
     of_tools = [
         counted
@@ -52,7 +52,7 @@ async def principal_consumption(
 ) -> list[Consumption]:
     """Return what was used of the limits that a principal has with every agent: its own, and those of the server.
 
-    Limits per session are those of a session alone.
+    Limits per session are left out.
     """
     allowances = (("server", server), ("principal", principal.allowance))
     terms = session_limits("", principal, agent="", agent_id=None, allowances=allowances, budgets=())

@@ -1,4 +1,4 @@
-"""Deliveries to channels, made for events of requests; the store queues them with these (spec 9, N20–N24)."""
+"""Deliveries to channels for events of requests; the store queues them together with these (spec 9, N20–N24)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from capset.stores.base import DeliveryRow
 
 
 class Deliveries:
-    """The channels of one kernel, and the deliveries that its events make for them. Senders wait for ``queued``."""
+    """The channels of one kernel, and the deliveries to them that events cause. Senders wait for ``queued``."""
 
     def __init__(self, channels: Iterable[NotificationChannel], ids: Ids, clock: Clock) -> None:
         self.channels = tuple(channels)
         self.queued = asyncio.Event()
-        """Set when something was queued here; other processes queue without a sign."""
+        """Set when this process has queued something; other processes send no such signal."""
         self._ids = ids
         self._clock = clock
 
     def for_event(self, event: EventName, request: ApprovalRow, occurrence: str = "") -> Sequence[DeliveryRow]:
-        """Return the deliveries of an event, one for each channel that tells of it.
+        """Return the deliveries of an event, one for each channel that announces it.
 
-        ``occurrence`` tells events of one name apart that may happen to a request more than once.
+        ``occurrence`` distinguishes events of one name that may happen to a request more than once.
         """
         return [
             DeliveryRow(
@@ -45,7 +45,7 @@ class Deliveries:
         ]
 
     def for_ending(self, request: ApprovalRow) -> Sequence[DeliveryRow]:
-        """Return the deliveries of the event that an open request takes on its new status."""
+        """Return the deliveries for the new status of a request that was open."""
         event = ENDINGS.get(request.status)
         return () if event is None else self.for_event(event, request)
 
@@ -56,18 +56,18 @@ class Deliveries:
 
 
 def delivery_key(event: EventName, request: str, occurrence: str = "") -> str:
-    """Return the key of an event: a channel has one delivery for each."""
+    """Return the key of an event; a channel has one delivery per key."""
     return " ".join(part for part in (event, request, occurrence) if part)
 
 
 def checked_channels(channels: Iterable[NotificationChannel]) -> tuple[NotificationChannel, ...]:
-    """Return channels. Raises ``DefinitionError`` for two of one name, and for anything else."""
+    """Return channels as a tuple. Raises ``DefinitionError`` for two of one name, and for anything but a channel."""
     all_channels = tuple(channels)
     names: set[str] = set()
     for channel in all_channels:
         if not isinstance(channel, NotificationChannel):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
             raise DefinitionError(f"channels must be channels, such as Webhook(…); got {channel!r:.80}")
         if channel.name in names:
-            raise DefinitionError(f"there are two channels {channel.name!r}", hint="give each a name of its own")
+            raise DefinitionError(f"there are two channels {channel.name!r}", hint="give each channel its own name")
         names.add(channel.name)
     return all_channels

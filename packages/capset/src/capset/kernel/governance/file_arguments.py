@@ -1,4 +1,4 @@
-"""The files of the session that the arguments of a call name, which its approval covers with their content (G52)."""
+"""The session files that the arguments of a call name. Its approval covers their content (spec 4, G52)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from capset.errors import FileError, NotFound, StoreError
 
 @dataclass(frozen=True, slots=True)
 class FileArgument:
-    """A file that arguments name, as it was when an approval was asked for.
+    """A file that arguments name, as it was when an approval was requested.
 
-    ``argument`` is its place in the arguments, with dots between the steps. ``size_bytes`` and ``sha256`` (as hex) are
-    ``None`` if there was no such file. In a stored request, ``path`` is empty for a file within a value that the tool's
-    schema says is secret.
+    ``argument`` is its dotted path in the arguments. ``size_bytes`` and ``sha256`` (hex) are ``None`` if there was no
+    such file. In a stored request, ``path`` is empty for a file within a value that the tool's schema says is secret.
     """
 
     argument: str
@@ -50,7 +49,7 @@ class ShownFile:
 
 
 def written_files(files: Sequence[FileArgument]) -> str | None:
-    """Return files as they are stored with a request, ``None`` for no files."""
+    """Return files as they are stored with a request; ``None`` for no files."""
     if not files:
         return None
     entries = [asdict(replace(file, path="") if file.is_secret else file) for file in files]
@@ -68,7 +67,7 @@ def files_of(row: ApprovalRow) -> tuple[FileArgument, ...]:
 
 
 def file_at(row: ApprovalRow, number: int) -> FileArgument:
-    """Return a file of a request that can be shown, by its number. Raises ``NotFound``."""
+    """Return a file of a request that can be shown, by its number. Raises ``NotFound`` if there is none."""
     files = files_of(row)
     if not 0 <= number < len(files) or files[number].sha256 is None or files[number].is_secret:
         raise NotFound(f"the request {row.id!r} has no file {number} that can be shown")
@@ -76,11 +75,11 @@ def file_at(row: ApprovalRow, number: int) -> FileArgument:
 
 
 def described_file(file: FileArgument) -> str:
-    """Return a file on one line, for people."""
+    """Describe a file in one line, for people."""
     argument = json.dumps(file.argument, ensure_ascii=False)
     path = "a file that is secret" if file.is_secret else json.dumps(file.path, ensure_ascii=False)
     if file.sha256 is None:
-        return f"{argument} is {path}, which is not there"
+        return f"{argument} is {path}, which does not exist"
     return f"{argument} is {path}, {file.size_bytes} bytes, SHA-256 {file.sha256}"
 
 
@@ -90,9 +89,9 @@ def with_files(arguments: Any, files: Sequence[FileArgument]) -> Any:  # JSON da
 
 
 def are_unchanged(files: Sequence[FileArgument], row: ApprovalRow) -> bool:
-    """Whether the files of a call are those that a request has, with the same content.
+    """Whether a call names the same files as a request, with the same content.
 
-    Arguments that an approver has changed may name only some of its files.
+    If an approver has changed the arguments, they may name only some of the request's files.
     """
     approved = files_of(row)
     if row.modified is None:

@@ -32,7 +32,7 @@ class CallLimits:
 
     def __init__(self, installed: Installed) -> None:
         # Keyed by the tool's own name, so that a second name for it, or a second agent, gives no second allowance.
-        # A text caches its hash, and no name contains a space, or is "*".
+        # A string caches its hash, and no name contains a space or is "*".
         tool_key = f"{installed.source.capability or ''} {installed.tool.name}"
         declared = [(repr(installed.name), tool_key, limit) for limit in installed.tool.limits]
         declared += [
@@ -48,12 +48,12 @@ class CallLimits:
         self.is_shared = bool(self._shared)
 
     def counted(self, session: str, principal: Principal) -> list[Counted]:
-        """Return these limits as they count for a session, without those of the session itself."""
+        """Return these limits as counted for a session and a principal, without those of the session itself."""
         limits = (*self._shared, *self._local)
         return [Counted(label, limit, (key, owner_of(session, principal))) for label, limit, key, owner_of in limits]
 
     async def check(self, call: Invocation) -> None:
-        """Raise ``LimitExceeded`` for a call that a limit or budget refuses now; nothing is counted."""
+        """Raise ``LimitExceeded`` if a limit or a budget would refuse the call now; nothing is counted."""
         self.reserve(call).give_back()
         claim, counted = self.claim(call, None)
         if claim is not None and (refused := await call.context.runtime.store.admissions.look(claim)) is not None:
@@ -61,14 +61,14 @@ class CallLimits:
             raise exceeded(call, refused, counted)
 
     def reserve(self, call: Invocation) -> Reserved:
-        """Count a call as ``count`` does, and return what can be given back."""
+        """Count a call as ``count`` does, and return the reservation, which can be given back."""
         stamp = self.count(call)
         return new_tuple(Reserved, (call.context.windows[self].windows, stamp))
 
     def count(self, call: Invocation) -> int:
         """Count a call in the in-process windows, and return the time. Raises ``LimitExceeded``.
 
-        It does not yield in between.
+        It does not yield to other tasks.
         """
         context = call.context
         runtime = context.runtime
@@ -87,7 +87,7 @@ class CallLimits:
         return now
 
     def _found(self, call: Invocation, now: int) -> SessionWindows:
-        """Return the in-process windows of a session's calls, and keep them there."""
+        """Look up the in-process windows of a session's calls, and cache them in its context."""
         context = call.context
         quotas, limits = context.runtime.quotas, self._of(call, self._local, "process")
         quotas.tidy(now)
@@ -104,7 +104,7 @@ class CallLimits:
     def claim(
         self, call: Invocation, approval: ApprovalRow | None, hold: TurnHold | None = None
     ) -> tuple[Claim | None, Sequence[Counted]]:
-        """Return a call's claim on the store (``None``: there is nothing to claim) and the limits of its windows."""
+        """Return a call's claim on the store, ``None`` if there is nothing to claim, and the limits of its windows."""
         limits = self._of(call, self._shared, "shared")
         terms = call.context.terms
         quotas = tuple(quota for quota in (terms and terms.session, call.options.quota) if quota is not None)
@@ -126,7 +126,7 @@ class CallLimits:
 
 
 def exceeded(call: Invocation, refused: QuotaSpent | WindowFull, limits: Sequence[Counted]) -> LimitExceeded:
-    """Return the error of a call that the store refuses; it is noted in the call's record, too."""
+    """Return the error for a call that the store refuses, which also becomes the reason in the call's record."""
     if isinstance(refused, WindowFull):
         counted_limit = next(candidate for candidate in limits if candidate.window == refused.window)
         return _exceeded(call, counted_limit, -(-refused.wait // 1_000_000) / 1_000)
@@ -136,13 +136,13 @@ def exceeded(call: Invocation, refused: QuotaSpent | WindowFull, limits: Sequenc
 
 
 def _full(call: Invocation, session_windows: SessionWindows, now: int) -> LimitExceeded:
-    """Return the error of a call that a window has no room for: of the one that it would wait for longest."""
+    """Return the error for a call that a window has no room for; of several, the one with the longest wait."""
     waits: list[tuple[float, Counted]] = []
     for window, counted_limit in zip(session_windows.windows, session_windows.limits, strict=True):
         drop_past(window, now - counted_limit.limit.window * SECOND_NS)
         if (remaining := seconds_left(window, counted_limit.limit, now)) is not None:
             waits.append((remaining, counted_limit))
-    remaining, reached = max(waits, key=itemgetter(0))  # the first of several
+    remaining, reached = max(waits, key=itemgetter(0))  # of equal waits, the first
     return _exceeded(call, reached, remaining)
 
 

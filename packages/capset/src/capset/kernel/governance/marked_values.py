@@ -1,4 +1,4 @@
-"""The values in arguments that their schema marks: secrets, and paths of files of the session (spec 4, G51, G52)."""
+"""The values in arguments that their schema marks: secrets, and paths of session files (spec 4, G51, G52)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The way to a value in JSON data: the names of members, and the numbers of items."""
+"""The path to a value in JSON data: the names of members and the numbers of items."""
 _NO_PATH: Final[Path] = ()
 
 
 def without_secrets(root: SchemaNode, arguments: Any) -> Any:  # JSON data, as the schema has it
-    """Return arguments with the values masked that the schema says are secret (``writeOnly``), wherever they stand."""
+    """Return arguments with every value masked that the schema says is secret (``writeOnly``), at any depth."""
     paths = _marked_paths(root, arguments, _is_secret)
     if not paths:
         return arguments
@@ -31,7 +31,7 @@ def without_secrets(root: SchemaNode, arguments: Any) -> Any:  # JSON data, as t
 
 
 def marked_files(root: SchemaNode, arguments: Any) -> list[tuple[Path, str, bool]]:  # JSON data
-    """Return the paths of the session's files that arguments name: where, which, and whether it is within a secret."""
+    """Return the session files that arguments name: the place, the path, and whether it is within a secret."""
     secrets = _marked_paths(root, arguments, _is_secret)
     files: list[tuple[Path, str, bool]] = []
     for place in sorted(_marked_paths(root, arguments, _is_file), key=repr):
@@ -50,10 +50,9 @@ def _is_file(schema: Data) -> bool:
 
 
 def _marked_paths(root: SchemaNode, value: Any, is_marked: Callable[[Data], bool]) -> set[Path]:
-    """Return the paths to the values that a schema with a mark applies to.
+    """Return the paths to the values that a marked schema applies to.
 
-    An option that cannot mean a value, by its type, by constants or by names that it does not have, does not apply to
-    it.
+    An option does not apply to a value if its type or its constants exclude it, or the value has members that it lacks.
     """
     paths: set[Path] = set()
     visited: set[tuple[SchemaNode, Path]] = set()
@@ -71,7 +70,7 @@ def _marked_paths(root: SchemaNode, value: Any, is_marked: Callable[[Data], bool
 
 
 def _options(node: SchemaNode, value: Any) -> Iterator[SchemaNode]:
-    """Yield the options that may apply to a value: those that have all of its members, or all if none has."""
+    """Yield the options that may apply to a value: those with all of its members, or every option if there are none."""
     for options in node.choices:
         yield from [option for option in options if _has_all_members(option, value)] or options
 
@@ -90,7 +89,7 @@ def _has_all_members(option: SchemaNode, value: Any) -> bool:
 
 
 def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, SchemaNode]]:
-    """Yield the members or items of a value with each schema that a schema applies to them."""
+    """Yield each member or item of a value with each schema that ``node`` applies to it."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         for name, member in members.items():
@@ -99,7 +98,7 @@ def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, Schem
             if child is not None:
                 applied.append(child)
             elif not applied and node.schema.get("additionalProperties") is False:
-                # It was valid, so it is a field under a name other than its alias, and the schema has the alias.
+                # The data is valid, so this is a field under its name, and the schema has the alias instead.
                 others = {field: inner for field, inner in node.fields.items() if field not in members}
                 alike = [inner for field, inner in others.items() if _bare(field) == _bare(name)]
                 applied += alike or others.values()
@@ -113,7 +112,7 @@ def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, Schem
 
 
 def _bare(name: str) -> str:
-    """Return a name without its style: ``articleName`` and ``article-name`` are ``articlename``."""
+    """Return a name without its naming style: ``articleName`` and ``article-name`` become ``articlename``."""
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -124,9 +123,9 @@ def _patterns(node: SchemaNode) -> Iterator[tuple[str, SchemaNode]]:
 
 @lru_cache(256)
 def _matcher(pattern: str) -> Validator:
-    """Return the validator of names by a pattern, which matches as it does in the whole schema.
+    """Return the validator of names for a pattern, which matches as it does in the whole schema.
 
-    A pattern that is not checked there may match any name here, so that nothing secret is shown.
+    A pattern that is not checked there matches any name here, so that nothing secret is shown.
     """
     import jsonschema_rs as rs
 

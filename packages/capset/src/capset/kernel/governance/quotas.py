@@ -1,4 +1,4 @@
-"""Limits on all calls of a session, beside those of its tools: allowances and budgets (spec 4, G13–G15)."""
+"""Limits on all calls of a session, in addition to those of its tools: allowances and budgets (spec 4, G13–G15)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class Counted(NamedTuple):
-    """A limit and its key: ``what`` names its subject in errors, ``key`` combines the subject and its owner."""
+    """A limit and its key. ``what`` names its subject in errors; ``key`` combines the subject and its owner."""
 
     what: str
     limit: Limit
@@ -33,7 +33,7 @@ class Counted(NamedTuple):
 
 
 class CountedUsage(NamedTuple):
-    """A limit on usage, its subject as errors name it, and where it is counted."""
+    """A limit on usage, its subject as errors name it, and the window in which it is counted."""
 
     what: str
     limit: UsageLimit
@@ -42,7 +42,7 @@ class CountedUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The limits on a session: on all calls, the rest of its budget, the budget of each run, and on usage of models."""
+    """The limits of a session: on all of its calls, its budget, the budget of each run, and limits on model usage."""
 
     limits: tuple[Counted, ...]
     session: Quota | None
@@ -64,11 +64,11 @@ def session_limits(
     allowances: Iterable[tuple[str, Allowance | None]],
     budgets: Iterable[Budget | None],
 ) -> SessionLimits | None:
-    """Return the limits of a session, ``None`` if it has none.
+    """Return the limits of a session, or ``None`` if it has none.
 
-    ``allowances`` are those of the server, of the principal and of the agent, keyed by these words; ``budgets`` are
-    those of the session itself. All apply at once, so that the lowest decides and none raises another. A stored agent's
-    limits are counted by its ``agent_id``: another organisation may have an agent of the same name.
+    ``allowances`` pairs the words ``server``, ``principal`` and ``agent`` with their allowances; ``budgets`` are those
+    of the session itself. All apply at once: the lowest decides, and none raises another. A stored agent's limits are
+    counted by its ``agent_id``, since another organisation may have an agent of the same name.
     """
     granted = [(source, allowance) for source, allowance in allowances if allowance is not None]
     owners: dict[str, tuple[str, ...]] = {
@@ -101,15 +101,15 @@ def session_limits(
 def _counted_usage(
     limit: UsageLimit, session: str, principal: Principal, *, agent: tuple[str, str | None] | None
 ) -> CountedUsage:
-    """Return a limit on usage with its window, that of one agent alone if it is the agent's own.
+    """Return a limit on usage with its window; an agent's own limit has a window for that agent alone.
 
-    The key has no amounts: a limit that is raised or lowered goes on with what was used.
+    The key contains no amounts, so a limit that is raised or lowered keeps what was used.
     """
     name, stored = agent or ("", None)
     owner = (stored or name, limit.per, *counted_for(limit.per)(session, principal))
     key = sha256(canonical(["usage", limit.window, *owner])).hexdigest()
     window = UsageWindow(
-        f"{session}/{key}" if limit.per == "session" else key,  # what belongs to a session goes with it
+        f"{session}/{key}" if limit.per == "session" else key,  # so that it is deleted with its session
         None if limit.window is None else limit.window * SECOND_NS,
     )
     label = {"org": "this organisation", "all": "this server"}.get(limit.per, f"this {limit.per}")
@@ -117,7 +117,7 @@ def _counted_usage(
 
 
 Whose = Callable[[str, Principal], tuple[str, ...]]
-"""Returns the owner of a session's calls, from its id and its principal: calls of equal owners count together."""
+"""Returns the owner of a session's calls, from its id and its principal. Calls of equal owners count together."""
 
 
 def counted_for(per: Per) -> Whose:
@@ -158,19 +158,19 @@ WindowKey = tuple[str, tuple[str, ...]]
 
 
 class Quotas:
-    """The windows of one kernel. Times are in nanoseconds of its monotonic clock."""
+    """The in-process windows of one kernel. Times are in nanoseconds of its monotonic clock."""
 
     __slots__ = ("_new", "_windows", "sweeps")
 
     def __init__(self) -> None:
         self._windows: dict[WindowKey, tuple[deque[int], int]] = {}
-        """Each with its length in nanoseconds."""
+        """Each window with its length in nanoseconds."""
         self._new = 0
         self.sweeps = 0
-        """How often windows have been removed: who keeps windows looks for them again after that."""
+        """Number of sweeps so far. Cached windows must be looked up again after a sweep."""
 
     def window(self, key: WindowKey, limit: Limit) -> deque[int]:
-        """Return the times of calls, oldest first; some may be past."""
+        """Return a window, created if necessary: the times of calls, oldest first; some may have expired."""
         entry = self._windows.get(key)
         if entry is None:
             self._new += 1
@@ -178,7 +178,7 @@ class Quotas:
         return entry[0]
 
     def count(self, key: WindowKey, now: int) -> int:
-        """Return how many calls count now, without making the window."""
+        """Return how many calls count now, without creating the window."""
         entry = self._windows.get(key)
         if entry is None:
             return 0
@@ -187,12 +187,12 @@ class Quotas:
         return len(window)
 
     def tidy(self, now: int) -> None:
-        """Remove empty windows now and then; the caller must hold none."""
+        """Sweep if enough windows are new; the caller must hold none."""
         if self._new > _SWEEP_EVERY:
             self.sweep(now)
 
     def sweep(self, now: int) -> None:
-        """Remove the windows in which nothing counts any more."""
+        """Remove the windows in which no call counts any more."""
         self._new = 0
         self.sweeps += 1
         for key, (window, length) in list(self._windows.items()):
@@ -204,7 +204,7 @@ class Quotas:
 
 
 def drop_past(window: deque[int], past: int) -> None:
-    """Drop the times of calls that count no more: those until ``past``."""
+    """Drop the times of calls that no longer count: those up to ``past``."""
     while window and window[0] <= past:
         window.popleft()
 
@@ -219,13 +219,13 @@ def seconds_left(window: deque[int], limit: Limit, now: int) -> float | None:
 
 
 class SessionWindows(NamedTuple):
-    """The in-process windows that calls of one tool in one session count in, kept until windows are removed."""
+    """The in-process windows that calls of one tool in one session count in, cached until the next sweep."""
 
     sweeps: int
-    """``Quotas.sweeps`` as they were found."""
+    """``Quotas.sweeps`` when the windows were looked up."""
     windows: tuple[deque[int], ...]
     checks: tuple[tuple[deque[int], int, int], ...]
-    """Each window, its length in nanoseconds, and how many calls it takes."""
+    """Each window with its length in nanoseconds and its maximum number of calls."""
     limits: tuple[Counted, ...]
 
 
@@ -236,7 +236,7 @@ class Reserved(NamedTuple):
     stamp: int
 
     def give_back(self) -> None:
-        """Stop counting the call, since its handler never started: only calls that reach it count."""
+        """Stop counting the call, since its handler never started: only calls that reach their handler count."""
         for window in self.windows:
             if self.stamp in window:
                 window.remove(self.stamp)

@@ -1,4 +1,4 @@
-"""Masking of secrets in records, and of a host's own patterns there and elsewhere (spec 4, G23, G26)."""
+"""Masking of secrets in records, and of the host's own patterns there and elsewhere (spec 4, G23, G26)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Redactor = Callable[[Any], Any]
 def redactor_of(patterns: Sequence[str]) -> Redactor | None:
     """Return the function that masks matches of the patterns, or ``None`` without patterns.
 
-    They are RE2, whose time is linear in the text. Raises ``DefinitionError`` for an invalid pattern, and for one that
-    matches the empty string, which occurs in every text.
+    Patterns are in RE2 syntax, which matches in linear time. Raises ``DefinitionError`` for an invalid pattern, and for
+    one that matches the empty string, which occurs in every text.
     """
     if not patterns:
         return None
@@ -36,7 +36,7 @@ def redactor_of(patterns: Sequence[str]) -> Redactor | None:
             expression = untyped.compile(pattern, options)
         except untyped.error as error:
             why = error.args[0].decode(errors="replace")
-            raise DefinitionError(f"redact: {pattern!r} is no regular expression of RE2: {why}") from None
+            raise DefinitionError(f"redact: {pattern!r} is not a valid RE2 regular expression: {why}") from None
         if expression.search("") is not None:
             raise DefinitionError(f"redact: {pattern!r} matches the empty text, so it would match everywhere")
         compiled.append(expression)
@@ -61,7 +61,7 @@ def redactor_of(patterns: Sequence[str]) -> Redactor | None:
 
 
 def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
-    """Return plain JSON data with values of secret-looking names masked, secrets in URLs too, and long texts cut."""
+    """Return plain JSON data with values of secret-looking names and secrets in URLs masked, and long texts cut."""
     if value is not None and is_secret_name(name):
         return MASK
     if isinstance(value, str):

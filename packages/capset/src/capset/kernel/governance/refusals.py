@@ -1,4 +1,4 @@
-"""Floods of refused calls: beyond a limit, calls are refused unexamined, and share records (spec 4, G15)."""
+"""Floods of refused calls: beyond a limit, calls are refused unexamined and share records (spec 4, G15)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class RefusedEntry(Entry, Protocol):
     """The entry of a refused call."""
 
     def repeated(self, times: int) -> Entry:
-        """Return the entry of so many calls like this one."""
+        """Return the entry of several calls like this one."""
         ...
 
 
 class Refusals:
-    """The refused calls of each principal within a window. ``record`` accepts the entry of gathered calls."""
+    """The refused calls of each principal within a window. ``record`` writes the entry of gathered calls."""
 
     __slots__ = ("_gathered", "_limit", "_now", "_record", "_timer", "_windows", "is_busy")
 
@@ -62,7 +62,7 @@ class Refusals:
             self.is_busy = True
 
     def seconds_left(self, principal: Principal) -> float | None:
-        """Return how long a principal's calls are still refused unexamined; ``None`` if they are not."""
+        """Return for how long a principal's calls are still refused unexamined; ``None`` if they are not."""
         window, limit = self._windows.get(_who(principal)), self._limit
         if window is None or limit is None:
             return None
@@ -76,7 +76,7 @@ class Refusals:
         return seconds_left(window, limit, now)
 
     def gather(self, principal: Principal, entry: RefusedEntry) -> None:
-        """Add an unexamined call; it shares one record with the same principal's calls around it."""
+        """Add an unexamined call; it shares one record with the same principal's other calls at that time."""
         # By the whole principal, since the record has the digest of its attributes.
         first, count = self._gathered.get(principal, (entry, 0))
         self._gathered[principal] = first, count + 1
@@ -93,7 +93,7 @@ class Refusals:
             try:
                 self._record(entry if count == 1 else entry.repeated(count))
             except StoreError as failure:
-                _log.error("not on record: %s: %s", counted(count, "refused call"), failure.message)
+                _log.error("%s could not be recorded: %s", counted(count, "refused call"), failure.message)
 
 
 def _who(principal: Principal) -> _Who:

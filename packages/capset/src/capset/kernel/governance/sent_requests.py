@@ -1,4 +1,4 @@
-"""Requests that handlers send on: a call that ends while one is under way may have had its effect (spec 4, G61)."""
+"""Requests that handlers send upstream: a call that ends while one is under way may have taken effect (spec 4, G61)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from capset.kernel.call.invocation import Invocation
 
 _TIMED: Final = ContextVar["Invocation | None"]("capset_timed_call", default=None)
-"""The call that the current task works for, if its time is limited."""
+"""The call that the current task works on, if it has a timeout or a deadline."""
 
 
 @contextmanager
 def sending() -> Generator[None]:
-    """Say that a request is under way to a server of others, whose answer is waited for inside.
+    """Mark a request to a third-party server as under way while the ``with`` block waits for the response.
 
-    If the call is ended before the answer comes, by its timeout for example, its record has the outcome ``unknown``.
-    Errors say themselves whether the answer was lost (``CapsetError.answer_lost``).
+    If the call ends before the response arrives, for example by its timeout, its record has the outcome ``unknown``.
+    Errors themselves say whether the response was lost (``CapsetError.answer_lost``).
     """
     call = _TIMED.get()
     if call is None:
@@ -39,10 +39,10 @@ def sending() -> Generator[None]:
 
 @contextmanager
 def timed(call: Invocation) -> Generator[None]:
-    """Let what a handler sends be noted at its call."""
+    """Make ``sending()`` mark this call in the ``with`` block."""
     token = _TIMED.set(call)
     try:
         yield
     finally:
-        with suppress(ValueError):  # the call was dropped, and is closed elsewhere
+        with suppress(ValueError):  # the call was dropped, and is closed in another context
             _TIMED.reset(token)

@@ -15,7 +15,7 @@ from capset.stores.base import StepClaim, Store
 
 
 class UsageMeter:
-    """The limits on the usage of one session's models."""
+    """Enforces the limits on the model usage of one session."""
 
     __slots__ = ("_clock", "_limits", "_store")
 
@@ -31,21 +31,21 @@ class UsageMeter:
 
     @property
     def limits_cost(self) -> bool:
-        """Whether money is limited, so that the price of each step must be known."""
+        """Whether the cost is limited, so that the price of each step must be known."""
         return any(counted.limit.cost is not None for counted in self._limits)
 
     async def reserve(self, step: str, maximum: AgentUsage) -> bool:
         """Reserve the most that a step may use, and return whether there was room for it.
 
-        There is none while steps under way may use all that is left; once they are settled, there may be again. Raises
-        ``BudgetExceeded`` if nothing is left. ``step`` is a new id; a step that was reserved is to be settled.
+        There is none while running steps may use all that is left; once they are settled, there may be room again.
+        Raises ``BudgetExceeded`` if nothing is left. ``step`` is a new id; a reserved step must be settled.
         """
         if not self._limits:
             return True
         claim = self._claim(step, maximum)
         try:
             before = await self._store.usage.reserve(claim, self._clock.time_ns())
-        except BaseException:  # it may have been reserved all the same
+        except BaseException:  # the reservation may have been made nevertheless
             with suppress(CapsetError):
                 await self.settle(step, AgentUsage())
             raise
@@ -54,9 +54,9 @@ class UsageMeter:
         return claim.has_room(before)
 
     async def settle(self, step: str, used: AgentUsage) -> None:
-        """Count what a step has used in the place of what it has reserved, durably.
+        """Replace what a step has reserved with what it has used, durably.
 
-        Raises ``BudgetExceeded`` if more is used now than may be: then its calls do not count, and must not be made.
+        Raises ``BudgetExceeded`` if a limit is exceeded now: the step's calls then do not count and must not be made.
         """
         if not self._limits:
             return
@@ -69,7 +69,7 @@ class UsageMeter:
         return StepClaim(step, tuple((counted.limit, counted.window) for counted in self._limits), maximum)
 
     def _error(self, place: int, used: AgentUsage, *, has_next: bool) -> BudgetExceeded:
-        """Return the error of a limit of which nothing is left, or that is exceeded."""
+        """Return the error for a limit that is used up or exceeded."""
         label, limit, _ = self._limits[place]
         name = limit.exceeded(used, has_next=has_next) or ""
         maximum, value = limit.amounts()[name], getattr(used, name)
@@ -78,7 +78,7 @@ class UsageMeter:
         error = BudgetExceeded(
             f"Budget exceeded: {label} may use {maximum:g} {noun}{_span(limit.window)}, and {has} used {value:g}."
         )
-        error.retryable = limit.window is not None  # the turn may go on when the window has moved
+        error.retryable = limit.window is not None  # the turn may continue once the window has moved
         return error
 
 

@@ -32,7 +32,7 @@ Run = Callable[[SessionTurn], Awaitable[Any] | Any]
 class Declaration:
     """An agent under its id, and the hooks, the context and the ``run`` of its sessions.
 
-    ``context`` begins with the agent's own. Without a ``run`` the agent runs itself.
+    ``context`` begins with the agent's static context. Without a ``run``, the agent itself runs.
     """
 
     agent_id: str
@@ -44,7 +44,7 @@ class Declaration:
     def overridden(
         self, owner: str, hooks: SessionHooks | None, context: ContextLayer | None, run: Run | None
     ) -> Declaration:
-        """Return this with additional hooks after its own, another layer of context, and another ``run`` if given.
+        """Return this declaration with more hooks after its own, another layer of context, and ``run`` if it is given.
 
         Raises ``DefinitionError`` for invalid values, with a message that begins with ``owner``.
         """
@@ -56,12 +56,12 @@ class Declaration:
         )
 
     def hooked(self, hooks: SessionHooks) -> Declaration:
-        """Return this with additional hooks after its own."""
+        """Return this declaration with more hooks after its own."""
         return replace(self, hooks=merge_session_hooks(self.hooks, hooks))
 
 
 def declare(agent: Block, agent_id: str | None) -> Declaration:
-    """Return the declaration of just an agent or another block. Raises ``DefinitionError`` for anything else."""
+    """Return the bare declaration of an agent or another block. Raises ``DefinitionError`` for anything else."""
     if not isinstance(agent, Block):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise DefinitionError(
             f"register takes an Agent, a Flow or another block; got {agent!r:.80}",
@@ -73,33 +73,33 @@ def declare(agent: Block, agent_id: str | None) -> Declaration:
 
 
 def _static(agent: Agent, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the static context of an agent for one turn, which may change it."""
+    """Return a copy of an agent's static context for one turn, which may change it."""
     return deepcopy(dict(agent.static_context))
 
 
 def checked_id(label: str, id: object) -> str:
-    """Return an id of the host's own: non-empty printable text; otherwise raise ``DefinitionError``."""
+    """Return an id chosen by the host. Raises ``DefinitionError`` unless it is non-empty printable text."""
     text = checked_text(label, id)
     if not text.strip() or not text.isprintable():
-        raise DefinitionError(f"{label} is text that can be printed; got {text!r:.80}")
+        raise DefinitionError(f"{label} must be printable text; got {text!r:.80}")
     return text
 
 
 def _checked_run(owner: str, run: object) -> Run:
     if not callable(run):
-        raise DefinitionError(f"{owner}: run is a function of one turn, which gives its output; got {run!r:.80}")
+        raise DefinitionError(f"{owner}: run must be a function of a turn that returns its output; got {run!r:.80}")
     check_arity(f"{owner}: run", run, "turn")
     return run
 
 
 Resolver = Callable[[Any, Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
-"""A function, sync or async, of a turn's input and of the read-only context so far; returns its additions."""
+"""A function, sync or async, of a turn's input and the read-only context so far, which returns what to add to it."""
 Entry = Mapping[str, Any] | Resolver
 ContextLayer = Entry | Sequence[Entry]
 
 
 def checked_layer(owner: str, layer: ContextLayer | None) -> tuple[Entry, ...]:
-    """Return a layer's mappings, copied, and resolvers, in order. Raises ``DefinitionError`` for anything else."""
+    """Return a layer's copied mappings and its resolvers, in order. Raises ``DefinitionError`` for anything else."""
     if layer is None:
         return ()
     if isinstance(layer, Mapping) or callable(layer):
@@ -108,7 +108,7 @@ def checked_layer(owner: str, layer: ContextLayer | None) -> tuple[Entry, ...]:
 
 
 async def merge_context(entries: Iterable[Entry], input: Any) -> Mapping[str, Any]:
-    """Return the merge of all entries, read-only. Merging is shallow.
+    """Merge all entries, shallowly, and return the result, which is read-only.
 
     Raises ``ContextError`` for a resolver that returns anything but a mapping with text keys; exceptions of resolvers
     propagate.
@@ -125,9 +125,9 @@ async def _resolved(resolver: Resolver, input: Any, so_far: Mapping[str, Any]) -
     if isawaitable(resolved):
         resolved = await resolved
     try:
-        return text_keyed(f"the context resolver {name_of(resolver)}: what it gives", resolved)
+        return text_keyed(f"the context resolver {name_of(resolver)}: its result", resolved)
     except DefinitionError as error:
-        raise ContextError(error.message, hint="a resolver gives a mapping of names to values, {} for none") from None
+        raise ContextError(error.message, hint="return a mapping of names to values, or {} for none") from None
 
 
 def _checked(owner: str, entry: object) -> Entry:
@@ -135,7 +135,7 @@ def _checked(owner: str, entry: object) -> Entry:
         return text_keyed(f"{owner}: context", cast("object", entry))
     if not callable(entry):
         raise DefinitionError(
-            f"{owner}: context is a mapping, a resolver (input, context so far) -> mapping, or a list of these; "
+            f"{owner}: context must be a mapping, a resolver (input, context so far) -> mapping, or a list of these; "
             f"got {entry!r:.80}"
         )
     check_arity(f"{owner}: a context resolver", entry, "input", "context so far")

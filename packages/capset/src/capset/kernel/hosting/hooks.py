@@ -1,4 +1,4 @@
-"""Hooks around a turn. Unlike the pipeline's hooks, one that raises fails the turn (spec 2, F24)."""
+"""Hooks around a turn. Unlike a hook of the pipeline, a hook that raises fails the turn (spec 2, F24)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OneOrMore = Hook[E] | Iterable[Hook[E]]
 
 @dataclass(frozen=True, eq=False, slots=True, init=False)
 class SessionHooks:
-    """Functions, sync or async, of one event each, awaited in order.
+    """Functions, sync or async, that take one event each and are awaited in order.
 
     An exception fails the stage of its hook, except in ``on_error``, where it is logged. Hooks return ``None``.
     """
@@ -41,7 +41,7 @@ class SessionHooks:
         on_after_run: OneOrMore[TurnEnded] = (),
         on_error: OneOrMore[TurnFailed] = (),
     ) -> None:
-        """Accept one or several functions per event. Raises ``DefinitionError`` for any not callable with an event."""
+        """Accept one or several functions per event. Raises ``DefinitionError`` for one not callable with an event."""
         by_event = {
             "on_start": on_start,
             "on_before_context": on_before_context,
@@ -61,20 +61,20 @@ NO_SESSION_HOOKS: Final = SessionHooks()
 
 
 def checked_session_hooks(owner: str, hooks: SessionHooks | None) -> SessionHooks:
-    """Return the hooks, or none. Raises ``DefinitionError`` for anything else, naming ``owner`` first."""
+    """Return the hooks; no hooks for ``None``. Raises ``DefinitionError`` for anything else, naming ``owner`` first."""
     if hooks is None:
         return NO_SESSION_HOOKS
     if not isinstance(hooks, SessionHooks):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise DefinitionError(
-            f"{owner}: hooks is SessionHooks(on_start=…); got {hooks!r:.80}",
-            hint="hooks of policies and tools are given as tool_hooks=Hooks(…)",
+            f"{owner}: hooks must be SessionHooks(on_start=…); got {hooks!r:.80}",
+            hint="pass hooks for policies and tools as tool_hooks=Hooks(…)",
         )
     return hooks
 
 
 def merge_session_hooks(*hooks: SessionHooks) -> SessionHooks:
-    """Return the functions of all of them in order."""
-    merged = object.__new__(SessionHooks)  # all of them are checked already
+    """Return hooks with the functions of all of them, in order."""
+    merged = object.__new__(SessionHooks)  # all functions are checked already
     for field in fields(SessionHooks):
         functions: list[Any] = [function for hook_set in hooks for function in getattr(hook_set, field.name)]
         object.__setattr__(merged, field.name, tuple(functions))
@@ -87,10 +87,10 @@ async def fire(functions: Iterable[Hook[E]], event: E) -> None:
         returned: object = function(event)
         if isawaitable(returned):
             returned = await returned
-        if returned is not None:  # for example a generator, which has not begun
+        if returned is not None:  # for example a generator, which has not started
             raise InvalidOutput(
-                f"the session hook {name_of(function)} gave {type(returned).__name__}; it gives nothing",
-                hint="what is to be in the context comes from a resolver: context=[resolver]",
+                f"the session hook {name_of(function)} returned {type(returned).__name__}; it must return None",
+                hint="to add to the context, use a resolver: context=[resolver]",
             )
 
 

@@ -24,9 +24,9 @@ from capset.stores.base import RegistrationRow
 
 
 class SessionHost:
-    """Agents by their ids, declared once with the hooks, the context and the ``run`` of their sessions.
+    """Agents by id, each declared once with the hooks, the context and the ``run`` of its sessions.
 
-    It works on an open kernel, and lives as long as its process; registrations are stored in the kernel's store.
+    The host works on an open kernel, and lives as long as its process; the kernel's store keeps the registrations.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -52,7 +52,7 @@ class SessionHost:
         Args:
             agent: the agent of the sessions.
             agent_id: its id; by default its name.
-            org: its owner; without one, everybody may have sessions of it.
+            org: its owner; without one, everyone may have sessions of it.
             hooks: called around every turn, before those of the session.
             context: a mapping, a resolver ``(input, context so far) -> mapping``, or a list of these; it comes after
                 the agent's ``static_context`` and before the additions of the session.
@@ -95,15 +95,15 @@ class SessionHost:
         """Return a session of a registered agent; its first turn opens it.
 
         Args:
-            agent_id: the id under which the agent was registered, for the principal's org or for everybody.
+            agent_id: the id under which the agent was registered, for the principal's org or for everyone.
             principal: the acting principal.
             env: the host's own values for this environment, which policies and handlers read.
             hooks: called after those of the registration.
             context: a layer as in ``register``; it comes last.
             run: replaces the registered one.
             session_id: the principal's own session to continue; without one, this is a new session.
-            tool_hooks: notified of policies and of tools in every turn, see ``Hooks``.
-            namespace: like ``invocation`` and ``invocation_allowlist``, passed to ``evaluate``; read once, here.
+            tool_hooks: notified of policies and tools in every turn, see ``Hooks``.
+            namespace: passed to ``evaluate``, as are ``invocation`` and ``invocation_allowlist``; all are read once.
             invocation: see ``namespace``.
             invocation_allowlist: see ``namespace``.
 
@@ -132,5 +132,5 @@ class SessionHost:
         declaration = self._declared.get((org, agent_id)) or self._declared.get((None, agent_id))
         if declaration is None:
             names = [name for owner, name in self._declared if owner in (None, org)]
-            raise NotFound(unknown("agent", agent_id, names), hint="await host.register(agent, agent_id=…) comes first")
+            raise NotFound(unknown("agent", agent_id, names), hint="first await host.register(agent, agent_id=…)")
         return declaration

@@ -43,7 +43,7 @@ class HostedSession:
     __slots__ = ("_declared", "_id", "_kernel", "_new", "_occasion", "_opening")
 
     def __init__(self, kernel: Kernel, declared: Declaration, occasion: Occasion, session_id: str | None) -> None:
-        """``session_id`` is the id of an existing session; without one, this begins a new one."""
+        """``session_id`` is the id of an existing session; without one, a new session begins."""
         self._kernel = kernel
         self._declared = declared
         self._occasion = occasion

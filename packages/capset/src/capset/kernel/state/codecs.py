@@ -1,4 +1,4 @@
-"""Conversion between stored JSON texts and the typed values of handlers; validated both ways (spec 1, C13, C35).
+"""Conversion between stored JSON text and the typed values of handlers, validated both ways (spec 1, C13, C35).
 
 A new value is decoded again before it is stored, so that nothing is stored that cannot be read.
 """
@@ -32,7 +32,7 @@ class Codec(Protocol):
 
     @property
     def has_own_code(self) -> bool:
-        """Whether validators, serialisers or defaults of the host's own take part in a conversion."""
+        """Whether the host's own validators, serialisers or defaults take part in a conversion."""
         ...
 
     def key(self, field: str) -> str:
@@ -52,7 +52,7 @@ class Codec(Protocol):
         ...
 
     def amend(self, text: str | None, change: Patch) -> Written:
-        """Return the result of a change of the JSON data in ``text``. Raises as both above."""
+        """Return the result of a change of the JSON data in ``text``. Raises as ``decode`` and ``encode`` do."""
         ...
 
     def without(self, text: str) -> str | None:
@@ -77,7 +77,7 @@ class ResourceCodec:
 
     @property
     def has_own_code(self) -> bool:
-        """Whether its type or its default runs code of the host's own."""
+        """Whether its type or its default runs the host's own code."""
         return self._resource.has_own_default or self._resource.schema.has_own_code
 
     def key(self, field: str) -> str:
@@ -110,7 +110,7 @@ class ResourceCodec:
         return self._written(lambda: self._resource.schema.check(value))
 
     def amend(self, text: str | None, change: Patch) -> Written:
-        """Return the changed data, based on the default if there was none, as text and as a value."""
+        """Change the data, or the default if there is none, and return the result as text and as a value."""
         schema, make = self._resource.schema, self._resource.make_default
 
         def changed() -> Any:
@@ -140,7 +140,7 @@ class ResourceCodec:
 
 
 class StateCodec:
-    """One model's fields in a scope's state; other models' fields in the same text stay as they are (C33)."""
+    """One model's fields in a scope's state; other models' fields in the same text stay unchanged (C33)."""
 
     __slots__ = ("_fields", "_joined", "_model", "_scope")
 
@@ -158,7 +158,7 @@ class StateCodec:
 
     @property
     def has_own_code(self) -> bool:
-        """Whether a model of the scope runs code of the host's own."""
+        """Whether a model of the scope runs the host's own code."""
         return has_own_code(self._joined)
 
     def key(self, field: str) -> str:
@@ -226,7 +226,7 @@ class StateCodec:
 def _dumped(value: BaseModel, names: frozenset[str]) -> dict[str, Data]:
     """Return some fields as JSON data. Raises ``ValueError`` for a value without such a form or of the wrong type.
 
-    Inner models use aliases and omit computed fields, since the data is to be read again.
+    Inner models use aliases and omit computed fields, since the data will be read again.
     """
     if not is_finite([getattr(value, name) for name in names]):
         raise ValueError("JSON has no NaN and no infinities")
@@ -240,11 +240,11 @@ def _member(model: type[BaseModel], field: str, value: Any) -> Data:
 
 
 def _plain(label: str, value: Any, write: Callable[[], Data]) -> Data:
-    """Return a value in the form of ``write``; JSON data, or data close to it, is accepted as it is."""
+    """Return the result of ``write``; if that fails, accept the value as JSON data, or as data close to it."""
     try:
         return write()
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        pass  # not of the declared type; whether it fits all the same is checked when it is read
+        pass  # not of the declared type; whether it fits nevertheless is checked when it is read
     try:
         return to_jsonable_python(value)
     except (ValueError, RecursionError) as error:
@@ -252,15 +252,15 @@ def _plain(label: str, value: Any, write: Callable[[], Data]) -> Data:
 
 
 def misfit(label: str, error: ValidationError | SchemaMismatch) -> StoredValueMisfit:
-    """Return the error of a stored value that no longer fits its type; it does not reveal the value (C35)."""
+    """Return the error for a stored value that no longer fits its type; it does not reveal the value (C35)."""
     return StoredValueMisfit(
-        f"what is stored of {label} does not fit its type any more: {_misfit_text(error)}",
-        hint="it is kept as it is: let the type take the old form too, or write a new value with set() or delete()",
+        f"the stored value of {label} no longer fits its type: {_misfit_text(error)}",
+        hint="it stays unchanged: let the type accept the old form too, or call set() or delete()",
     )
 
 
 def refused(label: str, error: ValidationError | SchemaMismatch) -> StateError:
-    """Return the error of a new value that does not fit; nothing was written."""
+    """Return the error for a new value that does not fit; nothing was written."""
     fields = validation_fields(error, (), None)
     return StateError(f"{label} cannot take this: {_misfit_text(error)}", fields=fields)
 
@@ -271,7 +271,7 @@ def _misfit_text(error: ValidationError | SchemaMismatch) -> str:
 
 
 def _formless(label: str, error: Exception) -> StateError:
-    """Return the error of a value without a JSON form; it omits pydantic's message, which may quote the value."""
+    """Return the error for a value without a JSON form; it omits pydantic's message, which may quote the value."""
     cause = str(error) if type(error) is ValueError else type(error).__name__
     return StateError(
         f"{label}: the value has no form in JSON: {cause}", hint="give values of the declared types, in finite numbers"
@@ -309,8 +309,8 @@ def add(field: str | None, by: float) -> Patch:
         current = 0 if number is MISSING or number is None else number
         if isinstance(current, bool) or not isinstance(current, int | float):
             raise StateError(
-                f"only a number can be incremented; {field or 'the value'} is kept as {type(current).__name__}",
-                hint="use update() for anything else, such as a Decimal, which JSON keeps as text",
+                f"only a number can be incremented; {field or 'the value'} is stored as {type(current).__name__}",
+                hint="use update() for anything else, such as a Decimal, which is text in JSON",
             )
         try:
             return current + by

@@ -1,4 +1,4 @@
-"""One searchable collection of texts: that of a single key in the store."""
+"""One searchable collection of texts, stored under a single key."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ class Texts:
     async def add(
         self, text: str, *, unless: Callable[[Sequence[Document]], Document | None] | None = None
     ) -> Document:
-        """Store a non-empty text of up to 64 KiB, unless another stands for it. Raises ``StateError`` for any other."""
+        """Store a non-empty text of up to 64 KiB, unless ``unless`` returns an existing one to use instead.
+
+        Raises ``StateError`` for any other text.
+        """
         try:
             size = len(checked_text("a document", text).encode())
         except DefinitionError as error:
             raise StateError(error.message) from None
         if not text.strip() or size > MAX_TEXT_BYTES or "\0" in text:
-            raise StateError(f"a document is text of 1–{MAX_TEXT_BYTES} bytes without NUL; got {size}")
+            raise StateError(f"a document must be text of 1–{MAX_TEXT_BYTES} bytes without NUL; got {size}")
         runtime, key = self._runtime, self._key
         if unless is None:
             row = self._row(text)
@@ -62,12 +65,12 @@ class Texts:
         return row and _to_document(row)
 
     async def recent(self, limit: int = 10, *, before: str | None = None) -> list[Document]:
-        """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is the id to stop before."""
+        """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is an id that they must precede."""
         rows = await self._runtime.store.documents.recent(self._key, limit=_checked(limit), before=before)
         return [_to_document(row) for row in rows]
 
     async def search(self, query: str, limit: int = 10) -> list[Document]:
-        """Return the texts with a word that equals or begins with a word of the query: best first, then newer."""
+        """Return the texts with a word that equals or begins with a word of the query: best first, then newest."""
         rows = await self._runtime.store.documents.search(self._key, query, limit=_checked(limit))
         return [_to_document(row) for row in rows]
 
@@ -99,5 +102,5 @@ def _is_id(id: str) -> bool:
 
 def _checked(limit: int) -> int:
     if type(limit) is not int or not 1 <= limit <= MAX_LISTED:
-        raise StateError(f"the limit lies between 1 and {MAX_LISTED}; got {limit!r}")
+        raise StateError(f"the limit must be between 1 and {MAX_LISTED}; got {limit!r}")
     return limit

@@ -35,10 +35,10 @@ class SessionFiles:
         self._folders = {folder for path in mounts for folder in ("/", *parents_of(path))}
 
     def as_approved(self, digests: Mapping[str, str | None]) -> SessionFiles:
-        """Return the same files for a call that was approved with some of them as they were.
+        """Return the same files for a call that was approved for the content that some of them had.
 
-        ``digests`` has the SHA-256 of each by its path, ``None`` for one that was not there. A file that has another
-        content is not read (``FileError``, ``approval_void``), unless the call itself has changed it.
+        ``digests`` has the SHA-256 of each of these by path, ``None`` for one that did not exist. Reading one with
+        another content raises ``FileError`` (``approval_void``), unless the call itself has changed it.
         """
         files = SessionFiles(self._runtime, self._session, self._org, self._mounts)
         files._approved.update(digests)
@@ -54,7 +54,7 @@ class SessionFiles:
         return stored if mounted is None or (stored is not None and stored.is_directory) else mounted
 
     async def read(self, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
-        """Return a file and its content, or a part. Raises ``FileError`` if there is none or it is a directory."""
+        """Return a file and its content, or a part of it. Raises ``FileError`` if there is no file at ``path``."""
         location = normalise_path(path)
         if (content := self._mounted_content(location)) is not None:
             return self._file(location, content), content[start : None if size is None else start + size]
@@ -63,7 +63,7 @@ class SessionFiles:
         return stat, content
 
     async def digest(self, path: str) -> tuple[FileStat, str]:
-        """Return a file and the SHA-256 of its content, as hex, without reading it. Raises as ``read`` does."""
+        """Return a file and the SHA-256 of its content, as hex, without loading it. Raises as ``read`` does."""
         location = normalise_path(path)
         if (content := self._mounted_content(location)) is not None:
             return self._file(location, content), (await asyncio.to_thread(sha256, content)).hexdigest()
@@ -74,8 +74,8 @@ class SessionFiles:
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new. ``act`` is as for stores.
 
-        With ``version``, only if the file has exactly this one, 0 meaning that there is no file; otherwise it raises
-        ``VersionMismatch``. Raises ``QuotaExceeded`` for more than the kernel's governance allows.
+        With ``version``, the file must have exactly this version, where 0 means that there is no file; otherwise this
+        raises ``VersionMismatch``. Raises ``QuotaExceeded`` for more than the kernel's governance allows.
         """
         location, now = normalise_path(path), iso(self._runtime.clock.time_ns())
         if location in self._folders:
@@ -89,7 +89,7 @@ class SessionFiles:
         return saved
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
-        """Return a directory's entries, directories first, then by name; when recursive, all below it, by path."""
+        """Return a directory's entries, directories first, then by name; if recursive, all below it, by path."""
         location, files = normalise_path(path), self._runtime.store.files
         if location in self._mounts:
             raise FileError(f"{location!r} is a file, not a directory")
@@ -112,7 +112,7 @@ class SessionFiles:
     async def delete(
         self, path: str, *, recursive: bool = False, version: int | None = None, act: Entry | None = None
     ) -> int:
-        """Delete a file or directory and return the number of deleted entries, maybe 0. ``version`` as above.
+        """Delete a file or directory; return how many entries were deleted. ``version`` is as for ``write``.
 
         A mounted file, or a directory that contains one, cannot be deleted; ``/`` is emptied except for them.
         """
@@ -161,7 +161,7 @@ class SessionFiles:
         return [by_path[location] for location in locations if location in by_path]
 
     def _mounted_content(self, location: str) -> bytes | None:
-        """Return the content of a mounted file, ``None`` where the store may have one. Raises ``FileError``."""
+        """Return the content of a mounted file, or ``None`` if the store may have one there. Raises ``FileError``."""
         if (content := self._mounts.get(location)) is not None:
             return content
         if location in self._folders:
@@ -171,7 +171,7 @@ class SessionFiles:
         return None
 
     async def _check_approved(self, file: FileStat) -> None:
-        """Raise ``FileError`` for a file that was approved with another content than the one just read."""
+        """Raise ``FileError`` if the file just read was approved with another content."""
         if file.path not in self._approved:
             return
         try:
@@ -193,7 +193,7 @@ class SessionFiles:
         return None
 
     def _is_covered(self, location: str) -> bool:
-        """Whether a mounted file is where a path would need a directory."""
+        """Whether a mounted file stands where a path needs a directory."""
         return any(folder in self._mounts for folder in parents_of(location))
 
     def _file(self, location: str, content: bytes) -> FileStat:

@@ -121,12 +121,12 @@ _held: Final[ContextVar[tuple[_Hold, ...]]] = ContextVar("capset_held", default=
 
 
 UNCONTENDED: Final = "use patch, increment or push, which never contend, or try again"
-"""The hint to those who set or update a value that others keep changing."""
+"""The hint for callers that set or update a value that others keep changing."""
 
 
 @asynccontextmanager
 async def hold_lock(lock: asyncio.Lock, label: str, end: float, hint: str = UNCONTENDED) -> AsyncGenerator[None]:
-    """Hold a lock; ``end`` is in the event loop's time. Tasks started inside inherit the knowledge of it.
+    """Hold a lock; ``end`` is in the event loop's time. Tasks started inside know that it is held.
 
     Raises ``StateError`` if it would wait for itself, ``ConcurrentModificationError`` when the time is up.
     """
@@ -156,15 +156,15 @@ async def hold_lock(lock: asyncio.Lock, label: str, end: float, hint: str = UNCO
 WAIT_SECONDS: Final = 30.0
 """How long ``set`` and ``update`` try if the call has no deadline of its own."""
 _PAUSES_SECONDS: Final = (0.001, 0.05)
-"""The first and the longest pause before another compare-and-swap; each is a random part of it."""
+"""The first and the longest pause before another compare-and-swap; the actual pause is a random part of it."""
 
 
 MAX_CHARACTERS: Final = 1_048_576
-"""Maximum length of a value as JSON text: every change writes all of it."""
+"""Maximum length of a value as JSON text, since every change writes all of it."""
 
 
 class Moved(Exception):
-    """Another writer has changed since the reading what was to be changed."""
+    """Raised if another writer has changed the value since it was read."""
 
 
 async def swap(
@@ -175,10 +175,10 @@ async def swap(
     deadline: float | None,
     hint: str = UNCONTENDED,
 ) -> T:
-    """Attempt to read and write, while holding a lock, until no other writer was faster; return the result.
+    """Hold a lock, and attempt to read and write until no other writer is faster; return the result.
 
-    ``attempt`` raises ``Moved`` if one was. Raises ``ConcurrentModificationError`` when the time is up: at the
-    ``deadline``, which is in the event loop's time, or after ``WAIT_SECONDS``.
+    ``attempt`` raises ``Moved`` if another writer was faster. Raises ``ConcurrentModificationError`` when the time is
+    up: at the ``deadline``, which is in the event loop's time, or after ``WAIT_SECONDS``.
     """
     loop = asyncio.get_running_loop()
     end = deadline if deadline is not None else loop.time() + WAIT_SECONDS
@@ -192,7 +192,7 @@ async def swap(
                 if loop.time() + pause >= end:
                     times = counted(attempts, "time")
                     raise ConcurrentModificationError(
-                        f"{label} was changed by others {times} while it was to be written",
+                        f"{label} was changed by others {times} before it could be written",
                         attempts=attempts,
                         hint=hint,
                     ) from None
@@ -203,7 +203,7 @@ async def swap(
 class Handle:
     """One value, its operations, and the callback for every write. Values are of the declared types.
 
-    Where the host's own code takes part in validation, it runs in a thread of its caller's, never in a transaction.
+    If the host's own code takes part in validation, it runs in a thread of its caller, never in a transaction.
     """
 
     __slots__ = ("_cell", "_codec", "_deadline", "_in_thread", "_written")
@@ -252,7 +252,7 @@ class Handle:
         return await self._amend(append(field and self._codec.key(field), plain_items))
 
     async def update(self, change: Callable[[Any], Any | Awaitable[Any]]) -> Any:
-        """Replace the value by the result of a function of it; the function may run more than once."""
+        """Replace the value with the result of a function of it; the function may run more than once."""
 
         async def changed(text: str | None) -> Written:
             new_value = change(await self._converted(self._codec.decode, text))
@@ -276,7 +276,7 @@ class Handle:
         return is_deleted
 
     async def _amend(self, change: Patch) -> Any:
-        """Change the JSON data in one write transaction, or outside of it where the host's own code validates it."""
+        """Change the JSON data in one write transaction, or outside of one if the host's own code validates it."""
         if self._codec.has_own_code:
             return await self._swap(lambda text: self._converted(self._codec.amend, text, change))
         value: Any = None
@@ -290,7 +290,7 @@ class Handle:
         return value
 
     async def _converted(self, convert: Callable[..., T], *arguments: Any) -> T:
-        """Return the result of an operation of the codec; a slow validator in it makes only this caller wait."""
+        """Return the result of an operation of the codec; a slow validator in it delays only this caller."""
         if self._codec.has_own_code:
             return cast("T", await self._in_thread(partial(convert, *arguments)))
         return convert(*arguments)
@@ -311,7 +311,7 @@ class Handle:
         return row
 
     async def _swap(self, change: Callable[[str | None], Awaitable[Written]]) -> Any:
-        """Read, change, and write unless another writer was faster; retry until the time is up."""
+        """Read, change and write, unless another writer was faster; retry until the time is up."""
 
         async def attempt() -> Any:
             row = await self._cell.read()

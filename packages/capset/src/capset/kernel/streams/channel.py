@@ -9,20 +9,21 @@ from collections.abc import Callable
 from capset.definitions.calls.messages import Message
 
 Turn = asyncio.Future[None]
-"""Done when a sender beyond the buffer may continue; cancelled when there is no receiver any more."""
+"""Resolves when a sender blocked by a full buffer may continue; cancelled when the receiver is gone."""
 
 
 class Receiver:
-    """The receiving end of channels: messages of one channel in order, those of several in turns. One consumer.
+    """The receiving end of one or more channels, for a single consumer.
 
-    ``end()`` ends it once the remaining messages are taken; after ``leave()``, sending is cancelled.
+    Messages of one channel keep their order; several channels are read in turn. After ``end()``, the remaining messages
+    can still be received; after ``leave()``, senders are cancelled.
     """
 
     __slots__ = ("_is_ended", "is_left", "ready", "receiver")
 
     def __init__(self) -> None:
         self.ready: deque[Channel] = deque()
-        """The channels with messages, each once."""
+        """The channels that have messages, each listed once."""
         self.receiver: asyncio.Future[Message | None] | None = None
         self.is_left = False
         self._is_ended = False
@@ -34,13 +35,13 @@ class Receiver:
         if self._is_ended:
             return None
         if self.receiver is not None:
-            raise RuntimeError("the messages of a call have one reader, and another is waiting")
+            raise RuntimeError("messages can have only one reader, and another is already waiting")
         receiver = self.receiver = asyncio.get_running_loop().create_future()
         try:
             return await receiver
         except asyncio.CancelledError:
             if receiver.done() and not receiver.cancelled() and (delivered := receiver.result()) is not None:
-                # It was handed over at that very moment: the next call must find it.
+                # A message was delivered just before the cancellation: keep it for the next call.
                 returned = Channel(self, buffer=0)
                 returned.messages.append(delivered)
                 self.ready.appendleft(returned)
@@ -62,26 +63,26 @@ class Receiver:
         return message
 
     def end(self) -> None:
-        """Declare that no channel will send any more."""
+        """End the stream: no channel will send any more messages."""
         self._is_ended = True
         self.hand(None)
 
     def leave(self, channels: tuple[Channel, ...] = ()) -> None:
-        """Stop receiving: cancel the senders that wait in some channels, and end a waiting ``receive()``."""
+        """Stop receiving: cancel the senders that wait in ``channels``, and end a pending ``receive()``."""
         self.is_left = True
         for channel in channels:
             channel.cancel()
         self.end()
 
     def rest(self) -> list[Message]:
-        """Return the messages that were never received."""
+        """Remove and return the messages that were never received."""
         messages: list[Message] = []
         while self.ready:
             messages.append(self.take())
         return messages
 
     def hand(self, message: Message | None) -> bool:
-        """Hand a message, or ``None`` for the end, to a waiting ``receive()``; return whether there was one."""
+        """Deliver a message, or ``None`` for the end, to a pending ``receive()``; return whether there was one."""
         receiver = self.receiver
         if receiver is None or receiver.done():
             return False
@@ -90,31 +91,31 @@ class Receiver:
 
 
 class Channel:
-    """One sender's channel to a receiver; it holds at most ``buffer + 1`` messages, however many send at once.
+    """A channel to a receiver. It holds at most ``buffer + 1`` messages, however many tasks send at once.
 
-    A message handed to a waiting receiver counts as taken.
+    A message delivered to a waiting receiver counts as taken.
     """
 
     __slots__ = ("_buffer", "_receiver", "_turn", "_waiting", "is_finished", "messages", "moved", "on_drained")
 
     def __init__(self, receiver: Receiver, buffer: int, on_drained: Callable[[], None] | None = None) -> None:
-        """``on_drained`` is called when the channel is finished and its last message was taken."""
+        """``on_drained`` is called when the channel is finished and its last message has been taken."""
         self._receiver = receiver
         self._buffer = buffer
         self.messages: deque[Message] = deque()
         self._turn: Turn | None = None
-        """The turn of the one message beyond the buffer."""
+        """The future of the sender whose message is the one beyond the buffer."""
         self._waiting: deque[tuple[Turn, Message]] = deque()
         self.is_finished = False
         self.moved = 0.0
-        """When a message was last taken while others waited for their turn, in the event loop's time."""
+        """When a waiting message last moved into the channel, in the event loop's time."""
         self.on_drained = on_drained
 
     def offer(self, message: Message) -> Turn | None:
         """Send a message. Returns a future to await before continuing, or ``None`` if there is room.
 
-        Without a receiver the future is cancelled, but only in the next loop iteration: a sender that swallows its
-        cancellation and sends again would otherwise let nothing else run.
+        If the receiver has left or the channel is finished, the future is cancelled, but only in the next loop
+        iteration: otherwise a sender that swallows its cancellation and sends again would block the loop.
         """
         receiver = self._receiver
         if receiver.is_left or self.is_finished:
@@ -138,13 +139,13 @@ class Channel:
         return turn
 
     async def send(self, message: Message) -> None:
-        """Send a message, and return when it is taken or the buffer has room for it."""
+        """Send a message, and wait until it is taken or the buffer has room for it."""
         turn = self.offer(message)
         if turn is not None:
             await turn
 
     def let_in(self) -> None:
-        """Resume the sender whose message was beyond the buffer, and let the next one take its place."""
+        """Resume the sender whose message was beyond the buffer, and move the next waiting message into the channel."""
         turn = self._turn
         if turn is None:
             return
@@ -153,14 +154,14 @@ class Channel:
             turn.set_result(None)
         while self._waiting:
             turn, message = self._waiting.popleft()
-            if not turn.done():  # otherwise its sender was cancelled and is gone
+            if not turn.done():  # otherwise its sender was cancelled
                 self.messages.append(message)
                 self._turn = turn
                 self.moved = asyncio.get_running_loop().time()
                 return
 
     def finish(self, last: Message | None) -> None:
-        """Add a last message, if there is one, and close: the sender is done, and waiting messages are not sent."""
+        """Send a last message, if there is one, and close the channel; waiting messages are dropped."""
         self.is_finished = True
         self.release()
         if last is not None and not self._receiver.is_left and not self._receiver.hand(last):
@@ -177,7 +178,7 @@ class Channel:
         self.release()
 
     def release(self) -> None:
-        """Let no sender wait any longer: queued messages count as sent, and senders of the others are cancelled."""
+        """Unblock all senders: those whose messages are in the channel continue, the others are cancelled."""
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
         while self._waiting:

@@ -1,4 +1,4 @@
-"""Serving of a mixed stream of messages: their invocations run concurrently, up to a limit (spec 3, K8, K14)."""
+"""Serving of a mixed stream of messages, whose invocations run concurrently up to a limit (spec 3, K8, K14)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _log = logging.getLogger("capset.kernel")
 class Serving:
     """``async with kernel.run(session, messages) as answers: async for message in answers: …``.
 
-    Every command and query becomes an invocation; its messages come in order, and messages of other kinds pass through
-    unchanged (K12). An invocation counts towards the ``limit`` until its last message is taken, so that all output
-    together is bounded. Leaving cancels running invocations, and waits for their cleanup.
+    Every command and query becomes an invocation, whose messages arrive in order. Messages of other kinds pass through
+    unchanged (K12). An invocation counts towards ``limit`` until its last message has been read, which bounds the total
+    output. Leaving the block cancels running invocations and waits for their cleanup.
     """
 
     __slots__ = (
@@ -57,9 +57,9 @@ class Serving:
         self._reader: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start to read the messages."""
+        """Start reading the messages."""
         if self._reader is not None:
-            raise RuntimeError("a stream is served once")
+            raise RuntimeError("a stream of messages can be served only once")
         self._reader = self._runtime.spawn(self._read(), self._runtime.readers.discard)
         self._runtime.readers.add(self._reader)
         return self
@@ -72,7 +72,7 @@ class Serving:
         await self._runtime.stop({task for task in (self._reader, *self._calls) if task and not task.done()})
 
     def cancel(self) -> None:
-        """Stop reading, and cancel running invocations; readers still get the error of each as its last message."""
+        """Stop reading, and cancel running invocations; the error of each is still delivered as its last message."""
         self._runtime.cancel(task for task in (self._reader, *self._calls) if task is not None)
 
     def __aiter__(self) -> Self:
@@ -80,7 +80,7 @@ class Serving:
         return self
 
     async def __anext__(self) -> Message:
-        """Return the next message. An exception of the input is raised after all earlier messages."""
+        """Return the next message. An exception raised by the input is re-raised here, after all earlier messages."""
         if self._reader is None:
             raise RuntimeError("enter the stream first: async with kernel.run(…) as answers")
         message = await self._receiver.receive()
@@ -96,12 +96,12 @@ class Serving:
         try:
             messages = aiter(self._messages)
             await self._serve(messages)
-        except Exception as error:  # the caller's own exception, raised where the caller reads
+        except Exception as error:  # from the caller's iterator, so it is raised where the caller reads
             self._fail(error)
         except asyncio.CancelledError as error:
             if self._runtime.is_stopping():
                 raise
-            self._fail(RuntimeError("what gives the messages was cancelled"), error)
+            self._fail(RuntimeError("the source of the messages was cancelled"), error)
         finally:
             try:
                 if (close := getattr(messages, "aclose", None)) is not None:
@@ -115,7 +115,7 @@ class Serving:
     async def _serve(self, messages: AsyncIterator[Message]) -> None:
         passing = Channel(self._receiver, buffer=0)
         async for message in messages:
-            if self._receiver.is_left:  # a task that swallowed its cancellation
+            if self._receiver.is_left:  # this task swallowed its cancellation
                 return
             if getattr(message, "kind", "command") not in ("command", "query"):
                 await passing.send(message)
@@ -126,7 +126,7 @@ class Serving:
             self._start(message)
 
     def _fail(self, error: Exception, cause: BaseException | None = None) -> None:
-        """Store the first error of the caller's messages for the reader; without a reader, log it."""
+        """Store the first error of the input for the reader. Log later ones, and all once the reader has left."""
         if cause is not None:
             error.__cause__ = cause
         if self._failure is None and not self._receiver.is_left:

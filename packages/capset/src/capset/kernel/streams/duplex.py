@@ -1,4 +1,4 @@
-"""A duplex stream to one processor: a stream of messages each way, each input governed and on record (K8)."""
+"""A duplex stream to one processor. Every incoming message is governed and recorded as a call (K8)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from capset.kernel.streams.emission import outcome_message
 from capset.kernel.streams.processors import Processing
 
 Ask = Callable[[Message], Invocation]
-"""Creates the call of a message, not started yet."""
+"""Creates the call for a message, without starting it."""
 
 
 class Duplex:
     """``async with session.open("Chat.Room") as room: await room.send({…}); async for message in room: …``.
 
     All messages go to one processor, one after the other, and each has its own outcome record. ``finish()`` ends the
-    input. Leaving cancels running work, and waits for its cleanup.
+    input. Leaving the block cancels running work and waits for its cleanup.
     """
 
     __slots__ = (
@@ -57,34 +57,34 @@ class Duplex:
         self._task: asyncio.Task[None] | None = None
 
     async def send(self, data: Any = None, *, message: Message | None = None) -> None:  # of the processor's own type
-        """Send a message with this data, or a whole message; return when its turn has come.
+        """Send ``data`` or a complete ``message``, and wait until the stream takes it.
 
-        Raises ``RuntimeError`` after ``finish()``, outside of ``async with``, and once the stream has ended, as it does
+        Raises ``RuntimeError`` after ``finish()``, outside of ``async with`` and once the stream has ended, as it does
         when the kernel closes.
         """
         if self._task is None or self._inside.is_finished or self._inlet.is_left:
             raise RuntimeError(
-                "messages are sent inside of async with session.open(…), before finish(), and before it has ended"
+                "messages are sent only inside of async with session.open(…), before finish() and before it has ended"
             )
         await self._inside.send(Message(self._compiled.kind, self._compiled.type, data) if message is None else message)
 
     def finish(self) -> None:
-        """End the input: the processor's input ends, and the stream ends when all outcomes are read."""
+        """End the input of the processor. The stream ends once all outcomes have been read."""
         if not self._inside.is_finished:
-            self._inside.is_finished = True  # pending sends still go in
+            self._inside.is_finished = True  # pending sends are still delivered
             self._inlet.end()
 
     async def __aenter__(self) -> Self:
-        """Open the stream; the processor is created for the first allowed message."""
+        """Open the stream. The processor is created for the first allowed message."""
         if self._task is not None:
-            raise RuntimeError("a duplex stream is entered once")
+            raise RuntimeError("a duplex stream can be entered only once")
         self._task = self._runtime.spawn(self._run(), self._settle)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Cancel running work, and wait for its cleanup."""
+        """Cancel running work and wait for its cleanup."""
         self._receiver.leave((self._outside,))
         self._inlet.leave((self._inside,))
         try:
@@ -97,7 +97,7 @@ class Duplex:
         return self
 
     async def __anext__(self) -> Message:
-        """Return the next message; a reply or an error is the last one in response to a message sent."""
+        """Return the next message. The reply or the error is the last message for each input."""
         if self._task is None:
             raise RuntimeError("enter the stream first: async with session.open(…) as room")
         message = await self._receiver.receive()
@@ -111,7 +111,7 @@ class Duplex:
             self._running = call
             await execute(call)
             self._running = None
-            self._outside.release()  # an abandoned task waits no longer
+            self._outside.release()  # abandoned tasks must not keep waiting
             outcome = outcome_message(call)
             if outcome is not None:
                 await self._outside.send(outcome)
@@ -143,6 +143,6 @@ class Duplex:
         self._receiver.end()
 
     def _give_back(self) -> None:
-        """Record the messages that were handed over but never started."""
+        """Record the messages that were sent but whose calls never started."""
         for message in self._inlet.rest():
             record_never_begun(self._ask(message))

@@ -1,4 +1,4 @@
-"""Messages of a call while it runs and when it ends, stamped by the kernel (spec 3, K10, K11)."""
+"""The messages that a call emits while it runs and when it ends, stamped by the kernel (spec 3, K10, K11)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("capset.kernel")
 
 
 class Emitted(Message):
-    """A message of a call. Its ``meta`` is built when it is read: most messages are never asked for it."""
+    """A message of a call. ``meta`` is built on first access, since most messages never need it."""
 
     __slots__ = ("_call", "_mark", "_meta")
 
@@ -45,8 +45,8 @@ class Emitted(Message):
             return self._meta
 
     @meta.setter
-    def meta(self, value: Meta | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # it is a field still
-        object.__setattr__(self, "_meta", value)  # of a copy, which has the given one
+    def meta(self, value: Meta | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # still a field
+        object.__setattr__(self, "_meta", value)  # a copy is created with its own
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
@@ -58,7 +58,7 @@ class Emitted(Message):
         return hash((self.kind, self.type, self.meta))
 
 
-# A frozen dataclass sets its fields one by one through ``object``, which takes three times as long as slots.
+# A frozen dataclass sets each field through ``object.__setattr__``, which takes three times as long as its slot.
 _set_kind, _set_type, _set_data = (vars(Message)[name].__set__ for name in ("kind", "type", "data"))
 _set_call, _set_mark = (vars(Emitted)[name].__set__ for name in ("_call", "_mark"))
 _new = object.__new__
@@ -92,19 +92,19 @@ def _meta(call: Invocation, mark: int) -> Meta:
 
 
 def is_heard(call: Invocation) -> bool:
-    """Return whether anybody reads the events of a call."""
+    """Return whether a consumer or a listener receives the events of a call."""
     stream = call.stream
     return stream is not None and (stream.channel is not None or stream.listener is not None)
 
 
 async def emit_event(call: Invocation, type: str, data: Any) -> None:
-    """Send one event of a handler, which is not tried again after that, and return when its consumer has room."""
+    """Send an event of a handler, and wait until its consumer has room. The call is not retried after that."""
     stream_of(call).has_emitted = True
     await announce(call, type, data)
 
 
 async def announce(call: Invocation, type: str, data: Any) -> None:
-    """Send one event of the kernel's own, and return when its consumer has room. Having no consumer is no error."""
+    """Send an event of the kernel, and wait until its consumer, if there is one, has room."""
     stream = stream_of(call)
     if stream.channel is None:
         await unheard(call, stream, type, data)
@@ -113,9 +113,9 @@ async def announce(call: Invocation, type: str, data: Any) -> None:
 
 
 async def unheard(call: Invocation, stream: CallStream, type: str, data: Any) -> None:
-    """Count an event without a consumer, and hand it to the listener.
+    """Count an event without a consumer, and pass it to the listener, if there is one.
 
-    Every hundredth yields to other tasks: nothing else makes its sender wait.
+    Yields to other tasks at every hundredth event, since nothing else makes the sender wait.
     """
     if stream.listener is not None:
         stream.listener(emitted(call, "event", type, data))
@@ -127,8 +127,8 @@ async def unheard(call: Invocation, stream: CallStream, type: str, data: Any) ->
 async def wait_for_consumer(call: Invocation, stream: CallStream, turn: Turn) -> None:
     """Wait until a call's consumer has room.
 
-    The tool's own timeout is paused during the wait; a deadline from outside is not (K16). Raises ``ConsumerTimeout``
-    when the consumer takes too long.
+    The tool's own timeout is paused during the wait; the caller's deadline is not (K16). Raises ``ConsumerTimeout`` if
+    the consumer takes too long.
     """
     scope, deadline, patience = call.scope, call.options.deadline, call.options.consumer_timeout
     stream.blocked += 1
@@ -159,7 +159,7 @@ async def _patiently(call: Invocation, stream: CallStream, turn: Turn, seconds: 
             remaining = max(began, moved) + seconds - loop.time()
             if remaining <= 0:
                 stream.stalled = ConsumerTimeout(
-                    f"The consumer of {call.compiled.name!r} took nothing for {seconds:g} s, so it was ended."
+                    f"The consumer of {call.compiled.name!r} read nothing for {seconds:g} s, so the call was ended."
                 )
                 raise stream.stalled
             await asyncio.wait({turn}, timeout=remaining)
@@ -169,10 +169,10 @@ async def _patiently(call: Invocation, stream: CallStream, turn: Turn, seconds: 
 
 
 def hide_store_details(error: CapsetError, call: Invocation) -> CapsetError:
-    """Return an error as shown to the caller: a store's own message may contain its path, so it is only logged."""
+    """Return an error as shown to the caller. A store's own message may contain its path, so it is only logged."""
     if not isinstance(error, StoreError) or error.message == error.public:
         return error
-    _log.error("the store failed %r, correlation %s: %s", call.compiled.name, call.correlation, error.message)
+    _log.error("the store failed for %r, correlation %s: %s", call.compiled.name, call.correlation, error.message)
     safe = type(error)(error.public, hint=error.message)
     safe.public, safe.__cause__ = error.public, error
     return safe
@@ -212,8 +212,8 @@ def error_data(error: CapsetError) -> dict[str, Any]:
 class Emitter:
     """The ``emit`` of one processor, for its current call.
 
-    A reply, an error and a contract violation end that call: ``on_end`` is called, maybe more than once, and the
-    processor has to return soon.
+    A reply, an error or a contract violation ends that call: ``on_end`` is called, possibly more than once, and the
+    processor must return soon.
     """
 
     __slots__ = (
@@ -236,7 +236,7 @@ class Emitter:
         self.is_over = self._is_closed = True
 
     def begin(self, call: Invocation) -> None:
-        """Switch to this call."""
+        """Switch to ``call``."""
         self.call = call
         self._stream = stream_of(call)
         self._name = call.compiled.name
@@ -246,7 +246,7 @@ class Emitter:
         self._is_closed = False
 
     def close(self) -> None:
-        """Accept no more for this call: emissions of an abandoned task reach no consumer."""
+        """Close the current call: what an abandoned task emits after this reaches no consumer."""
         self._is_closed = self.is_over = True
 
     def outcome(self) -> Any:
@@ -272,7 +272,7 @@ class Emitter:
                 if not schema.is_exact:
                     data = schema.jsonable(data)
                 elif isinstance(data, int) and not -MAX_INTEGER < data < MAX_INTEGER:
-                    raise ValueError("an integer that is too long to write")
+                    raise ValueError("the integer is too long to be written")
             except (ValueError, RecursionError) as error:
                 raise self._misfit(named, data, error) from None
             if stream.channel is None:
@@ -289,15 +289,15 @@ class Emitter:
                 [f"event {name!r}" for name in self._events] + [f"reply {name!r}" for name in self._replies]
             )
             raise self._violated(
-                f"emitted {kind!r:.40} {named!r:.100}, which its outbound does not have: that is {has}"
+                f"emitted {kind!r:.40} {named!r:.100}, which is not one of its outbound messages: {has}"
             )
         else:
             raise self._violated(
-                f"emitted {type(emission).__name__}, which is no message: emit an instance of an outbound model"
+                f"emitted {type(emission).__name__}, which is not a message; emit an instance of an outbound model"
             )
 
     def _answer(self, name: str, data: Any) -> None:
-        if len(self._replies) > 1:  # otherwise the pipeline checks it, as for every tool
+        if len(self._replies) > 1:  # a single reply is checked by the pipeline, as for every tool
             try:
                 data = self._replies[name].check(data)  # a union of all schemas might match another one
             except VALIDATION_ERRORS as error:
@@ -314,9 +314,7 @@ class Emitter:
 
     def _misfit(self, name: str, data: Any, error: Exception) -> InvalidOutput:
         # The output may hold confidential values, so only their paths are logged.
-        fields = (
-            validation_fields(error, (), data) if isinstance(error, VALIDATION_ERRORS) else ["it has no form in JSON"]
-        )
+        fields = validation_fields(error, (), data) if isinstance(error, VALIDATION_ERRORS) else ["not valid as JSON"]
         problems = "; ".join(map(str, fields)).replace("(arguments)", "the data")
         _log.error(
             "tool %r, correlation %s: its %r does not fit: %s", self._name, self.call.correlation, name, problems
@@ -329,7 +327,7 @@ class Emitter:
         return error
 
     def _fail(self, error: CapsetError) -> None:
-        """End the call with an error, the first one, even if the processor swallows it."""
+        """End the call with an error, even if the processor swallows it. The first violation or timeout wins."""
         if not isinstance(self.error, InvalidOutput | ConsumerTimeout):
             self.error = error
         self._end()
@@ -339,19 +337,19 @@ class Emitter:
         self._on_end()
 
     async def _late(self) -> InvalidOutput:
-        """Return the error of an emission after the outcome, or of one that no longer belongs to a call.
+        """Return the error for a message emitted after the outcome, or after the call was closed.
 
-        Other tasks run first: a processor that swallows the error and continues to emit must not block everything.
+        Yields to other tasks first, so that a processor that swallows the error and keeps emitting cannot block them.
         """
         await asyncio.sleep(0)
         return self.left_behind() if self._is_closed else self._violated("emitted something after its reply")
 
     def left_behind(self) -> InvalidOutput:
-        """Return the error of an emission without a call; no call ends with it."""
+        """Return the error for a message emitted after its call was closed. It ends no call."""
         return InvalidOutput(f"The tool {self._name!r} emitted something after its call had ended.")
 
     def _to_tool_error(self, data: Any) -> CapsetError:
-        """Return an error that the processor emitted, as the ``ToolError`` that it could have raised (K2)."""
+        """Convert an emitted error to a ``ToolError``, as if the processor had raised it (K2)."""
         payload: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
         message = payload.get("message")
         if not isinstance(message, str) or not message:
@@ -360,7 +358,7 @@ class Emitter:
             fields = [_field(field) for field in payload.get("fields", ())]
             error = ToolError(message, code=payload.get("code"), status=payload.get("status"), fields=fields)
         except (TypeError, ValueError, KeyError, AttributeError):
-            raise self._violated("emitted an error whose code, status or fields are none") from None
+            raise self._violated("emitted an error with an invalid code, status or fields") from None
         error.retryable = bool(payload.get("retryable", False))
         return error
 
@@ -368,5 +366,5 @@ class Emitter:
 def _field(payload: Mapping[str, Any]) -> Field:
     path, expected, meant = payload["path"], payload["expected"], payload.get("did_you_mean", "")
     if not all(isinstance(text, str) for text in (path, expected, meant)):
-        raise TypeError("the path, the expectation and what was meant are text")
+        raise TypeError("path, expected and did_you_mean must be strings")
     return Field(path, expected, meant or None)

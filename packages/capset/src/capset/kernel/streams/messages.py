@@ -19,8 +19,8 @@ from capset.kernel.streams.emission import outcome_message
 class Messages:
     """A running call: ``async with session.stream(…) as messages: async for message in messages: …``.
 
-    The call starts on entry, in a kernel task. It is never more than one message, and its processor's buffer, ahead of
-    its reader (spec 3, K14). Leaving early cancels it, and waits for its cleanup; the record says so.
+    The call starts on entry, in a kernel task. It runs ahead of its reader by at most one message, plus the buffer of
+    its processor (spec 3, K14). Leaving early cancels the call, which is recorded, and waits for its cleanup.
     """
 
     __slots__ = ("_call", "_channel", "_receiver", "_task")
@@ -39,7 +39,7 @@ class Messages:
 
     @property
     def called(self) -> AnyTool | None:
-        """The called tool, or ``None`` if there is none of that name; dynamic ``uses`` may have added it."""
+        """The called tool, or ``None`` if there is no tool of that name. Dynamic ``uses`` may have added it."""
         return self._call.compiled.tool
 
     @property
@@ -59,7 +59,7 @@ class Messages:
 
     @property
     def result(self) -> Result[Any]:
-        """The result of the call, once its messages have been read; its data is of the tool's own type."""
+        """The result of the call, available once its messages have been read. Its data has the tool's own type."""
         if self._call.ended is None:
             raise RuntimeError("the call has not ended yet: read its messages first")
         return to_result(self._call, self._call.value)
@@ -67,7 +67,7 @@ class Messages:
     async def __aenter__(self) -> Self:
         """Start the call."""
         if self._task is not None:
-            raise RuntimeError("a stream is entered once: each call has a stream of its own")
+            raise RuntimeError("a stream can be entered only once: create a new one for each call")
         self._task = self._call.context.runtime.spawn(execute(self._call), self._settle)
         return self
 
@@ -84,7 +84,7 @@ class Messages:
         return self
 
     async def __anext__(self) -> Message:
-        """Return the next message. The reply or the error, if there is one, is the last."""
+        """Return the next message. The last one is the reply or the error, if there is one."""
         if self._task is None:
             raise RuntimeError("enter the stream first: async with session.stream(…) as messages")
         receiver = self._receiver
@@ -100,6 +100,6 @@ class Messages:
 
 
 def buffer_of(call: Invocation) -> int:
-    """Return the size of a call's channel, beside the one message that its emitter waits with."""
+    """Return the buffer size of a call's channel, not counting the one message whose sender waits."""
     contract = call.compiled.tool and call.compiled.tool.contract
     return 0 if contract is None else contract.buffer

@@ -1,4 +1,4 @@
-"""Running of stream processors: one per call, or one for all messages of a duplex stream (spec 3, K7)."""
+"""Execution of stream processors: one per call, or one for all messages of a duplex stream (spec 3, K7)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from capset.kernel.telemetry.observers import join
 
 _log = logging.getLogger("capset.kernel")
 _WORKING: ContextVar[Invocation | None] = ContextVar("capset_working", default=None)
-"""The call whose message a duplex stream's processor took last, before it started the current task."""
+"""The call whose message a duplex stream's processor had taken last when it started the current task."""
 
 
 class _SingleMessage:
-    """The messages of a call: one."""
+    """An async iterator over the single message of a call."""
 
     __slots__ = ("_message",)
 
@@ -46,7 +46,7 @@ class _SingleMessage:
 
 
 async def process_one(call: Invocation, contract: Contract, factory: Callable[[], Any]) -> Any:
-    """Run a fresh processor for one message. Returns its reply's data, or ``MISSING``; propagates its exceptions."""
+    """Run a new processor for one message, and return its reply's data, or ``MISSING``; its exceptions propagate."""
     ending = Deadline(CLEANUP_SECONDS)
     emitter = Emitter(contract, ending.start_soon)
     emitter.begin(call)
@@ -71,8 +71,8 @@ async def process_one(call: Invocation, contract: Contract, factory: Callable[[]
 class Processing:
     """A processor that runs for all messages of a duplex stream, in a kernel task.
 
-    It works on one call at a time, that of the last message it took: taking the next one ends that call, and so does
-    returning. Its context is that of the call.
+    It works on one call at a time: that of the last message it took. The call ends when the processor takes the next
+    message, or returns. The processor's context is that of the current call.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Processing:
         self._factory = factory
         self._emitter = _Speaking(contract, self._give_up_soon)
         self.task: asyncio.Task[None] | None = None
-        """The task it runs in, from its first message on."""
+        """The task of the processor, started with the first message."""
         self._ctx: CallContext | None = None
         self._next: Invocation | None = None
         """The call whose message the processor has not taken yet."""
@@ -102,15 +102,15 @@ class Processing:
         self._done: asyncio.Future[None] | None = None
         """Done when the current call has ended."""
         self._timer: asyncio.TimerHandle | None = None
-        """Ends the current call, if the processor lingers after the outcome."""
+        """Ends the current call if the processor keeps running after the outcome."""
         self._is_over = False
 
     def serves(self, contract: Contract) -> bool:
-        """Whether this is a processor of that contract."""
+        """Whether this processor implements ``contract``."""
         return self._contract is contract
 
     async def work_on(self, call: Invocation) -> Any:
-        """Pass a call's message to the processor, and return its reply's data, or ``MISSING``; its errors propagate."""
+        """Pass a call's message to the processor; return its reply's data, or ``MISSING``. Its exceptions propagate."""
         if self._is_over or (self.task is not None and self.task.done()):
             raise _ended(call)
         self._emitter.begin(call)
@@ -136,13 +136,13 @@ class Processing:
         return self._emitter.outcome()
 
     def end(self) -> None:
-        """Tell the processor that no more messages come."""
+        """End the input of the processor."""
         self._is_over = True
         if self._pull is not None and not self._pull.done():
             self._pull.set_result(None)
 
     async def finish(self) -> None:
-        """Tell the processor that no more messages come, and wait until it has returned, bounded."""
+        """End the input of the processor, and wait up to ``CLEANUP_SECONDS`` for it to return."""
         self.end()
         if self.task is not None and not self.task.done():
             await asyncio.wait({self.task}, timeout=CLEANUP_SECONDS)
@@ -167,7 +167,7 @@ class Processing:
         return call.arguments.inbound
 
     async def _run(self, ctx: CallContext) -> None:
-        _WORKING.set(None)  # the stream may have been opened by a processor, too
+        _WORKING.set(None)  # the stream may itself have been opened by a processor
         try:
             await self._factory()(self, self._emitter, ctx)
         except BaseException as error:
@@ -201,7 +201,7 @@ class Processing:
             self._timer = loop.call_later(CLEANUP_SECONDS, self._give_up, call)
 
     def _give_up(self, call: Invocation) -> None:
-        """Stop the processor: it still works on a call after emitting its outcome."""
+        """Stop a processor that is still working on a call after emitting its outcome."""
         if self.task is not None:
             _log_lingering(call)
             self._is_over = True
@@ -213,7 +213,7 @@ class Processing:
 
 
 class _Speaking(Emitter):
-    """The ``emit`` of a duplex stream: a task left over from one message cannot emit for the next."""
+    """The ``emit`` of a duplex stream. A task left over from one message cannot emit for the next."""
 
     __slots__ = ()
 
@@ -231,7 +231,7 @@ def _ended(call: Invocation) -> ToolError:
 
 
 def _log_late(call: Invocation, emitter: Emitter, error: BaseException) -> None:
-    """Log an exception raised after the error that ended the call; the caller gets the latter."""
+    """Log an exception raised after the error that ended the call: the caller only gets that error."""
     if error is not emitter.error:
         _log.error("tool %r, correlation %s", call.compiled.name, call.correlation, exc_info=error)
 

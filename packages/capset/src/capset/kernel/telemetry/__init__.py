@@ -1,1 +1,1 @@
-"""Observers of calls, and spans of OpenTelemetry."""
+"""Observers of calls, and OpenTelemetry spans."""

@@ -1,7 +1,7 @@
-"""Attribute names of spans: those of OpenTelemetry, and capset's own.
+"""Attribute names of spans: OpenTelemetry's, and capset's own.
 
-Those of ``gen_ai.execute_tool`` and of MCP are in development (github.com/open-telemetry/semantic-conventions-genai).
-Those of HTTP servers are stable.
+The conventions for ``gen_ai.execute_tool`` and MCP are still in development
+(github.com/open-telemetry/semantic-conventions-genai). Those for HTTP servers are stable.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ JSONRPC_ID: Final = "jsonrpc.request.id"
 RPC_STATUS: Final = "rpc.response.status_code"
 
 UNKNOWN_TOOL: Final = "unknown_tool"
-"""The name of a tool that does not exist: the caller may have sent any text."""
+"""Stands for the name of a tool that does not exist, since the caller may have sent any text."""
 CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The environment variable that makes OpenTelemetry's own instrumentations capture content."""

@@ -1,6 +1,6 @@
-"""Observers, which are notified as calls begin and end: traces and metrics (spec 5, P13).
+"""Notification of observers, for traces and metrics, when calls begin and end (spec 5, P13).
 
-Without observers a call reads one more attribute, and does nothing else.
+Without observers, a call only reads one more attribute.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def observe(call: Invocation, travel: Callable[[Invocation], Awaitable[Non
     try:
         await travel(call)
     except GeneratorExit:
-        is_closed = True  # its coroutine was dropped somewhere else, in a context other than the one it began in
+        is_closed = True  # the coroutine is closed in another context than the one it began in
         raise
     finally:
         if not is_closed:
@@ -30,7 +30,7 @@ async def observe(call: Invocation, travel: Callable[[Invocation], Awaitable[Non
 
 
 def begin(call: Invocation) -> None:
-    """Notify the observers that a call begins, and store what they return."""
+    """Notify the observers that a call begins, and store the state that each returns."""
     observed: list[tuple[Observer, Any]] = []
     call.observed = ()
     observer: Observer
@@ -43,7 +43,7 @@ def begin(call: Invocation) -> None:
 
 
 def join(call: Invocation) -> None:
-    """Notify the observers of a call that this task, in which it did not begin, now works for it."""
+    """Notify the observers of a call that the current task, which did not start it, now works on it."""
     for observer, state in call.observed or ():
         try:
             observer.joined(state)
@@ -61,9 +61,9 @@ def tell_ended(call: Invocation) -> None:
 
 
 def leave(call: Invocation) -> None:
-    """Notify the observers, in reverse order, that the task of a call moves on to something else.
+    """Notify the observers, in reverse order, that the task of a call is done with it.
 
-    Their data is released here: a record that is still to be written would keep it alive for longer.
+    Releases their state, which the call would otherwise keep alive until its record is written.
     """
     observed, call.observed = call.observed or (), None
     for observer, state in reversed(observed):
@@ -74,13 +74,13 @@ def leave(call: Invocation) -> None:
 
 
 def host_observers() -> tuple[Observer, ...]:
-    """Return the tracing observer if the host has set up an OpenTelemetry SDK; otherwise nothing is imported."""
+    """Return the tracing observer if the host has set up an OpenTelemetry SDK. Otherwise, nothing is imported."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return ()
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-        return ()  # the API alone, which frameworks depend on: tracing would cost more than a call, for nothing
+        return ()  # only the API, a dependency of frameworks: spans would go nowhere, and cost more than the call
     from capset.kernel.telemetry.tracing import Tracing
 
     return (Tracing(),)

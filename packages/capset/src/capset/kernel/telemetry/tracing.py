@@ -1,4 +1,4 @@
-"""One span per call, by OpenTelemetry's conventions for the execution of tools (spec 5, P13)."""
+"""One span per call, following OpenTelemetry's conventions for tool execution (spec 5, P13)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Traced(NamedTuple):
 
 
 class Tracing:
-    """An observer that makes a span of every call: ``Kernel(observers=[Tracing()])``.
+    """An observer that creates a span for every call: ``Kernel(observers=[Tracing()])``.
 
-    A kernel adds one by itself if the host has set up an OpenTelemetry SDK before the kernel is entered. ``provider``
-    defaults to the host's tracer provider. With ``content`` spans hold arguments, results and error messages, masked as
-    in records; it defaults to ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and to off without that. Spans
-    never identify the principal.
+    A kernel adds one automatically if the host has set up an OpenTelemetry SDK before the kernel is entered.
+    ``provider`` defaults to the host's tracer provider. With ``content``, spans contain arguments, results and error
+    messages, masked as in records. It defaults to ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, or else to
+    ``False``. Spans never identify the principal.
     """
 
     def __init__(self, provider: TracerProvider | None = None, *, content: bool | None = None) -> None:
@@ -57,7 +57,7 @@ class Tracing:
         self._has_content = is_enabled if content is None else content
 
     def begun(self, call: Invocation) -> Traced:
-        """Start the span of a call, below the current span or that of the message that requests the call."""
+        """Start the span of a call, as a child of the current span or of the requesting message's span."""
         name = _name_of(call)
         around, links = parent_of(call.options.traceparent)
         span = self.tracer.start_span(
@@ -74,7 +74,7 @@ class Tracing:
         return Traced(span, attach(set_span_in_context(span)))
 
     def joined(self, state: Traced) -> None:
-        """Make the span the current one of another task, until that task joins the next call."""
+        """Make the span current in another task, until that task joins the next call."""
         attach(set_span_in_context(state.span))
 
     def ended(self, call: Invocation, state: Traced) -> None:
@@ -97,19 +97,20 @@ class Tracing:
             span.set_attributes(_content(call))
 
     def left(self, state: Traced) -> None:
-        """Make the previous span the current one again."""
+        """Restore the previous current span."""
         detach(state.before)
 
 
 def tracing_of(observers: Iterable[Observer]) -> Tracing | None:
-    """Return the tracing observer among these, if there is one."""
+    """Return the tracing observer among ``observers``, if there is one."""
     return next((observer for observer in observers if isinstance(observer, Tracing)), None)
 
 
 def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
     """Return the context of a remote ``traceparent`` (W3C Trace Context), and a link to the local span.
 
-    Without a valid one, or if it is that of the local span, the local span is the parent: the context is ``None``.
+    If there is no valid ``traceparent``, or it names the local span, the context is ``None``: the local span is the
+    parent.
     """
     if traceparent is None:
         return None, []
@@ -123,7 +124,7 @@ def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
 
 
 def traceparent_of(context: SpanContext) -> str:
-    """Return a span as a W3C ``traceparent``."""
+    """Return a span context as a W3C ``traceparent``."""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
@@ -148,7 +149,7 @@ def _attributes(call: Invocation) -> dict[str, Any]:  # of OpenTelemetry's attri
 
 
 def _content(call: Invocation) -> dict[str, str]:
-    """Return the arguments and the result as JSON text, masked and bounded as the arguments in a record are."""
+    """Return the arguments and the result as JSON text, masked and truncated like the arguments in a record."""
     attributes = {names.TOOL_CALL_ARGUMENTS: masked_arguments(call)}
     if call.error is None and call.value is not MISSING:
         redactor = call.context.runtime.redactor

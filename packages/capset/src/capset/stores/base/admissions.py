@@ -1,4 +1,4 @@
-"""The protocols of approvals and admissions: a call is counted, approved and intended at once (spec 4, G3, G16–G18)."""
+"""The protocols of approvals and of admission, which is atomic for each call (spec 4, G3, G16–G18)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from capset.stores.base.deliveries import DeliveryRow
 from capset.stores.base.pages import Page, Query
 
 STANDING: Final[tuple[ApprovalStatus, ...]] = ("pending", "approved", "rejected")
-"""The statuses in which a request stands, until it expires: an equal call meets it."""
+"""The statuses of a standing request, which applies to equal calls until it expires."""
 
 _ROUNDING: Final = 1e-9
-"""Tolerance for sums of costs: 0.1 three times is more than 0.3."""
+"""The tolerance for sums of costs: with floats, three times 0.1 is more than 0.3."""
 
 
 APPROVAL_FILTERS: Final = ("status", "session", "tool_hash", "digest", "tool", "agent", "principal")
-"""The fields of an ``ApprovalQuery`` that a request has to equal."""
+"""The fields of an ``ApprovalQuery`` that filter requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuery(Query):
-    """A query for requests of one org that equal every field that is not ``None``, newest first.
+    """A query for requests of one org that match every field that is not ``None``, newest first.
 
-    With ``oldest_first`` the order is the other way round, and ``before`` is the id that the page begins after.
+    With ``oldest_first``, the order is reversed, and ``before`` is the id after which the page begins.
     """
 
     org: str | None
@@ -42,7 +42,7 @@ class ApprovalQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class PendingSummary:
-    """The number of pending requests of an org, the time of the oldest, and the numbers of those since some times."""
+    """The number of an org's pending requests, the time of the oldest, and the numbers since given times."""
 
     pending: int
     oldest_at: str | None
@@ -50,11 +50,11 @@ class PendingSummary:
 
 
 class ArgumentsFull(Exception):
-    """Raised for a request whose arguments have no room beside those of the pending ones; nothing was written."""
+    """Raised for a request whose arguments exceed the limit for all pending ones together; nothing was written."""
 
 
 class ApprovalStore(Protocol):
-    """The requests, each of one org."""
+    """The requests for approvals. Each belongs to one org."""
 
     async def open(
         self,
@@ -67,18 +67,18 @@ class ApprovalStore(Protocol):
     ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call at its ``created_at``.
 
-        With ``by_code`` equal calls also share the row's hash of code, or have none if it has none. Of equal requests
-        that are made at once, in any processes, one is stored, and its ``deliveries`` are queued with it. ``None`` if
-        ``most`` requests of its principal, with the same ``on_behalf_of``, are pending. Raises ``ArgumentsFull`` if the
-        arguments of all pending requests of its org would have more than ``max_bytes`` as UTF-8, and ``StoreError`` if
-        its id is taken.
+        With ``by_code``, equal calls must also have the row's code hash, or none if it has none. If equal requests are
+        made concurrently, in any processes, only one is stored; its ``deliveries`` are queued with it. Returns ``None``
+        if ``most`` requests of its principal, with the same ``on_behalf_of``, are pending. Raises ``ArgumentsFull`` if
+        the arguments of all pending requests of its org would exceed ``max_bytes`` in UTF-8, and ``StoreError`` if its
+        id is taken.
         """
         ...
 
     async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
         """Return the newest standing request for an equal call: pending, approved or rejected, and not expired.
 
-        Code is compared if the call names it.
+        The code hash is compared unless that of the call is ``None``.
         """
         ...
 
@@ -99,25 +99,25 @@ class ApprovalStore(Protocol):
         act: Entry | None = None,
         deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
-        """Replace the request of ``row``'s id and org, if it still has the expected status.
+        """Replace the request with the id and org of ``row``, if it still has the expected status.
 
-        With ``seen``, only if it still has its approvals and its next escalation, too. Returns whether it had, durably:
-        of several callers that move one request at once, one gets ``True``. If it was pending and is not any more, the
-        suspended turn of its session is due from then on (``EventStore.due``). ``deliveries`` are queued with the
-        change, or not at all.
+        With ``seen``, it must also still have the same approvals and next escalation. Returns whether it was replaced,
+        durably: of several concurrent callers, only one gets ``True``. If the request was pending and no longer is, the
+        suspended turn of its session becomes due (``EventStore.due``). ``deliveries`` are queued in the same
+        transaction.
         """
         ...
 
     async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        """Return pending requests of every org whose next escalation is at ``now`` or before, oldest first."""
         ...
 
     async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
-        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
+        """Count the pending requests of an org: all of them, and those created at or after each of ``times``."""
         ...
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return requests of every org, pending or approved, that expire at ``now`` or before, the oldest first."""
+        """Return requests of every org, pending or approved, that expire at ``now`` or before, oldest first."""
         ...
 
 
@@ -132,9 +132,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A budget of ``calls`` and of ``cost``, either of them possibly unlimited, of an ``owner``.
+    """The budget of an ``owner``: a maximum number of ``calls`` and a maximum ``cost``; ``None`` means no limit.
 
-    The owner is a session's id, or for a run the session's id, a slash and the run's.
+    The owner is the id of a session or, for a run, the ids of the session and the run with a slash between them.
     """
 
     owner: str
@@ -142,14 +142,14 @@ class Quota:
     cost: float | None
 
     def covers(self, calls: int, cost: float, more: float) -> bool:
-        """Whether one more call of the cost ``more`` fits, after this many calls at this cost."""
+        """Whether one more call of cost ``more`` fits, after ``calls`` calls of total ``cost``."""
         has_cost = self.cost is None or cost + more <= self.cost + _ROUNDING
         return has_cost and (self.calls is None or calls < self.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnHold:
-    """A session's turn, and the process that holds it, as ``TurnRow`` has them."""
+    """A session's turn and the process that holds it, as in ``TurnRow``."""
 
     session: str
     turn: str
@@ -158,11 +158,11 @@ class TurnHold:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The windows and budgets that one call counts in, and the one-call approval that it uses up.
+    """The windows and budgets in which one call counts, and the single-use approval that it uses up.
 
-    ``call`` is the id of its record, ``clock`` the kernel's in nanoseconds of Unix time, ``cost`` that of its tool. The
-    clock is read when the call is counted, since it may have to wait for its turn. ``hold`` is the turn that must still
-    be held as the call is made: then no other process has looked yet which calls of the turn were made before.
+    ``call`` is the id of its record, ``clock`` the kernel's clock in nanoseconds of Unix time, ``cost`` the cost of its
+    tool. The clock is read when the call is counted, since that may have to wait. ``hold`` is the turn that must still
+    be held when the call is made, so that no other process has yet determined which calls the turn has made.
     """
 
     call: str
@@ -174,14 +174,14 @@ class Claim:
     hold: TurnHold | None = None
 
     def traces(self) -> Iterator[str]:
-        """Yield the keys under which a store notes that this call counts, apart from its windows."""
+        """Yield the keys under which a store marks this call as counted, except in windows."""
         yield from (f"quota {quota.owner}" for quota in self.quotas)
         if self.approval is not None:
             yield f"approval {self.approval.id}"
 
 
 class Refused(Exception):
-    """Raised for a call that cannot be admitted; nothing was written of it."""
+    """Raised for a call that cannot be admitted; nothing was written."""
 
 
 class TurnTaken(Refused):
@@ -189,7 +189,7 @@ class TurnTaken(Refused):
 
 
 class WindowFull(Refused):
-    """Raised for a full window; ``wait`` is the nanoseconds after which one more call fits."""
+    """Raised for a full window; ``wait`` is the time in nanoseconds until one more call fits."""
 
     def __init__(self, window: Window, wait: int) -> None:
         super().__init__(window, wait)
@@ -198,7 +198,7 @@ class WindowFull(Refused):
 
 
 class QuotaSpent(Refused):
-    """Raised for a budget without enough left for a call; ``calls`` and ``cost`` are the amounts used."""
+    """Raised if too little of a budget is left for a call; ``calls`` and ``cost`` are the amounts used."""
 
     def __init__(self, quota: Quota, calls: int, cost: float) -> None:
         super().__init__(quota, calls, cost)
@@ -212,35 +212,35 @@ class ApprovalTaken(Refused):
 
 
 class AdmissionStore(Protocol):
-    """Exact admission by limits, budgets and approvals: never one call too many, however many ask at once.
+    """Exact admission by limits, budgets and approvals: never one call too many, even with concurrent calls.
 
-    A window's time never goes back: a claim from before its newest call counts at the time of that call. So setting a
-    clock back frees no capacity.
+    A window's time never goes back: a claim from before its newest call is counted at the time of that call. So setting
+    a clock back frees no capacity.
     """
 
     async def look(self, claim: Claim) -> Refused | None:
-        """Return the reason why a call would not be admitted now, apart from its approval; write nothing."""
+        """Return why a call would not be admitted now, ignoring its approval, or ``None``; write nothing."""
         ...
 
     async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
-        """Return how many calls count in each window at a time, in nanoseconds of Unix time."""
+        """Return the number of calls in each window at ``now``, in nanoseconds of Unix time."""
         ...
 
     async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
-        """Return how many calls were made of the budgets of these owners, and at what cost."""
+        """Return the number and the total cost of the calls counted in the budgets of these owners."""
         ...
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
-        """Count a call, use up its approval, and write its intent, durably and all at once.
+        """Count a call, use up its approval, and write its intent, durably and atomically.
 
-        Raises ``TurnTaken``, ``QuotaSpent``, ``WindowFull`` for the window with the longest wait, ``ApprovalTaken``, in
-        this order, and ``StoreError``; then nothing of it was written.
+        Raises the first that applies of ``TurnTaken``, ``QuotaSpent``, ``WindowFull`` (for the window with the longest
+        wait) and ``ApprovalTaken``, or ``StoreError``; then nothing was written.
         """
         ...
 
     async def release(self, claim: Claim) -> None:
-        """Stop counting a call, and give its approval back, as far as ``admit`` did that; its intent stays.
+        """Undo what ``admit`` did: stop counting a call, and restore its approval. Its intent stays.
 
-        For a call whose handler was never started. It may be called twice, and for a claim that was never admitted.
+        For a call whose handler was never started. May be called twice, and for a claim that was never admitted.
         """
         ...

@@ -1,4 +1,4 @@
-"""The protocol of the agents that were made through capset, not in code (spec 5, P4)."""
+"""The protocol of stored agents, which are created through capset instead of in code (spec 5, P4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AgentStatus = Literal["active", "archived"]
 
 @dataclass(frozen=True, slots=True)
 class CapabilityRow:
-    """A capability that an agent uses, by its id, with its presets, config and names of its tools."""
+    """A capability that an agent uses, by id, with its presets, its config and the naming of its tools."""
 
     id: str
     presets: Mapping[str, bool] = field(default_factory=dict[str, bool])
@@ -26,10 +26,10 @@ class CapabilityRow:
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """One agent. ``capabilities`` are in the order of their priority; ``version`` counts its changes from 1.
+    """One agent. ``capabilities`` are in order of priority; ``version`` counts its changes from 1.
 
-    ``static_hash`` is that of its composition when this version was written, and ``author`` its writer, such as
-    ``user:ada``. ``static_context`` and ``allowance`` are JSON data. Times are ISO 8601 UTC.
+    ``static_hash`` is the hash of its composition when this version was written, and ``author`` the one who wrote it,
+    such as ``user:ada``. ``static_context`` and ``allowance`` are JSON data. Times are ISO 8601 UTC.
     """
 
     id: str
@@ -49,14 +49,14 @@ class AgentRow:
     static_context: Mapping[str, Any] | None = None
     author: str | None = None
     allowance: Mapping[str, Any] | None = None
-    """Limits for its sessions and runs, as ``definitions.allowances.Allowance`` writes them."""
+    """Limits for its sessions and runs, as serialised by ``definitions.allowances.Allowance``."""
     mcp_servers: Mapping[str, Any] | None = None
-    """The MCP servers of its own, by name, as ``wire.tool_sources.AgentServerShape`` writes them."""
+    """Its own MCP servers, by name, as serialised by ``wire.tool_sources.AgentServerShape``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentField:
-    """A writable field of a stored agent: its kind, whether it may be absent, and whether agent files have it."""
+    """A writable field of a stored agent: its kind, whether it is optional, and whether agent files include it."""
 
     name: str
     kind: Literal["text", "texts", "object", "capabilities"]
@@ -88,9 +88,9 @@ class AgentQuery(Query):
     status: AgentStatus | None = None
     name: str | None = None
     capabilities: tuple[str, ...] = ()
-    """Ids of capabilities, of which they name one at least."""
+    """Only agents that use at least one of these capabilities, by id."""
     has_servers: bool = False
-    """Only those with MCP servers of their own."""
+    """Only agents with their own MCP servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class VersionQuery(Query[int]):
 
 
 class AgentStore(Protocol):
-    """The agents with every version of each. Agents of other orgs are invisible."""
+    """The stored agents with all their versions. Agents of other orgs are invisible."""
 
     async def create(self, row: AgentRow, *, act: Entry | None = None) -> None:
         """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
@@ -124,9 +124,9 @@ class AgentStore(Protocol):
         ...
 
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
-        """Write the next version of an agent, and return whether it follows the current one.
+        """Write the next version of an agent if it follows the current one; return whether it did.
 
-        The current one is stored as a version too, regardless of its author.
+        The current one is stored as a version too, whoever wrote it.
         """
         ...
 

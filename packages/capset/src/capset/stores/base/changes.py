@@ -1,4 +1,4 @@
-"""The port of changes: processes of one store hear at once of what others have changed in it."""
+"""The protocol of change notices, by which the processes of a store learn at once of changes by others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Literal, NamedTuple, Protocol
 from capset.stores.base.events import EventStore
 
 ChangeKind = Literal["events", "approval", "lists", "key"]
-"""Events of a session, by its id; a decided request, by its id; what lists are made of; a revoked key, by its id."""
+"""New events of a session; a decided request; a change that affects lists; a revoked key."""
 
 
 class ChangeNotice(NamedTuple):
-    """A notice of a change. It holds no content: who hears it reads the store, so a forged one changes nothing."""
+    """A notice of a change; ``id`` is that of the session, request or key.
+
+    It has no content: receivers read the store, so a forged notice changes nothing.
+    """
 
     kind: ChangeKind
     id: str = ""
@@ -24,25 +27,25 @@ Hear = Callable[[ChangeNotice | None], None]
 
 
 class ChangeFeed(Protocol):
-    """The notices of other processes. One that is lost costs the time until the next look at the store, no more."""
+    """The notices of other processes. If one is lost, its change is only noticed later, by polling the store."""
 
     def listening(self, hear: Hear) -> AbstractAsyncContextManager[Callable[[], bool]]:
-        """Call ``hear``, on the running event loop, with each notice while inside.
+        """Call ``hear`` with each notice, on the running event loop, while inside the context.
 
-        The value says whether notices of events arrive now: it is false for a store that has none, and while its
-        connection is lost.
+        The context's value is a function that returns whether notices of events currently arrive: false for a store
+        that has none, and while its connection is lost.
         """
         ...
 
 
 class EventFeed:
-    """The notices that a store's own event notifications give: of events alone."""
+    """A feed of only the event notices, from the store's own event notifications."""
 
     def __init__(self, events: EventStore) -> None:
         self._events = events
 
     def listening(self, hear: Hear) -> AbstractAsyncContextManager[Callable[[], bool]]:
-        """Listen as the store of events does."""
+        """Listen to the event store; see ``ChangeFeed.listening``."""
 
         def notify(session: str | None) -> None:
             hear(None if session is None else ChangeNotice("events", session))

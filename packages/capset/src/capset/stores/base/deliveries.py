@@ -1,4 +1,4 @@
-"""The protocol of deliveries: events on their way to channels, queued with what they tell of (spec 9, N21–N24)."""
+"""The protocol of deliveries: events for channels, queued with the changes that they report (spec 9, N21–N24)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from capset.stores.base.audit import Entry
 from capset.stores.base.pages import Page, Query
 
 DeliveryState = Literal["queued", "delivered", "failed"]
-"""``queued`` also while it is being sent; a delivery that failed is not tried again by itself."""
+"""A delivery is also ``queued`` while it is being sent; a ``failed`` one is not retried automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRow:
-    """One event on its way to one channel.
+    """One event to be delivered to one channel.
 
-    ``key`` tells the events of a channel apart: of several deliveries with the same, the first is kept. ``attempts``
-    counts those that have begun. A queued delivery may be claimed at ``due_at``; while ``holder`` sends it, that is the
-    end of its lease. ``error`` is that of the last attempt; ``receipt`` is JSON data that the channel needs later.
-    ``ended_at`` is the time at which it was delivered, or failed for good. Times are ISO 8601 UTC with microseconds.
+    ``key`` identifies an event in its channel: of several deliveries with the same key, the first is kept. ``attempts``
+    counts the attempts that were started. A queued delivery may be claimed from ``due_at`` on; while ``holder`` sends
+    it, that is the end of its lease. ``error`` is that of the last attempt; ``receipt`` is JSON data that the channel
+    needs later. ``ended_at`` is the time at which it was delivered, or failed for good. Times are ISO 8601 UTC with
+    microseconds.
     """
 
     id: str
@@ -41,7 +42,7 @@ class DeliveryRow:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryQuery(Query):
-    """A query for deliveries of one org that equal every field that is not ``None``, newest first."""
+    """A query for deliveries of one org that match every field that is not ``None``, newest first."""
 
     org: str | None
     state: DeliveryState | None = None
@@ -53,16 +54,16 @@ class DeliveryStore(Protocol):
     """The deliveries of every org. They are queued by ``ApprovalStore.open`` and ``ApprovalStore.move``."""
 
     async def claim(self, channel: str, holder: str, *, now: str, until: str, limit: int) -> Sequence[DeliveryRow]:
-        """Take a channel's due deliveries for ``holder`` until a time, the longest due first, and return them.
+        """Lease a channel's due deliveries to ``holder`` until a time, the longest due first, and return them.
 
-        Of several holders that claim at once, in any processes, each delivery goes to one. The attempt is counted.
+        If several holders claim at once, in any processes, each delivery goes to only one. The attempt is counted.
         """
         ...
 
     async def settle(self, row: DeliveryRow) -> bool:
-        """Store the outcome of a claimed delivery's attempt, and let go of it.
+        """Store the outcome of an attempt, and release the delivery.
 
-        Returns whether ``row.holder`` still held it in that attempt; otherwise nothing is changed.
+        Returns whether ``row.holder`` still held the delivery in that attempt; otherwise nothing is changed.
         """
         ...
 

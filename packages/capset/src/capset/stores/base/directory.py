@@ -1,4 +1,4 @@
-"""The protocol of the directory: principals and organisations, as far as a store knows of them."""
+"""The protocol of the directory: the principals and organisations that a store knows of."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 COUNTED: Final = 10_000
-"""The number up to which an organisation's keys, agents and sessions are counted."""
+"""The number up to which the keys, agents and sessions of an organisation are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPrincipal:
-    """A principal that has sessions, and when its newest one was created (ISO 8601 UTC)."""
+    """A principal that has sessions, and the time its newest one was created (ISO 8601 UTC)."""
 
     id: str
     kind: str
@@ -20,7 +20,7 @@ class KnownPrincipal:
 
 @dataclass(frozen=True, slots=True)
 class KnownOrg:
-    """An organisation, ``""`` for none, and how many keys, stored agents and sessions it has, up to ``COUNTED``."""
+    """An organisation (``""``: none) and its numbers of keys, stored agents and sessions, up to ``COUNTED``."""
 
     org: str
     keys: int
@@ -29,14 +29,14 @@ class KnownOrg:
 
 
 class Directory(Protocol):
-    """Principals by their sessions, and organisations by their keys, stored agents and sessions."""
+    """The principals with sessions, and the organisations with keys, stored agents or sessions."""
 
     async def principals(
         self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
     ) -> list[KnownPrincipal]:
-        """Return principals with sessions in an org, by id and kind: those that follow ``after``, an id and a kind."""
+        """Return principals with sessions in an org, ordered by id and kind, starting after that pair in ``after``."""
         ...
 
     async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:
-        """Return organisations by name: those that follow ``after``. What belongs to none is under ``""``."""
+        """Return organisations ordered by name, starting after ``after``. The name ``""`` stands for none."""
         ...

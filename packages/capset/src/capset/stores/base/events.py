@@ -1,4 +1,4 @@
-"""The protocol of turns: the one that a session is in, with its holder, its events, and the conversation's messages."""
+"""The protocol of turns: a session's current turn with its holder, its events, and the conversation's messages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final, Literal, Protocol
 from capset.stores.base.audit import Entry
 
 KEPT: Final = 10_000
-"""Number of events that a session retains, the newest ones."""
+"""The maximum number of events that a session retains; the oldest are dropped."""
 
 MessageKind = Literal["message", "summary", "inner"]
-"""A message of a conversation, or a summary that stands for all messages before it."""
+"""A message of a conversation, a summary of all messages before it, or a message of an agent within a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class MessagePage:
 
 @dataclass(frozen=True, slots=True)
 class TurnRow:
-    """The turn that a session is in; ``holder`` has it ``until`` then, ISO 8601 UTC, unless that is renewed.
+    """The turn that a session is in. ``holder`` has a lease on it ``until`` that time (ISO 8601 UTC).
 
-    The holder of a turn that is suspended is ``SUSPENDED``. A turn with a ``checkpoint``, JSON text that says where it
-    stands, can be continued by any process; one without is interrupted when its time is up.
+    The holder of a suspended turn is ``SUSPENDED``. A turn with a ``checkpoint``, JSON text with its progress, can be
+    continued by any process; one without is interrupted when its lease expires.
     """
 
     session: str
@@ -84,12 +84,12 @@ class TurnRow:
 
 
 SUSPENDED: Final = ""
-"""The holder of a turn that no process runs, since it waits for approvals."""
+"""The holder of a turn that waits for approvals, so that no process runs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The turn that a session is in now, and the number of its last event."""
+    """The turn that a session is now in, and the number of its last event."""
 
     turn: str
     last: int
@@ -107,18 +107,18 @@ class EventPage:
 class EventStore(Protocol):
     """The turns of sessions, with their events and messages, deleted with their session.
 
-    A session is in one turn at a time. What a turn writes is written by its holder alone: by no process that has lost
-    it to another.
+    A session is in one turn at a time. Only the holder of a turn can write to it, not a process that has lost it to
+    another.
     """
 
     async def begin(
         self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
     ) -> Begun:
-        """Begin a turn with its first event, or return the turn that the session is in already.
+        """Begin a turn with its first event, or return the turn that the session is already in.
 
-        An expired turn without a checkpoint ends first, with the event ``interrupted``. Raises ``StateError`` (404) for
-        a missing session, and, with ``is_run``, (409) unless the turn has the id of a run that is queued: of several
-        processes that begin a run at any time, one does.
+        An expired turn without a checkpoint is ended first, with the event ``interrupted``. Raises ``StateError``: 404
+        for a missing session; with ``is_run``, 409 unless the turn has the id of a queued run, so that only one of
+        several processes can begin the run.
         """
         ...
 
@@ -133,20 +133,20 @@ class EventStore(Protocol):
     ) -> int:
         """Store events and messages of a turn, and return the number of the session's last event.
 
-        ``then`` is the state of the turn from now on: its holder, time and checkpoint; ``None`` ends it. The oldest
-        events are dropped beyond ``KEPT``. Raises ``StateError``: 404 for a missing session, 409 if it is no longer in
-        that turn or the turn has another holder; then nothing is stored.
+        ``then`` has the new holder, time and checkpoint of the turn; ``None`` ends it. Beyond ``KEPT``, the oldest
+        events are dropped. Raises ``StateError``, and stores nothing: 404 for a missing session, 409 if it is no longer
+        in that turn or the turn has another holder.
         """
         ...
 
     async def take(self, previous: TurnRow, then: TurnRow) -> bool:
-        """Change the holder, time and checkpoint of a turn if all are as ``previous``; return whether they were."""
+        """Change a turn's holder, time and checkpoint if all are still as in ``previous``; return whether they were."""
         ...
 
     async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:
-        """Return turns with a checkpoint whose time is up, those of the longest expired first.
+        """Return turns with a checkpoint whose lease has expired, the longest expired first.
 
-        Their process has died, or they are suspended, and a request in their session was decided or has expired.
+        Their process has died, or they are suspended and a request in their session was decided or has expired.
         """
         ...
 
@@ -155,19 +155,20 @@ class EventStore(Protocol):
         ...
 
     async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
-        """Return the numbers of the last events of sessions (0: none); those that do not exist are left out."""
+        """Return the number of each session's last event (0: none). Missing sessions are left out."""
         ...
 
     def listening(self, heard: Callable[[str | None], None]) -> AbstractAsyncContextManager[Callable[[], bool]]:
-        """Call ``heard``, on the running event loop, with each session whose events another process changes.
+        """Call ``heard``, while inside the context, with each session whose events another process changes.
 
-        That is while inside; ``None`` means that some may have been missed. The value says whether such notifications
-        arrive now: it is false for a store that has none, and while its connection is lost.
+        It is called on the running event loop, and with ``None`` if notifications may have been missed. The context's
+        value is a function that returns whether notifications currently arrive: false for a store that has none, and
+        while its connection is lost.
         """
         ...
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
-        """Return the events whose numbers are greater than ``after``, at most ``limit`` of them.
+        """Return at most ``limit`` events whose numbers are greater than ``after``.
 
         Raises ``StateError`` (404) for a missing session.
         """
@@ -176,17 +177,16 @@ class EventStore(Protocol):
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
-        """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them.
+        """Return at most ``limit`` messages whose numbers are greater than ``after``.
 
-        With ``None`` they begin with the newest summary, and with the first message if there is no summary.
-
-        A page ends before a row with which its rows exceed about ``max_bytes``, but has one at least. Raises
+        If ``after`` is ``None``, they begin with the newest summary, or with the first message if there is none. A page
+        ends before the row with which it would exceed about ``max_bytes``, but has at least one row. Raises
         ``StateError`` (404) for a missing session.
         """
         ...
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
-        """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
+        """Return the numbers of the first and the last message of a turn, or ``None`` if it has none."""
         ...
 
     async def rewind(self, session: str, *, to: int, act: Entry | None = None) -> int:
@@ -197,8 +197,8 @@ class EventStore(Protocol):
         ...
 
     async def copy(self, source: str, target: str, *, to: int) -> int:
-        """Copy the messages of a session up to the number ``to`` into another that has none; return how many.
+        """Copy a session's messages up to the number ``to`` into another session; return how many were copied.
 
-        Raises ``StateError``: 404 if either is missing, 409 if the other has messages.
+        Raises ``StateError``: 404 if either session is missing, 409 if the target has messages already.
         """
         ...

@@ -1,4 +1,4 @@
-"""The protocol of the sessions' files."""
+"""The protocol of session files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_content(content: bytes | BinaryIO) -> BinaryIO:
 
 
 def sha256_of(file: BinaryIO) -> str:
-    """Return the SHA-256 of an open file, from its beginning, in hexadecimal."""
+    """Return the SHA-256 of the whole content of an open file, in hexadecimal."""
     file.seek(0)
     digest = hashlib.sha256()
     while part := file.read(1 << 20):
@@ -31,22 +31,22 @@ def sha256_of(file: BinaryIO) -> str:
 
 
 class FileStore(Protocol):
-    """The files of all sessions. Paths are normalised already; ``now`` is ISO 8601 UTC.
+    """The files of all sessions. Callers pass normalised paths, and ``now`` as ISO 8601 UTC.
 
-    Content is stored once by hash within an org. Every method is one transaction. ``FileError`` is raised as in
+    Equal content is stored once within an org. Every method is one transaction. ``FileError`` is raised as in
     ``definitions.files.Files``.
     """
 
     async def stat(self, session: str, path: str) -> FileStat | None:
-        """Return the entry at ``path``; the root always exists."""
+        """Return the entry at ``path``. The root always exists."""
         ...
 
     async def read(self, session: str, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
-        """Return a file and at most ``size`` bytes of its content from ``start`` on; without ``size``, all of these."""
+        """Return a file and its content from ``start`` on: at most ``size`` bytes, or all of them without ``size``."""
         ...
 
     async def digest(self, session: str, path: str) -> tuple[FileStat, str]:
-        """Return a file and the SHA-256 of its content, as hex, without its content. Raises as ``read`` does."""
+        """Return a file and the SHA-256 of its content in hexadecimal. Raises as ``read`` does."""
         ...
 
     async def write(
@@ -61,24 +61,23 @@ class FileStore(Protocol):
         quota: FileQuota = STANDARD,
         act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
-        """Create or replace a file, with its parents; return it and whether it is new.
+        """Create or replace a file, and create its parents; return it and whether it is new.
 
-        ``content`` may be an open file, which is read from its beginning, in parts.
-
-        With ``version``, only if the file has exactly this one, or if there is none and it is 0; otherwise raises
-        ``VersionMismatch``. Raises ``QuotaExceeded`` for more than ``quota`` allows, concurrent writers included, and
-        ``FileError`` if there is no such session, or no longer.
+        ``content`` may be an open file, which is read from its beginning, in parts. If ``version`` is given, raises
+        ``VersionMismatch`` unless the file has exactly this version, or ``version`` is 0 and there is no file. Raises
+        ``QuotaExceeded`` if ``quota`` would be exceeded, even with concurrent writers, and ``FileError`` if the session
+        does not exist or no longer exists.
         """
         ...
 
     async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
-        """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
+        """Return a directory's entries: directories first, then by name; if ``recursive``, all below it, by path."""
         ...
 
     async def delete(
         self, session: str, path: str, *, recursive: bool, version: int | None = None, act: Entry | None = None
     ) -> int:
-        """Delete and return the number of deleted entries. ``version`` is as for ``write``."""
+        """Delete an entry, and return the number of deleted entries. ``version`` is as for ``write``."""
         ...
 
     async def move(
@@ -92,7 +91,7 @@ class FileStore(Protocol):
         version: int | None = None,
         quota: FileQuota = STANDARD,
     ) -> FileStat:
-        """Move a file or a whole directory, and return the entry at ``target``. ``version`` is the source's."""
+        """Move a file or a whole directory, and return the entry at ``target``. ``version`` is that of the source."""
         ...
 
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:

@@ -1,4 +1,4 @@
-"""The protocol of the API keys, and of the servers' signing keys (spec 5, P14, P39)."""
+"""The protocol of API keys, and of the servers' signing keys (spec 5, P14, P39)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from capset.stores.base.pages import Page, Query
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One API key, without the key: ``digest`` is its SHA-256 in hexadecimal. Times are ISO 8601 UTC.
+    """One API key, without the key itself: ``digest`` is its SHA-256 in hexadecimal. Times are ISO 8601 UTC.
 
-    ``permissions`` are those of the principal that acts by it, ``scopes`` the parts of the API that it may use.
+    ``permissions`` are those of the principal that uses the key, ``scopes`` the parts of the API that it may use.
     ``agent`` is the id of the agent that ``/mcp`` serves. ``attributes`` are those of the principal, and ``allowance``
-    its limits, as ``definitions.allowances.Allowance`` writes them; both are JSON data. ``makers`` are the principals
-    who made the key, and who made theirs, as ``user:ada``, the nearest first; none if it was made on the database.
+    its limits, as serialised by ``definitions.allowances.Allowance``; both are JSON data. ``makers`` are the principals
+    behind the key, as ``user:ada``: the one that created it, the one that created the key used for that, and so on;
+    empty if it was created on the database.
     """
 
     id: str
@@ -39,7 +40,7 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A secret that all servers of a store sign with; ``key`` is 64 hexadecimal digits."""
+    """A secret with which all servers of a store sign; ``key`` is 64 hexadecimal digits."""
 
     key: str
     made_at: str
@@ -47,14 +48,14 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyQuery(Query):
-    """A query for keys, newest first: of an ``org`` (``""``: of none, ``None``: of all), and of a principal's id."""
+    """A query for keys, newest first: of an ``org`` (``""``: without one, ``None``: any), and of a principal's id."""
 
     org: str | None
     principal: str | None = None
 
 
 class KeyStore(Protocol):
-    """The API keys of every org, and the servers' own signing keys."""
+    """The API keys of every org, and the signing keys of the servers."""
 
     async def create(self, row: KeyRow, *, act: Entry | None = None) -> None:
         """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
@@ -81,17 +82,17 @@ class KeyStore(Protocol):
         ...
 
     async def revoke(self, id: str, now: str, *, act: Entry | None = None) -> KeyRow | None:
-        """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
+        """Revoke a key unless it is already revoked; return its current row, or ``None`` if there is no such key."""
         ...
 
     async def revoked(self, digests: Collection[str]) -> frozenset[str]:
-        """Return those of these digests whose keys are revoked: one look for all who follow something for long."""
+        """Return the digests whose keys are revoked: one query for all clients with long-lived streams."""
         ...
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
         """Return the servers' signing keys, newest first; at least one.
 
-        A new one is made unless the newest was made at ``renewed`` or later. With that, those from before ``expired``
-        are removed. Only then is anything written.
+        If the newest key is from before ``renewed``, a new one is created, and keys from before ``expired`` are
+        removed. Otherwise nothing is written.
         """
         ...

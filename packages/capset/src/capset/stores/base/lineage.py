@@ -1,8 +1,8 @@
 """The protocol of lineage: registrations, links, envelopes and the payloads of hashes (spec 2, F26–F29).
 
-Lineage records the exact versions that ran. Everything belongs to an org, ``None`` for none; rows of other orgs are
+Lineage records the exact versions that ran. Everything belongs to an org, or to none (``None``); rows of other orgs are
 invisible, and an id is unique within its org. Times are ISO 8601 UTC, hashes 64 hexadecimal digits. Rows are frozen, so
-a reader may use them as its own; a missing row is ``None``. Writing text with NUL or a lone surrogate in it raises
+readers may keep them; a missing row is ``None``. Writing text that contains NUL or a lone surrogate raises
 ``StateError`` (400).
 """
 
@@ -16,12 +16,12 @@ from capset.fingerprint.hashes import Ref
 from capset.stores.base.pages import Page, Query
 
 PayloadKind = Literal["tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt", "code"]
-"""The kind of a payload, by the name that it carries itself. An invocation's is never stored: it identifies a user."""
+"""The kind of a payload, as named inside it. Payloads of invocations are never stored: they identify users."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRow:
-    """An agent's definition as it was declared, once for each of its static hashes; ``id`` is a UUIDv7."""
+    """An agent's definition as declared, stored once for each of its static hashes; ``id`` is a UUIDv7."""
 
     id: str
     org: str | None
@@ -36,8 +36,8 @@ class RegistrationRow:
 class LinkRow:
     """One capability link: the hashes of one turn. ``id`` is a UUIDv7, ``metadata`` a JSON object as text.
 
-    ``tool_refs`` are by name, each with the hash of its code if that is known. ``session`` is any id that the host
-    gives its sessions, capset's own among them.
+    ``tool_refs`` are ordered by name, each with its code hash if known. ``session`` is any session id of the host,
+    which may be one of capset's.
     """
 
     id: str
@@ -57,7 +57,7 @@ class LinkRow:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeRow:
-    """One snapshot envelope: ``body`` is a JSON object as text, ``link`` the id of the link that it belongs to."""
+    """One snapshot envelope: ``body`` is a JSON object as text, ``link`` the id of its link."""
 
     id: str
     org: str | None
@@ -92,7 +92,7 @@ class PayloadRow:
 
 @dataclass(frozen=True, slots=True)
 class LinkQuery(Query):
-    """A query for links of one org, of one agent and one session if given; newest first, by id."""
+    """A query for the links of one org, optionally of one agent and one session; newest first, by id."""
 
     org: str | None
     agent_id: str | None = None
@@ -100,15 +100,15 @@ class LinkQuery(Query):
 
 
 class LinksFull(Exception):
-    """Raised for a link of a session that has as many as it may have; nothing was written."""
+    """Raised for a link of a session that has the maximum number of links; nothing was written."""
 
 
 SIGHTED: Final = 10_000
-"""Number of an organisation's newest links among which a hash is looked for."""
+"""The number of an organisation's newest links that are searched for a hash."""
 
 
 class Sighting(NamedTuple):
-    """A link that names a hash: where and when."""
+    """A link that contains a hash: where and when."""
 
     link: str
     session: str | None
@@ -119,25 +119,25 @@ class Sighting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sightings:
-    """The links that name a hash, newest first, and the time of the oldest that was looked at, if there are older."""
+    """The links that contain a hash, newest first. ``since`` is the time of the oldest searched, if not all were."""
 
     items: tuple[Sighting, ...]
     since: str | None
 
 
 class LineageStore(Protocol):
-    """The record of exact versions. Append-only, except for which registration is the latest."""
+    """The record of exact versions. It is append-only, except for the choice of the latest registration."""
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
-        """Store a registration, or reuse that of its agent id and static hash; return the stored one.
+        """Store a registration, or reuse the one with its agent id and static hash; return the stored one.
 
-        The returned registration becomes the agent's latest. An existing one keeps its id, profile and time, and takes
-        the agent's name. Raises ``StoreError`` if its id is taken.
+        The returned registration becomes the agent's latest. An existing one keeps its id, profile and time, and gets
+        the new name of the agent. Raises ``StoreError`` if the id is taken.
         """
         ...
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
-        """Return an agent's last registration, or ``None``."""
+        """Return an agent's latest registration, or ``None``."""
         ...
 
     async def record_turn(
@@ -149,12 +149,12 @@ class LineageStore(Protocol):
         payloads: Iterable[PayloadRow] = (),
         most: int | None = None,
     ) -> TransitionRow | None:
-        """Store a link, its envelope and the payloads of its hashes, all of them or nothing.
+        """Store a link, its envelope and the payloads of its hashes, atomically.
 
         If the session's last recorded link had another runtime hash, a transition with this ``reason`` is stored too,
-        and returned. Of two payloads of one hash the first stays. Raises ``StoreError`` if the id of the link or of the
-        envelope is taken, for an envelope of another link, and for an envelope or a payload of another org;
-        ``LinksFull`` if its session has ``most`` links already.
+        and returned. If a hash already has a payload, the first one is kept. Raises ``StoreError`` if the id of the
+        link or the envelope is taken, for an envelope of another link, and for an envelope or a payload of another org;
+        ``LinksFull`` if the session already has ``most`` links.
         """
         ...
 
@@ -171,9 +171,9 @@ class LineageStore(Protocol):
         ...
 
     async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
-        """Return the links of an org, of the newest ``looked``, that name a hash.
+        """Return the links that contain a hash, among the newest ``looked`` of an org.
 
-        It is that of an agent, as declared or in a turn, of a prompt, of a tool, or of a tool's code.
+        The hash is that of an agent (as declared or in a turn), a prompt, a tool, or a tool's code.
         """
         ...
 
@@ -194,13 +194,13 @@ class LineageStore(Protocol):
         ...
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
-        """Return a session's transitions in recording order, at most the last 1,000."""
+        """Return a session's last 1,000 transitions, at most, in recording order."""
         ...
 
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
-        """Store the payloads of hashes, each once: runtime refs are the payload of a runtime hash.
+        """Store the payloads of hashes, each once. The payload of a runtime hash is its runtime refs.
 
-        Raises ``StoreError`` for a payload of no known kind, as ``record_turn`` does.
+        Raises ``StoreError`` if the kind of a payload is unknown, as ``record_turn`` does.
         """
         ...
 

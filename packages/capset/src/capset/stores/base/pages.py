@@ -1,4 +1,4 @@
-"""Queries for lists, and their pages."""
+"""Paginated queries, and their pages."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Cursor_co = TypeVar("Cursor_co", covariant=True, default=str)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Generic[Cursor_co]):
-    """The part of a query for a list that says which page: the newest first, unless a query says otherwise.
+    """The pagination of a query for a list, which is newest first unless the query says otherwise.
 
-    ``limit`` is 1–1,000. ``before`` is where the page ends: the id, or the number, of the last row of the page before.
+    ``limit`` is 1–1,000. ``before`` is the cursor: the id or the number of the last row of the previous page.
     """
 
     limit: int = 50
     before: Cursor_co | None = None
     max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
+    """A page ends before the row with which it would exceed about this size, but has at least one row."""
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
+        """Raise ``ValueError`` unless ``limit`` is 1–1,000."""
         check_limit(self.limit)
 
 
 def check_limit(limit: int) -> None:
-    """Raise ``ValueError`` for a limit beyond 1–1,000."""
+    """Raise ``ValueError`` unless ``limit`` is 1–1,000."""
     if not 1 <= limit <= 1000:
-        raise ValueError(f"the limit of a query is 1–1,000, not {limit}")
+        raise ValueError(f"the limit of a query must be 1–1,000; got {limit}")
 
 
 @dataclass(frozen=True, slots=True)

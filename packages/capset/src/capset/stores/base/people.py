@@ -1,4 +1,4 @@
-"""The protocol of the people: who a user of a chat is here, as administrators entered it (spec 9, N30)."""
+"""The protocol of people: the principals of chat users, as administrators entered them (spec 9, N30)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from capset.stores.base.pages import Page, Query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonRow:
-    """A user of a Slack workspace, by the ids of both, and the principal that decides when that user does.
+    """A user of a Slack workspace, by the ids of both, and the principal as which that user decides.
 
-    ``attributes`` are JSON data; ``created_at`` is ISO 8601 UTC. ``makers`` are the principals who entered the person,
-    and who made their keys, as ``user:ada``, the nearest first; none if that was done on the database.
+    ``attributes`` are JSON data; ``created_at`` is ISO 8601 UTC. ``makers`` are the principals behind the entry, as
+    ``user:ada``: the one that entered the person, the one that created the key used for that, and so on; empty if the
+    person was entered on the database.
     """
 
     id: str
@@ -39,14 +40,14 @@ class PersonQuery(Query):
 
 
 class PersonStore(Protocol):
-    """The people of every org; in each, a user of a workspace is one person."""
+    """The people of every org. Within an org, a user of a workspace is one person."""
 
     async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
-        """Store a new person; return whether that user of that workspace was none of the org yet."""
+        """Store a new person, unless the org already has one for that workspace user; return whether it was stored."""
         ...
 
     async def find(self, team: str, user: str) -> Sequence[PersonRow]:
-        """Return the persons that a user of a workspace is, one for each org, the oldest first."""
+        """Return the people for a workspace user, at most one per org, oldest first."""
         ...
 
     async def get(self, org: str | None, id: str) -> PersonRow | None:

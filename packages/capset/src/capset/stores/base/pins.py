@@ -1,4 +1,4 @@
-"""The protocol of the pins: which tools of others were approved, and as what (spec 7, M5)."""
+"""The protocol of pins: the tools of third parties as they were approved (spec 7, M5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from capset.stores.base.audit import Entry
 
 @dataclass(frozen=True, slots=True)
 class ToolPin:
-    """A tool of a server as it was approved; ``shape`` is JSON, whose canonical form ``hash`` covers.
+    """A tool of a server as it was approved. ``hash`` is over the canonical form of ``shape``, which is JSON.
 
     ``approved_at`` is ISO 8601 UTC.
     """
@@ -25,14 +25,14 @@ class ToolPin:
 
 
 class PinStore(Protocol):
-    """The pins of every server, one for each tool."""
+    """The pins of every server, one per tool."""
 
     async def list(self, server: str | None = None) -> Sequence[ToolPin]:
-        """Return the pins of a server, or of all, by server and tool."""
+        """Return the pins of a server, or of all servers, ordered by server and tool."""
         ...
 
     async def change(
         self, server: str, add: Sequence[ToolPin], remove: Sequence[str] = (), *, act: Entry | None = None
     ) -> None:
-        """Store pins of a server, in the place of those of the same tools, and remove others; all or nothing."""
+        """Store pins of a server, replacing those of the same tools, and remove those of other tools, atomically."""
         ...

@@ -1,4 +1,4 @@
-"""The protocol of the stored replies to requests with an ``Idempotency-Key`` (spec 5, P9, P37)."""
+"""The protocol of stored replies to requests with an ``Idempotency-Key`` (spec 5, P9, P37)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final, Protocol
 KEPT: Final = timedelta(hours=24)
 """How long a reply is stored."""
 KEYS: Final = 10_000
-"""The number of keys that an organisation has within that time."""
+"""The maximum number of keys of an organisation within that time."""
 ANSWER_BYTES: Final = 1024 * 1024
-"""The largest size of a reply that is stored."""
+"""The maximum size of a stored reply."""
 ANSWERS_BYTES: Final = 64 * 1024 * 1024
-"""The size of all stored replies of an organisation; the oldest make room for new ones, but keep their keys."""
+"""The maximum size of all stored replies of an organisation. The oldest are dropped, but their keys are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyRow:
-    """The row of a request under the key that its client gave it, in one session.
+    """A request and its reply, by session and by the key that the client chose.
 
-    ``digest`` tells requests apart; ``status`` and ``body`` are its reply, both ``None`` while it is under way. A reply
-    that is not kept has no ``body``; ``record`` is the id of its call's record. ``created_at`` is ISO 8601 UTC.
-    ``correlation`` is that of its call, by which the records of what it did are found; a store may forget it once there
+    ``digest`` tells requests apart. ``status`` and ``body`` are the reply, both ``None`` while the request runs. A
+    reply that is not kept has no ``body``. ``record`` is the id of the call's record. ``created_at`` is ISO 8601 UTC.
+    ``correlation`` is that of the call, by which the records of its effects are found; a store may drop it once there
     is a reply.
     """
 
@@ -38,7 +38,7 @@ class ReplyRow:
 
 
 class KeysFull(Exception):
-    """Raised for a request of an org that has as many keys as it may have; ``oldest`` is the time of the first."""
+    """Raised for a request of an org that has the maximum number of keys; ``oldest`` is the time of the first one."""
 
     def __init__(self, oldest: str) -> None:
         super().__init__(oldest)
@@ -46,20 +46,20 @@ class KeysFull(Exception):
 
 
 class ReplyStore(Protocol):
-    """The replies, by session and key."""
+    """The stored replies, by session and key."""
 
     async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
         """Reserve a request's key and return ``None``, or return the row already stored under it.
 
         Rows created before ``expired`` are deleted first. Raises ``KeysFull`` for a new key if its org has ``most``.
 
-        A store that outlives its processes deletes the rows without a reply whose process is dead and whose call has no
-        intent: it had no effect.
+        A store that outlives its processes deletes a row without a reply if its process is dead and its call has no
+        intent, and so had no effect.
         """
         ...
 
     async def get(self, session: str, key: str) -> ReplyRow | None:
-        """Return the row under a key, as ``reserve`` would, and reserve nothing."""
+        """Return the row under a key, as ``reserve`` would, without reserving anything."""
         ...
 
     async def fulfil(
@@ -72,15 +72,15 @@ class ReplyStore(Protocol):
         record: str | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Store the reply to a reserved request; ``None`` for a body that is not kept.
+        """Store the reply to a reserved request. ``body`` is ``None`` if it is not kept.
 
-        If the bodies of its org have more than ``max_bytes`` together then, as UTF-8, the oldest lose theirs; their
-        keys stay.
+        If the bodies of its org then exceed ``max_bytes`` in UTF-8 together, the oldest are dropped; their keys are
+        kept.
         """
         ...
 
     async def release(self, session: str, key: str) -> None:
-        """Forget a request that failed, so that it can be sent again."""
+        """Delete the row of a failed request, so that the request can be sent again."""
         ...
 
     async def sweep(self, *, expired: str) -> None:

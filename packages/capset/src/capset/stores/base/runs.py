@@ -1,4 +1,4 @@
-"""The protocols of runs, which are queued for workers, and of the workers themselves."""
+"""The protocols of runs, which are queued for workers, and of workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RunKind = Literal["turn", "call"]
 """A turn of an agent, or one call of a tool."""
 
 RunState = Literal["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
-"""``waiting`` is for approvals; the last three are final."""
+"""A run is ``waiting`` for approvals; the last three states are final."""
 
 UNFINISHED: Final[tuple[RunState, ...]] = ("queued", "running", "waiting")
 """The states of runs that have not ended."""
@@ -26,18 +26,18 @@ STATE_AFTER: Final[Mapping[str, RunState]] = {
     "turn.failed": "failed",
     "turn.cancelled": "cancelled",
 }
-"""The state of a run after an event of its turn: a store changes it in the transaction of the event."""
+"""The state of a run after an event of its turn. A store updates it in the transaction of the event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One run. The turn of a run has its id.
+    """One run. The turn of a run has the same id.
 
-    ``caller`` and ``content`` are JSON texts: who is known again by the former, and the message, or the tool with its
-    arguments. From ``due_at`` on it is to be handed to the engine, again if that has it already; it is ``None`` while
-    the run waits, and once it has ended. ``attempts`` counts how often the engine let go of it before its end.
-    ``outcome`` is the data of the turn's last event, or the result of the call, as JSON text; ``approval`` is the
-    request that a call waits for. Times are ISO 8601 UTC with microseconds.
+    ``caller`` and ``content`` are JSON texts: the former identifies the caller, the latter is the message, or the tool
+    with its arguments. From ``due_at`` on, the run is to be passed to the engine, again if the engine already has it;
+    it is ``None`` while the run waits, and once it has ended. ``attempts`` counts how often the engine dropped the run
+    before its end. ``outcome`` is the data of the turn's last event, or the result of the call, as JSON text;
+    ``approval`` is the request that a call waits for. Times are ISO 8601 UTC with microseconds.
     """
 
     id: str
@@ -63,7 +63,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker that is alive ``until`` a time, unless it renews that; ``queues`` are those that it works on."""
+    """A worker, alive ``until`` a time that it renews; ``queues`` are the ones that it serves."""
 
     id: str
     queues: tuple[str, ...]
@@ -73,7 +73,7 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class RunQuery(Query):
-    """A query for the runs of one principal that equal every other field that is not ``None``, newest first."""
+    """A query for the runs of one principal that match every other field that is not ``None``, newest first."""
 
     org: str | None
     principal: str
@@ -83,14 +83,14 @@ class RunQuery(Query):
 
 
 class RunsFull(Exception):
-    """Raised for a new run of an org that has as many unfinished ones as it may have."""
+    """Raised for a new run of an org that has the maximum number of unfinished runs."""
 
 
 class RunStore(Protocol):
     """The runs. They belong to their sessions and are deleted with them.
 
-    ``EventStore`` changes the states of those that are turns, by ``STATE_AFTER``. With a final state it stores the data
-    of the event as their outcome; the engine has let go of one that waits, and gets it again when it goes on.
+    ``EventStore`` updates the states of runs that are turns, by ``STATE_AFTER``. With a final state, it stores the data
+    of the event as the outcome. The engine drops a waiting run, and gets it again when the run continues.
     """
 
     async def add(self, row: RunRow, *, most: int | None = None) -> None:
@@ -109,18 +109,18 @@ class RunStore(Protocol):
         ...
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
-        """Return the queued and running runs of a queue that are to be handed to the engine, the longest due first."""
+        """Return the queued and running runs of a queue that are to be passed to the engine, the longest due first."""
         ...
 
     async def decided(self, queues: Sequence[str], *, now: str, limit: int = 100) -> Sequence[RunRow]:
-        """Return calls of queues that wait for a request of their org's that is not open any more, the oldest first.
+        """Return calls of queues that wait for a request of their org that is no longer open, oldest first.
 
-        That is one that is not ``pending``, that expires at ``now`` or before, or that is gone.
+        Such a request is not ``pending``, expires at ``now`` or before, or no longer exists.
         """
         ...
 
     async def change(self, previous: RunRow, then: RunRow) -> bool:
-        """Store what differs between two forms of a run, if its state and attempts are as ``previous``.
+        """Store what changed from ``previous`` to ``then``, if the state and attempts are still those of ``previous``.
 
         Returns whether they were.
         """
@@ -128,20 +128,20 @@ class RunStore(Protocol):
 
 
 class WorkerStore(Protocol):
-    """The workers that are alive, and those that died since."""
+    """The workers that are alive, and dead ones that were not removed yet."""
 
     async def renew(self, row: WorkerRow) -> None:
-        """Store a worker, or until when it is alive."""
+        """Store a worker, or extend the time until which it is alive."""
         ...
 
     async def list(self) -> Sequence[WorkerRow]:
-        """Return every worker, in the order of their ids."""
+        """Return all workers, ordered by id."""
         ...
 
     async def take(self, previous: WorkerRow, *, until: str) -> bool:
-        """Change until when a worker is alive if that is as ``previous``; return whether it was.
+        """Set a worker's ``until`` if it is still that of ``previous``; return whether it was.
 
-        So one of several finds a dead one's runs; if it dies, too, another does.
+        So only one of several workers takes over the runs of a dead one; if that worker dies too, another does.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The protocol of schedules, by which runs are queued again and again."""
+"""The protocol of schedules, by which runs are queued repeatedly."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from capset.stores.base.runs import RunKind, RunRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:
-    """One schedule: what its runs are, and when the next one is due.
+    """One schedule: what its runs do, and when the next one is due.
 
-    ``cron`` has five fields, read in the time zone ``timezone``. ``caller`` and ``content`` are JSON texts, as those of
-    ``RunRow``. Without a ``session``, each run gets a new one of the ``agent``. ``next_at`` is ``None`` while the
-    schedule is paused; ``last_at`` and ``last_run`` are of the newest run, and ``problem`` says why the newest time
-    had none. Times are ISO 8601 UTC with microseconds.
+    ``cron`` has five fields, read in the time zone ``timezone``. ``caller`` and ``content`` are JSON texts as in
+    ``RunRow``. Without a ``session``, each run gets a new session with the ``agent``. ``next_at`` is ``None`` while the
+    schedule is paused. ``last_at`` and ``last_run`` are those of the newest run; ``problem`` says why no run was queued
+    the last time. Times are ISO 8601 UTC with microseconds.
     """
 
     id: str
@@ -50,16 +50,16 @@ class ScheduleQuery(Query):
 
 
 class SchedulesFull(Exception):
-    """Raised for a new schedule of an org that has as many as it may have."""
+    """Raised for a new schedule of an org that has the maximum number of schedules."""
 
 
 class ScheduleStore(Protocol):
-    """The schedules. One in a session is deleted with it."""
+    """The schedules. A schedule in a session is deleted with it."""
 
     async def add(self, row: ScheduleRow, *, most: int | None = None, act: Entry | None = None) -> None:
         """Store a new schedule. Raises ``StateError`` (404) for a missing session.
 
-        Raises ``SchedulesFull`` if its org has ``most`` already, ``StoreError`` if its id is taken.
+        Raises ``SchedulesFull`` if its org already has ``most``, ``StoreError`` if its id is taken.
         """
         ...
 
@@ -72,13 +72,13 @@ class ScheduleStore(Protocol):
         ...
 
     async def remove(self, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a schedule, and return whether there was one. Its runs stay."""
+        """Delete a schedule, but not its runs; return whether there was one."""
         ...
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
         """Return the schedules of a queue whose next run is due: the longest due first, those with a problem last.
 
-        Otherwise a page of those that are left to another worker would hold back all others.
+        Otherwise, a page full of schedules that are left to another worker would block all others.
         """
         ...
 
@@ -91,9 +91,9 @@ class ScheduleStore(Protocol):
         most: int | None = None,
         act: Entry | None = None,
     ) -> bool:
-        """Store what differs between two forms of a schedule; return whether its next time was that of ``previous``.
+        """Store what changed from ``previous`` to ``then``, if the next time is still that of ``previous``.
 
-        With a ``run``, that is added in the same transaction: of several workers that see a schedule due, one queues
-        its run. Raises as ``RunStore.add`` does; then nothing is changed.
+        Returns whether it was. A ``run`` is added in the same transaction, so only one of several workers that find a
+        schedule due queues its run. Raises as ``RunStore.add`` does; then nothing is changed.
         """
         ...

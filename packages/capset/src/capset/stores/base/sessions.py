@@ -1,4 +1,4 @@
-"""The protocol of the sessions."""
+"""The protocol of sessions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MOVED: Final = ("agent", "definition", "static_hash", "agent_version")
 class SessionRow:
     """The row of a session. ``definition`` is the agent as JSON text; times are ISO 8601 UTC.
 
-    ``agent_id`` and ``agent_version`` name the stored agent that it began with, if it was one. ``door`` is set if an
-    entry point keeps one session per caller: text that no two sessions share. ``on_behalf_of`` is the one its principal
-    acts for (``Principal.on_behalf_of``). ``invocation_hash`` is that of the invocation the session was made for, and
-    ``context`` JSON text that its links carry; neither ever reaches policies as ``env``. ``budget`` is JSON text of the
-    session's total budget (``definitions.limits.Budget``).
+    ``agent_id`` and ``agent_version`` name the stored agent that it began with, if any. ``door`` is set if an entry
+    point keeps one session per caller: text that is unique to the session. ``on_behalf_of`` is the one that its
+    principal acts for (``Principal.on_behalf_of``). ``invocation_hash`` is that of the invocation for which the session
+    was created, and ``context`` JSON text that its links contain; neither ever reaches policies as ``env``. ``budget``
+    is the session's total budget (``definitions.limits.Budget``) as JSON text.
     """
 
     id: str
@@ -42,35 +42,35 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionQuery(Query):
-    """A query for sessions of one org, and of one principal and one stored agent if given; newest first."""
+    """A query for the sessions of one org, optionally of one principal and one stored agent; newest first."""
 
     org: str | None
     principal: str | None = None
     principal_kind: str | None = None
     agent_id: str | None = None
     on_behalf_of: str | None = None
-    """Whom the ``principal`` acts for, if one is given; ``None`` asks for the sessions in which it acts for itself."""
+    """Whom the ``principal`` acts for, if that is given; ``None`` means sessions in which it acts for itself."""
 
 
 class SessionStore(Protocol):
-    """The sessions."""
+    """The stored sessions."""
 
     async def create(self, row: SessionRow) -> None:
         """Store a new session. Raises ``StoreError`` if its id is taken."""
         ...
 
     async def ensure(self, row: SessionRow) -> SessionRow:
-        """Store a new session with a ``door``, or update the one that has that door; return the stored one.
+        """Store a new session with a ``door``, or update the one with that door; return the stored one.
 
-        An existing session keeps its id, its files and its time, and takes the agent's definition, hash and version.
+        An existing session keeps its id, its files and its time, and gets the agent's definition, hash and version.
         """
         ...
 
     async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
         """Move a session to another version of its agent.
 
-        Writes ``agent``, ``definition``, ``static_hash`` and ``agent_version``. Return whether there was such a session
-        with the expected ``agent_version``; ``None`` for any.
+        Writes ``agent``, ``definition``, ``static_hash`` and ``agent_version``. Returns whether there was such a
+        session with the expected ``agent_version`` (``None``: any).
         """
         ...
 
@@ -79,7 +79,7 @@ class SessionStore(Protocol):
         ...
 
     async def find(self, door: str) -> SessionRow | None:
-        """Return the session that has a door, or ``None``."""
+        """Return the session with a door, or ``None``."""
         ...
 
     async def list(self, query: SessionQuery) -> Page[SessionRow]:
@@ -87,5 +87,5 @@ class SessionStore(Protocol):
         ...
 
     async def delete(self, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a session with its files, state and texts, and return whether there was one. Its records stay."""
+        """Delete a session with its files, state and texts, but not its records; return whether there was one."""
         ...

@@ -1,4 +1,4 @@
-"""The protocols of scoped values, one JSON value each, and of searchable texts (spec 1, C33–C35; spec 5, P30)."""
+"""The protocols of scoped JSON values and of searchable texts (spec 1, C33–C35; spec 5, P30)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ StoredScope = Literal["session", "user", "org"]
 
 @dataclass(frozen=True, slots=True)
 class ScopeKey:
-    """The address of a value. ``owner`` is a session's or a user's id, or an org; ``name`` tells its values apart."""
+    """The address of a value. ``owner`` is the id of a session or user, or an org; ``name`` tells its values apart."""
 
     scope: StoredScope
     org: str | None
@@ -33,23 +33,22 @@ class StateRow:
 
 
 Change = Callable[[StateRow], str | None]
-"""From the current value to the new one; ``None`` deletes. It may run more than once, and off the event loop."""
+"""Returns the new value for the current one; ``None`` deletes it. May run more than once, and off the event loop."""
 
 
 class StateStore(Protocol):
-    """The values. Those of a session are deleted with it."""
+    """The scoped values. Those of a session are deleted with it."""
 
     async def read(self, keys: Sequence[ScopeKey]) -> list[StateRow]:
         """Return the row at each key, in the order of the keys."""
         ...
 
     async def change(self, key: ScopeKey, change: Change, *, now: str) -> StateRow:
-        """Replace a value by the result of ``change``, in one write transaction, and return the new row.
+        """Replace a value with the result of ``change``, in one write transaction, and return the new row.
 
-        No other caller writes in between, in any process. An error in ``change`` leaves everything as it was, and
-        propagates to the caller. Deleting a missing value changes nothing. ``now`` is ISO 8601 UTC. Raises
-        ``StateError`` for a session that does not exist, or no longer (404), and for text with NUL or a lone surrogate
-        in it (400).
+        No other caller, in any process, writes in between. An error in ``change`` propagates, and nothing is changed.
+        Deleting a missing value has no effect. ``now`` is ISO 8601 UTC. Raises ``StateError`` for a session that does
+        not exist or no longer exists (404), and for text that contains NUL or a lone surrogate (400).
         """
         ...
 
@@ -67,14 +66,14 @@ class DocumentStore(Protocol):
     """The texts of every scope; a ``ScopeKey`` names one collection of them. Those of a session are deleted with it."""
 
     async def add(self, key: ScopeKey, row: DocumentRow, *, known: AbstractSet[str] | None = None) -> bool:
-        """Store a text, whose id is new under this key, and return true.
+        """Store a text whose id is new under this key, and return true.
 
-        With ``known``, ids, it is stored only if this key has no text but those, in one write transaction: no other
-        caller adds one in between, in any process. False means that there is another. Texts never change, so a caller
-        that has read the known ones has read all that there is.
+        With ``known`` ids, the text is stored only if the key has no other texts than those; false means that it has.
+        This is one write transaction, so no other caller, in any process, adds a text in between. Texts never change,
+        so a caller that has read the known ones has read all of them.
 
-        Raises ``StoreError`` for an id that is taken, and ``StateError`` for a missing session (404) and for text with
-        NUL or a lone surrogate in it (400).
+        Raises ``StoreError`` if the id is taken, and ``StateError`` for a missing session (404) and for text that
+        contains NUL or a lone surrogate (400).
         """
         ...
 
@@ -83,15 +82,15 @@ class DocumentStore(Protocol):
         ...
 
     async def recent(self, key: ScopeKey, *, limit: int, before: str | None = None) -> list[DocumentRow]:
-        """Return the newest texts first, at most ``limit``, older than the id ``before``."""
+        """Return at most ``limit`` texts, newest first, that are older than the id ``before``."""
         ...
 
     async def search(self, key: ScopeKey, query: str, *, limit: int) -> list[DocumentRow]:
-        """Return the texts with a word that equals or begins with one of the query, at most ``limit``.
+        """Return at most ``limit`` texts with a word that equals or begins with a word of the query.
 
-        Words are compared without case and without marks, by the rules and bounds of ``stores.texts``. Texts with more
-        of the query's words come first, then newer ones. A query without any word finds nothing; nothing in a query is
-        syntax. The cost depends on the texts of this key alone.
+        Words are compared without case and marks, by the rules and limits of ``stores.texts``. Texts with more of the
+        query's words come first, then newer ones. A query without words finds nothing; queries have no special
+        syntax. The cost depends only on the texts of this key.
         """
         ...
 

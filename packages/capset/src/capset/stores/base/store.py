@@ -1,4 +1,4 @@
-"""The protocol of a whole store, and the lookup of one by its URL."""
+"""The protocol of a complete store, and the lookup of one by URL."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from capset.stores.base.states import DocumentStore, StateStore
 from capset.stores.base.usage import UsageStore
 
 GROUP = "capset.stores"
-"""The entry point group of stores: the name is the URL's scheme, the object a function of the URL."""
+"""The entry point group of stores. The name is the URL's scheme, the object a function of the URL."""
 CHANGES_GROUP = "capset.changes"
-"""The entry point group of what tells of changes: named as in ``GROUP``, a function of the store and the URL."""
+"""The entry point group of change feeds. Names are as in ``GROUP``, objects are functions of the store and the URL."""
 
 
 class Store(Protocol):
@@ -81,12 +81,12 @@ class Store(Protocol):
 
     @property
     def changes(self) -> ChangeFeed:
-        """The notices of what other processes have changed."""
+        """The notices of changes by other processes."""
         ...
 
     @property
     def approvals(self) -> ApprovalStore:
-        """The requests for approvals, and their outcomes."""
+        """The requests for approvals, with their outcomes."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class Store(Protocol):
 
     @property
     def people(self) -> PersonStore:
-        """The users of chats as principals."""
+        """The chat users with their principals."""
         ...
 
     @property
@@ -106,7 +106,7 @@ class Store(Protocol):
 
     @property
     def pins(self) -> PinStore:
-        """The pins of others' tools."""
+        """The pins of third-party tools."""
         ...
 
     @property
@@ -126,7 +126,7 @@ class Store(Protocol):
 
     @property
     def workers(self) -> WorkerStore:
-        """The workers that do runs."""
+        """The workers that execute runs."""
         ...
 
     @property
@@ -140,25 +140,25 @@ class Store(Protocol):
         ...
 
     async def open(self) -> None:
-        """Open: create or upgrade tables, and close the intents of dead writers as ``interrupted``.
+        """Open the store: create or upgrade tables, and close the intents of dead writers as ``interrupted``.
 
         Raises ``StoreError`` for a database that is missing, corrupt, newer than this version, full or busy.
         """
         ...
 
     async def close(self) -> None:
-        """Write everything pending and close. Raises ``StoreError`` if something could not be written."""
+        """Write everything pending, and close the store. Raises ``StoreError`` if something could not be written."""
         ...
 
 
 def make_store(url: str) -> Store:
-    """Return the store that a URL names, such as ``sqlite:///capset.db`` or ``postgresql://host/db``, not yet opened.
+    """Create the store of a URL, such as ``sqlite:///capset.db`` or ``postgresql://host/db``, without opening it.
 
-    The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for
-    text that is no URL, and for a scheme that no installed package provides.
+    The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` if
+    ``url`` is not a URL, or no installed package provides its scheme.
     """
     named, separator, _ = url.partition("://")
-    scheme = named.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs: the store's business
+    scheme = named.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs, for the store
     make, schemes = _load(GROUP, scheme)
     if not separator or make is None:
         message = unknown("store", scheme, schemes) if separator else f"a store is named by a URL; got {url!r:.200}"
@@ -167,25 +167,24 @@ def make_store(url: str) -> Store:
 
 
 def share_changes(store: Store, url: str) -> Store:
-    """Return a store whose processes tell each other of changes by the server at a URL, such as ``redis://host:6379``.
+    """Return a store whose processes notify each other of changes by a server, such as ``redis://host:6379``.
 
-    The scheme is looked up in the entry point group ``capset.changes``. Raises ``DefinitionError`` for a URL that
-    cannot be read, and for a scheme that no installed package provides; it does not repeat the URL, which may hold a
-    password.
+    The scheme is looked up in the entry point group ``capset.changes``. Raises ``DefinitionError`` if the URL is not
+    valid, or no installed package provides its scheme. The error does not quote the URL, which may contain a password.
     """
     scheme, separator, _ = url.partition("://")
     share, schemes = _load(CHANGES_GROUP, scheme) if separator else (None, ())
     if share is None:
-        message = unknown("server of changes", scheme[:40], schemes) if separator else "Redis is named by a URL"
+        message = unknown("change server", scheme[:40], schemes) if separator else "a Redis URL was expected"
         raise DefinitionError(message, hint="write it as redis://HOST:PORT/NUMBER, or with rediss:// for TLS")
     return cast("Store", share(store, url))
 
 
 def _load(group: str, scheme: str) -> tuple[Callable[..., Any] | None, Collection[str]]:
-    """Return what an entry point provides for the URLs of a scheme, and all schemes if there is none."""
+    """Load the entry point for URLs of a scheme, if there is one; also return the names of the entry points read."""
     from importlib.metadata import distributions, entry_points  # slow to import
 
-    # Capset's own come first: to read what every installed package provides takes most of the time of a kernel's start.
+    # capset's own come first: reading those of all packages would take most of the time that a kernel needs to start.
     points = (
         point
         for distribution in distributions(name="capset")
@@ -194,5 +193,5 @@ def _load(group: str, scheme: str) -> tuple[Callable[..., Any] | None, Collectio
     by_name = {point.name: point for point in points}
     if scheme not in by_name:
         by_name |= {point.name: point for point in entry_points(group=group)}
-    # An entry point is code of an unknown type; the protocols say what it must be.
+    # The type of an entry point is unknown; the protocols say what it must be.
     return (cast("Callable[..., Any]", by_name[scheme].load()) if scheme in by_name else None), by_name

@@ -1,4 +1,4 @@
-"""The protocol of the usage of models: what steps reserve and use, in windows that are counted in parts (R24)."""
+"""The protocol for model usage: what steps reserve and use, in windows that are counted in parts (R24)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Final, Protocol
 from capset.definitions.governance.usage import AgentUsage, UsageLimit
 
 PARTS: Final = 60
-"""In how many parts a window is counted: one that moves has up to a sixtieth more than its length."""
+"""Number of parts in which a window is counted. A moving window counts up to a sixtieth more than its length."""
 RETAINED: Final = 86_400 * 1_000_000_000
-"""How long a part is retained after it: setting back a clock that was ahead must not free anything."""
+"""How long an expired part is retained, in nanoseconds: setting back a clock that was ahead must not free usage."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageWindow:
-    """A moving window of ``length`` nanoseconds, or all time if that is ``None``.
+    """A moving window of ``length`` nanoseconds, or all time if ``length`` is ``None``.
 
-    The ``key`` of one that belongs to a session is the session's id, a slash and more: it goes with the session.
+    A ``key`` that starts with a session's id and a slash belongs to that session and is deleted with it.
     """
 
     key: str
     length: int | None
 
     def part(self, now: int) -> tuple[int, int | None]:
-        """Return the beginning of the part that counts at a time, and until when it counts."""
+        """Return the start of the part that contains ``now``, and the time until which the part counts."""
         if self.length is None:
             return 0, None
         size = -(-self.length // PARTS)
@@ -35,7 +35,7 @@ class UsageWindow:
 
 @dataclass(frozen=True, slots=True)
 class WindowUsage:
-    """The usage in a window, and what the steps under way may use beside it."""
+    """The usage in a window, and what running steps have reserved in addition."""
 
     used: AgentUsage
     reserved: AgentUsage
@@ -43,9 +43,9 @@ class WindowUsage:
 
 @dataclass(frozen=True, slots=True)
 class StepClaim:
-    """One step of a model: its id, the limits that it counts in, and the most that it may use.
+    """One model step: its id, the limits that apply to it, and the most that it may use.
 
-    Several limits may share a window, in which the step counts once.
+    Several limits may share a window. The step counts once in each window.
     """
 
     step: str
@@ -54,26 +54,26 @@ class StepClaim:
 
     @property
     def windows(self) -> tuple[UsageWindow, ...]:
-        """The windows of the limits, each once."""
+        """The distinct windows of the limits."""
         return tuple(dict.fromkeys(window for _, window in self.limits))
 
     def used_up(self, before: Sequence[WindowUsage]) -> tuple[int, AgentUsage] | None:
-        """Return the place of a limit of which nothing is left for a step, and what was used of it, or ``None``.
+        """Return the index of the first exhausted limit and the usage in its window, or ``None``.
 
-        ``before`` is the usage in each of the windows; what steps under way may use does not count here.
+        ``before`` has the usage in each window. Reservations of running steps do not count here.
         """
         return self._exceeded([usage.used for usage in before], has_next=True)
 
     def has_room(self, before: Sequence[WindowUsage]) -> bool:
-        """Whether something is left of every limit beside what the steps under way may use."""
+        """Return whether every limit leaves room for the step, counting the reservations of running steps."""
         return self._exceeded([usage.used + usage.reserved for usage in before], has_next=True) is None
 
     def exceeded(self, before: Sequence[WindowUsage], used: AgentUsage) -> tuple[int, AgentUsage] | None:
-        """Return the place of a limit that is exceeded by what the step has used, and all that is used of it then."""
+        """Return the index of the first limit that ``used`` exceeds and the total usage in its window, or ``None``."""
         return self._exceeded([usage.used + used for usage in before], has_next=False)
 
     def counted(self, before: Sequence[WindowUsage], used: AgentUsage) -> AgentUsage:
-        """Return what counts of a step's usage: without its calls if a limit is exceeded, since they are refused."""
+        """Return the part of a step's usage that counts. Beyond a limit its calls are refused, and do not count."""
         return used if self.exceeded(before, used) is None else replace(used, calls=0)
 
     def _exceeded(self, usages: Sequence[AgentUsage], *, has_next: bool) -> tuple[int, AgentUsage] | None:
@@ -87,27 +87,27 @@ class StepClaim:
 class UsageStore(Protocol):
     """The usage in each window. Times are nanoseconds of Unix time.
 
-    A part of a window counts until it is wholly over. Setting a clock back frees nothing. What a step has reserved
-    counts until it is settled, or until its process has died.
+    A part counts until all of it has left the window. Setting a clock back frees nothing. A step's reservation counts
+    until the step is settled or its process has died.
     """
 
     async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
-        """Return what was used in each of the windows until now, and what is reserved in it."""
+        """Return the usage and the reservations in each window at ``now``."""
         ...
 
     async def reserve(self, claim: StepClaim, now: int) -> list[WindowUsage]:
         """Reserve the most that a step may use in all of its windows at once, if each has room for it.
 
-        Returns what was used and reserved in each of them before: it was reserved if ``claim.has_room`` of that. Of
-        steps that are reserved at once, in any processes, each sees those before it.
+        Returns the usage and the reservations in each window before. The step was reserved if these pass
+        ``claim.has_room``. Concurrent reservations, in any processes, see those made before them.
         """
         ...
 
     async def settle(self, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
-        """Count what a step has used in the place of what it has reserved, durably and all at once.
+        """Replace a step's reservation with its actual usage, durably and in all windows at once.
 
-        Nothing counts in a window in which it has reserved nothing, so a step may be settled again. ``claim.counted``
-        is what counts of it. Returns what was used and reserved in each of the windows before. If that fails, the store
-        does it as soon as it can.
+        ``claim.counted`` determines the usage that counts. Nothing is counted in a window without a reservation of the
+        step, so settling a step twice is harmless. Returns the usage and the reservations in each window before. If
+        settling fails, the store repeats it as soon as it can.
         """
         ...

@@ -1,4 +1,4 @@
-"""A store in the memory of this process. It has no threads and never waits."""
+"""A store in this process's memory. It uses no threads and never waits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from capset.stores.memory.usage import MemoryUsage
 
 
 class MemoryStore:
-    """Everything that a kernel stores, in memory. Data outlives ``close()``, for as long as this object does.
+    """A store in memory. Its data survives ``close()``, for as long as this object exists.
 
     Raises ``DefinitionError`` for a URL other than ``memory://``.
     """
@@ -106,7 +106,7 @@ class MemoryStore:
 
     @property
     def changes(self) -> EventFeed:
-        """The notices of other processes: there are none."""
+        """The notices of changes by other processes: there are none."""
         return EventFeed(self._events)
 
     @property
@@ -121,7 +121,7 @@ class MemoryStore:
 
     @property
     def people(self) -> MemoryPeople:
-        """The users of chats as principals."""
+        """The chat users that act as principals."""
         return self._people
 
     @property
@@ -131,12 +131,12 @@ class MemoryStore:
 
     @property
     def pins(self) -> MemoryPins:
-        """The pins of others' tools."""
+        """The pins of external tools."""
         return self._pins
 
     @property
     def usage(self) -> MemoryUsage:
-        """The usage of models by agents, in windows."""
+        """Model usage by agents, in windows."""
         return self._usage
 
     @property
@@ -151,12 +151,12 @@ class MemoryStore:
 
     @property
     def workers(self) -> MemoryWorkers:
-        """The workers that do runs."""
+        """The workers that execute runs."""
         return self._workers
 
     @property
     def directory(self) -> MemoryDirectory:
-        """The principals and organisations that the store knows of."""
+        """The principals and organisations known to the store."""
         return self._directory
 
     @property
@@ -165,15 +165,15 @@ class MemoryStore:
         return self._lineage
 
     async def open(self) -> None:
-        """Open, and close the intents that were open when it was last closed as ``interrupted``."""
+        """Open the store. Intents left open by the last ``close()`` are closed as ``interrupted``."""
         if self._door.writer:
-            raise StoreError("the store in memory is open already")
+            raise StoreError("the memory store is already open")
         self._door.writer = self._ids.new()
         self._audit.close_interrupted()
         self._usage.forget_steps()
 
     async def close(self) -> None:
-        """Accept nothing more until it is opened again."""
+        """Close the store: it accepts nothing until it is opened again."""
         if self._door.writer:
             self._audit.settle()
         self._door.writer = ""

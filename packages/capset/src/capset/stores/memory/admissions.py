@@ -1,4 +1,4 @@
-"""Requests for approvals and admissions in memory: nothing suspends between checking and counting."""
+"""Approval requests and admissions in memory. No task switch happens between checking and counting."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from capset.stores.pages import page_of
 _SWEEP_EVERY: Final = 1_000
 """Number of new windows between two removals of expired ones."""
 _TRACED: Final = 1_000
-"""Number of calls of a budget that are traced; a release comes right after its call."""
+"""Number of calls traced per budget: enough, since a release comes right after its call."""
 
 
 class MemoryApprovals:
-    """The requests, by id: ``rows``, which the runs read.
+    """The requests, by id. ``rows`` is shared with the runs, which read it.
 
-    ``decided`` is called with the session and the time where one is not pending any more, ``queue`` with deliveries.
+    ``decided`` is called with the session and the time when a request ceases to be pending, ``queue`` with deliveries.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class MemoryApprovals:
         act: Entry | None = None,
         deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
-        """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
+        """Replace the request with ``row`` if it still has the expected status and still matches ``seen``."""
         self._door.check()
         current = self._rows.get(row.id)
         if current is None or current.org != row.org or current.status != expected:
@@ -141,14 +141,14 @@ class MemoryApprovals:
         return True
 
     async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        """Return pending requests of all orgs whose next escalation is due by ``now``, oldest first."""
         self._door.check()
         due = [(row.escalates_at, row) for row in self._rows.values() if row.status == "pending" and row.escalates_at]
         due_rows = [(at, row.id, row) for at, row in due if at <= now]
         return [row for _, _, row in sorted(due_rows, key=lambda entry: entry[:2])[:limit]]
 
     async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
-        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
+        """Count an org's pending requests: in total, and those created at or after each of ``times``."""
         self._door.check()
         created = [row.created_at for row in self._rows.values() if row.status == "pending" and row.org == org]
         since = tuple(sum(1 for created_at in created if created_at >= time) for time in times)
@@ -160,7 +160,7 @@ class MemoryApprovals:
             del self._rows[key]
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return open requests of every org that expire at ``now`` or before, the oldest first."""
+        """Return open requests of all orgs that expire by ``now``, oldest first."""
         self._door.check()
         matching = [
             row for row in self._rows.values() if row.status in ("pending", "approved") and row.expires_at <= now
@@ -175,7 +175,7 @@ class _Spent:
 
 
 class MemoryAdmissions:
-    """The calls in each window, the newest last, and the used amounts of each budget."""
+    """The calls in each window, newest last, and the amounts used of each budget."""
 
     def __init__(
         self, door: Lifecycle, audit: MemoryAudit, approvals: MemoryApprovals, is_held: Callable[[TurnHold], bool]
@@ -185,19 +185,19 @@ class MemoryAdmissions:
         self._audit = audit
         self._approvals = approvals
         self._windows: dict[str, tuple[int, deque[tuple[int, str]]]] = {}
-        """Each with its length, in nanoseconds."""
+        """The length of each window in nanoseconds, and the time and id of each of its calls."""
         self._spent: dict[str, _Spent] = {}
         self._traces: dict[str, deque[str]] = {}
         """The calls that used a budget or an approval, by key."""
         self._new = 0
 
     async def look(self, claim: Claim) -> Refused | None:
-        """Return the reason why a call would not be admitted now by its windows and budgets."""
+        """Return the refusal that a call would get now, ignoring its approval, or ``None``."""
         self._door.check()
         return self._refusal(claim, claim.clock())
 
     async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
-        """Return how many calls count in each window at a time."""
+        """Return the number of calls that count in each window at ``now``."""
         self._door.check()
         numbers: list[int] = []
         for window in windows:
@@ -207,7 +207,7 @@ class MemoryAdmissions:
         return numbers
 
     async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
-        """Return how many calls were made of these budgets, and at what cost."""
+        """Return the number and the total cost of the calls charged to each budget."""
         self._door.check()
         return [(amount.calls, amount.cost) for amount in (self._spent.get(owner, _Spent()) for owner in owners)]
 
@@ -238,7 +238,7 @@ class MemoryAdmissions:
                 raise
 
     async def release(self, claim: Claim) -> None:
-        """Stop counting a call, and give its approval back."""
+        """Stop counting a call, and make its approval usable again."""
         self._door.check()
         for window in claim.windows:
             if (stored := self._windows.get(window.key)) is not None:
@@ -253,7 +253,7 @@ class MemoryAdmissions:
             await self._approvals.move(replace(approval, status="approved"), "used")
 
     def drop(self, session: str) -> None:
-        """Forget the used amounts of a session and its runs."""
+        """Forget the budgets of a deleted session and its runs."""
         for owner in [candidate for candidate in self._spent if candidate.partition("/")[0] == session]:
             del self._spent[owner]
             self._traces.pop(f"quota {owner}", None)
@@ -282,7 +282,7 @@ class MemoryAdmissions:
         return True
 
     def _sweep(self, new: int, now: int) -> None:
-        """Forget, now and then, expired windows and the calls that used approvals."""
+        """Remove expired windows and excess traces, once in a while."""
         self._new += new + 1
         if self._new <= _SWEEP_EVERY:
             return

@@ -12,7 +12,7 @@ from capset.stores.rows import copied
 
 
 class MemoryAgents:
-    """The agents by id, and every version of each by its number."""
+    """The agents by id, and the versions of each by number."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
@@ -54,7 +54,7 @@ class MemoryAgents:
         return AgentPage(items, items[-1].id if has_more else None, len(matching))
 
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
-        """Write the next version of an agent, and return whether it follows the current one."""
+        """Write an agent's next version if it follows the current one; return whether it did."""
         last = await self.get(row.org, row.id)
         if last is None or last.version != row.version - 1:
             return False
@@ -81,7 +81,7 @@ class MemoryAgents:
         return Page(items, items[-1].version if has_more else None)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
-        """Return the newest version with a static hash, of the newest agent that had it, or ``None``."""
+        """Return the newest version with a static hash, from the newest agent that had it, or ``None``."""
         self._door.check()
         rows = (row for versions in self._versions.values() for row in versions.values())
         matching = [row for row in rows if (row.org, row.static_hash) == (org, static_hash)]

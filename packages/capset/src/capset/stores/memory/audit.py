@@ -35,21 +35,21 @@ from capset.stores.pages import page_of
 
 
 class MemoryCheckpoints:
-    """The checkpoints over ``records``, which is the log's own list of rows, in order."""
+    """The checkpoints of the log, in order. ``records`` is the log's own list of rows."""
 
     def __init__(self, records: list[Row]) -> None:
         self._records = records
         self.all: list[Checkpoint] = []
         self.retired: list[str] = []
-        """The ids of the keys that have handed over."""
+        """The ids of the keys that were replaced."""
 
     @property
     def since(self) -> int:
-        """The first record of the log."""
+        """The ``seq`` of the log's first record."""
         return self.all[-1].since if self.all else 1
 
     def rows(self) -> Iterable[Mapping[str, Any]]:  # columns of several types
-        """Return all of them, by column name."""
+        """Return all checkpoints as mappings by column name."""
         return map(asdict, self.all)
 
     def head(self) -> tuple[int, str]:
@@ -59,7 +59,7 @@ class MemoryCheckpoints:
         return (self.all[-1].seq, self.all[-1].hash) if self.all else (0, GENESIS)
 
     def put(self, key: CheckpointKey, now: str) -> Checkpoint | None:
-        """Sign the log's head, unless this key has signed it already; return the newest checkpoint."""
+        """Sign the log's head unless this key has already signed it, and return the newest checkpoint."""
         check_may_sign(key, self.retired)
         if self.all:
             check_newest(self.all[-1], key, self._hash_at)
@@ -69,7 +69,7 @@ class MemoryCheckpoints:
         return self.all[-1] if self.all else None
 
     def cut(self, before: str, key: CheckpointKey, now: str, open_seqs: Iterable[int]) -> list[Row]:
-        """Cut the log, and return the removed records. Raises ``Conflict`` as ``AuditLog.prune`` does."""
+        """Prune the log and return the removed records. Raises ``Conflict`` as ``AuditLog.prune`` does."""
         check_may_sign(key, self.retired)
         since = self.since
         young = next((row["seq"] for row in self._records if row["time"] >= before), self.head()[0] + 1)
@@ -99,7 +99,7 @@ class MemoryCheckpoints:
     ) -> VerifiedPart:
         """Verify a part of the chain as ``AuditLog.verify_part`` does."""
         first = self.since
-        if after is None or after < first - 1:  # what was before has been pruned
+        if after is None or after < first - 1:  # earlier links were pruned
             after, previous = first - 1, None
         if previous is None:
             sealed = (checkpoint.hash for checkpoint in self.all if checkpoint.seq == after)
@@ -126,9 +126,10 @@ _log = logging.getLogger("capset.stores")
 
 
 class MemoryAudit:
-    """The log; every entry is at once as durable as it will ever be.
+    """The log. An accepted entry is as durable as it will ever be.
 
-    An appended entry becomes a record at the next read, flush or commit: that takes ten times as long as a call.
+    Appended entries become records only at the next read, flush or commit: making a record takes ten times as long as
+    a call.
     """
 
     def __init__(self, door: Lifecycle) -> None:
@@ -150,12 +151,12 @@ class MemoryAudit:
         self._pending.append(entry)
 
     async def commit(self, entry: Entry) -> None:
-        """Accept an entry. Raises ``StoreError`` if no record can be made of it."""
+        """Record an entry. Raises ``StoreError`` if it cannot become a record."""
         self.settle()
         self._extend(columns_of(entry))
 
     async def flush(self) -> None:
-        """Make records of all accepted entries. Raises ``StoreError`` if that failed, or the store is not open."""
+        """Record all accepted entries. Raises ``StoreError`` if one cannot be recorded, or if the store is not open."""
         self.settle()
         refused, self._refused = self._refused, None
         if refused is not None:
@@ -179,7 +180,7 @@ class MemoryAudit:
         return Page(items, items[-1].seq if has_more else None)
 
     async def measure(self, query: AuditQuery, *, walked: int = WALKED, measured: int = MEASURED) -> Measured:
-        """Return how calls ended, of those that a query is about."""
+        """Return the outcomes and durations of the calls that match a query."""
         self.settle()
         filters = {name: value for name in FILTERS if name != "act" and (value := getattr(query, name)) is not None}
         since, until = query.since or "", query.until or "~"
@@ -203,7 +204,7 @@ class MemoryAudit:
         return list(by_id.values())
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
-        """Return the ``seq`` of the first link since one time, and of the last one before another, if any."""
+        """Return the first ``seq`` since a time and the last one before another, or ``None`` if there is no link."""
         check_times(since, until)
         self.settle()
         first = next((row["seq"] for row in self._rows if since is None or row["time"] >= since), 0)
@@ -219,19 +220,19 @@ class MemoryAudit:
     async def verify(
         self, keys: Sequence[PublicKey | TrustedKey] = (), kept: Sequence[Checkpoint] = ()
     ) -> Verification:
-        """Verify the whole chain, intents included, and its checkpoints with their signatures, by ``keys``."""
+        """Verify the whole chain, including intents, and its checkpoints; check their signatures with ``keys``."""
         self.settle()
         return verify(self._rows, self._checkpoints.rows(), since=self._checkpoints.since, keys=keys, kept=kept)
 
     async def verify_part(
         self, after: int | None, previous: str | None, *, limit: int, own: PublicKey | None = None
     ) -> VerifiedPart:
-        """Verify up to ``limit`` links after a position, with the checkpoints over them."""
+        """Verify up to ``limit`` links after a position, and the checkpoints that cover them."""
         self.settle()
         return self._checkpoints.verified_part(after, previous, limit, own)
 
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
-        """Sign the current head of the log; ``None`` for an empty log."""
+        """Sign the current head of the log. Returns ``None`` if the log is empty."""
         await self.flush()
         return self._checkpoints.put(key, now)
 
@@ -243,7 +244,7 @@ class MemoryAudit:
     async def prune(
         self, before: str, key: CheckpointKey, *, now: str, act: Callable[[Pruned], Entry] | None = None
     ) -> Pruned:
-        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if none is suitable."""
+        """Remove the oldest links, up to a checkpoint. Raises ``Conflict`` if no checkpoint is suitable."""
         check_times(before)
         self.settle()
         removed = self._checkpoints.cut(before, key, now, [row["seq"] for row in self._open.values()])
@@ -259,7 +260,7 @@ class MemoryAudit:
         return self._signer
 
     async def adopt(self, key: PublicKey, *, replacing: str | None, act: Entry) -> bool:
-        """Make a key the one that signs this log, and return whether that was done."""
+        """Make a key the signing key of this log, and return whether it was adopted."""
         self._door.check()
         newest = self._checkpoints.all[-1].key if self._checkpoints.all else None
         if not may_adopt(key, self._signer, newest, replacing, self._checkpoints.retired):
@@ -271,7 +272,7 @@ class MemoryAudit:
         return True
 
     async def digest_key(self) -> bytes:
-        """Return the 32 secret bytes that key argument digests."""
+        """Return the secret key of the argument digests, 32 bytes."""
         self._door.check()
         return self._digest_key
 
@@ -281,13 +282,13 @@ class MemoryAudit:
             self._extend(columns_of(act))
 
     def close_interrupted(self) -> None:
-        """Give every open intent the outcome ``interrupted``."""
+        """Close every open intent with the outcome ``interrupted``."""
         now = iso(time.time_ns())
         for intent in list(self._open.values()):
             self._extend(interrupted(intent, now))
 
     def settle(self) -> None:
-        """Make records of the appended entries. Raises ``StoreError`` if the store is not open."""
+        """Record the appended entries. Raises ``StoreError`` if the store is not open."""
         self._door.check()
         pending, self._pending = self._pending, []
         for entry in pending:
@@ -295,13 +296,13 @@ class MemoryAudit:
                 self._extend(columns_of(entry))
             except BadEntry as error:
                 self._refused = error
-                _log.error("an entry is not on record: %s", error.message)
+                _log.error("an audit entry could not be recorded: %s", error.message)
 
     def _extend(self, row: Row) -> None:
         writer = self._door.check()
         key = (row["id"], row["phase"])
         if key in self._keys:
-            raise BadEntry("a record was refused: there is one of its id and phase already")
+            raise BadEntry("a record was refused: a record with its id and phase already exists")
         seq, previous = self._checkpoints.head()
         row |= {"seq": seq + 1, "writer": writer, "previous": previous}
         try:

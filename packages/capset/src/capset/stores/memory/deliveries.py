@@ -1,4 +1,4 @@
-"""The deliveries to channels, and the people of chats, in memory."""
+"""Deliveries to channels, and chat users, in memory."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from capset.stores.pages import page_of
 
 
 class MemoryDeliveries:
-    """The deliveries, by channel and key; ids are unique, too."""
+    """The deliveries, by channel and key. Ids are also unique."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._rows: dict[tuple[str, str], DeliveryRow] = {}
 
     def queue(self, rows: Iterable[DeliveryRow]) -> None:
-        """Queue deliveries, but for those whose channel has one with the same key."""
+        """Queue deliveries, except those whose channel already has one with the same key."""
         for row in rows:
             self._rows.setdefault((row.channel, row.key), row)
 
     async def claim(self, channel: str, holder: str, *, now: str, until: str, limit: int) -> Sequence[DeliveryRow]:
-        """Take a channel's due deliveries for ``holder`` until a time, and return them."""
+        """Lease a channel's due deliveries to ``holder`` until ``until``, and return them."""
         self._door.check()
         due = [
             row for row in self._rows.values() if row.channel == channel and row.state == "queued" and row.due_at <= now
@@ -34,7 +34,7 @@ class MemoryDeliveries:
         return claimed
 
     async def settle(self, row: DeliveryRow) -> bool:
-        """Store the outcome of a claimed delivery's attempt, and let go of it."""
+        """Store the outcome of a claimed delivery's attempt, and release the claim."""
         self._door.check()
         current = self._rows.get((row.channel, row.key))
         if current is None or (current.state, current.holder, current.attempts) != ("queued", row.holder, row.attempts):
@@ -68,7 +68,7 @@ class MemoryDeliveries:
         return Page(items, items[-1].id if has_more else None)
 
     async def retry(self, org: str | None, id: str, *, now: str, act: Entry | None = None) -> bool:
-        """Queue a failed delivery of an org again; return whether it had failed."""
+        """Requeue an org's failed delivery, and return whether it had failed."""
         row = await self.get(org, id)
         if row is None or row.state != "failed":
             return False
@@ -77,7 +77,7 @@ class MemoryDeliveries:
         return True
 
     async def sweep(self, *, before: str) -> None:
-        """Delete the deliveries that were created before a time, in any state."""
+        """Delete the deliveries created before ``before``, in any state."""
         self._door.check()
         self._rows = {key: row for key, row in self._rows.items() if row.created_at >= before}
 
@@ -90,7 +90,7 @@ class MemoryPeople:
         self._rows: dict[tuple[str | None, str, str], PersonRow] = {}
 
     async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
-        """Store a new person; return whether that user of that workspace was none of the org yet."""
+        """Store a new person, unless the org already has that workspace user; return whether it was stored."""
         self._door.check()
         if (row.org, row.team, row.user) in self._rows:
             return False
@@ -99,7 +99,7 @@ class MemoryPeople:
         return True
 
     async def find(self, team: str, user: str) -> Sequence[PersonRow]:
-        """Return the persons that a user of a workspace is, one for each org, the oldest first."""
+        """Return the persons of a workspace user, one per org, oldest first."""
         self._door.check()
         rows = [row for row in self._rows.values() if (row.team, row.user) == (team, user)]
         return sorted(rows, key=lambda row: row.id)
@@ -121,7 +121,7 @@ class MemoryPeople:
         return Page(items, items[-1].id if has_more else None)
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a person of an org; return whether there was one."""
+        """Delete a person of an org, and return whether there was one."""
         row = await self.get(org, id)
         if row is None:
             return False

@@ -1,4 +1,4 @@
-"""The directory in memory: principals and organisations, of what else is stored."""
+"""The directory in memory: principals and organisations, derived from other stored data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset.stores.memory.sessions import MemorySessions
 
 
 class MemoryDirectory:
-    """Principals and organisations, collected when they are asked for."""
+    """Principals and organisations, collected on request."""
 
     def __init__(self, sessions: MemorySessions, agents: MemoryAgents, keys: MemoryKeys) -> None:
         self._sessions = sessions
@@ -22,7 +22,7 @@ class MemoryDirectory:
     async def principals(
         self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
     ) -> list[KnownPrincipal]:
-        """Return principals with sessions in an org, by id and kind."""
+        """Return the principals that have sessions in an org, sorted by id and kind."""
         newest: dict[tuple[str, str], SessionRow] = {}
         for row in self._sessions.all():
             identity = row.principal, row.principal_kind
@@ -35,7 +35,7 @@ class MemoryDirectory:
         return [KnownPrincipal(*identity, newest[identity].created_at) for identity in sorted(newest)[:limit]]
 
     async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:
-        """Return organisations by name."""
+        """Return organisations, sorted by name."""
         keys = [row.org or "" for row in await self._keys.list()]
         agents = [row.org or "" for row in self._agents.all()]
         sessions = [row.org or "" for row in self._sessions.all()]

@@ -30,7 +30,7 @@ from capset.stores.texts import busy, gone, over, storable
 
 
 class MemoryEvents:
-    """The turns, events and messages by session; ``sessions`` are the ids of existing sessions."""
+    """The turns, events and messages, by session. ``sessions`` has the ids of existing sessions."""
 
     def __init__(self, door: Lifecycle, sessions: AbstractSet[str], runs: MemoryRuns) -> None:
         self._door = door
@@ -43,7 +43,7 @@ class MemoryEvents:
     async def begin(
         self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
     ) -> Begun:
-        """Begin a turn with its first event, or return the turn that the session is in already."""
+        """Begin a turn with its first event, or return the session's current turn."""
         self._check(turn.session, "turn")
         if is_run and not self._runs.is_queued(turn.turn):
             raise over(turn.turn)
@@ -68,7 +68,7 @@ class MemoryEvents:
         then: TurnRow | None,
         messages: Sequence[NewMessage] = (),
     ) -> int:
-        """Store events and messages of a turn, with its state from now on; return the last event's number."""
+        """Store a turn's events, messages and new state; return the number of the last event."""
         session = held.session
         self._check(session, "turn")
         current = self._turns.get(session)
@@ -86,7 +86,7 @@ class MemoryEvents:
         return last
 
     async def take(self, previous: TurnRow, then: TurnRow) -> bool:
-        """Change the holder, time and checkpoint of a turn if all are as ``previous``; return whether they were."""
+        """Update a turn if its holder and time are unchanged since ``previous``; return whether they were."""
         self._door.check()
         current = self._turns.get(previous.session)
         if current is None or (current.turn, current.holder, current.until) != (
@@ -101,19 +101,19 @@ class MemoryEvents:
         return True
 
     async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:
-        """Return turns with a checkpoint whose time is up, those of the longest expired first."""
+        """Return expired turns that have a checkpoint, longest expired first."""
         self._door.check()
         matching = [turn for turn in self._turns.values() if turn.checkpoint is not None and turn.until <= now]
         return sorted(matching, key=lambda turn: (turn.until, turn.session))[:limit]
 
     def let_go_on(self, session: str, now: str) -> None:
-        """Make the suspended turn of a session due: a request of it was decided."""
+        """Make the suspended turn of a session due, since one of its requests was decided."""
         current = self._turns.get(session)
         if current is not None and current.holder == SUSPENDED:
             self._turns[session] = replace(current, until=now)
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
-        """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
+        """End an expired turn that has no checkpoint, with the event ``interrupted``; return whether there was one."""
         self._door.check()
         current = self._turns.get(session)
         if current is None or current.until > now or current.checkpoint is not None:
@@ -123,18 +123,18 @@ class MemoryEvents:
         return True
 
     async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
-        """Return the numbers of the last events of existing sessions."""
+        """Return the number of the last event of each existing session."""
         self._door.check()
         return {session: self._last(session) for session in sessions if session in self._sessions}
 
     @asynccontextmanager
     async def listening(self, heard: Callable[[str | None], None]) -> AsyncGenerator[Callable[[], bool]]:
-        """Yield that nothing arrives: there is no other process."""
+        """Yield a function that returns false: there are no notifications, since there is no other process."""
         self._door.check()
         yield lambda: False
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
-        """Return the events whose numbers are greater than ``after``, at most ``limit`` of them."""
+        """Return up to ``limit`` events with numbers greater than ``after``."""
         self._check(session, "event")
         rows = [row for row in self._rows.get(session, ()) if row.seq > after]
         return EventPage(tuple(rows[:limit]), self._last(session), self._turns.get(session))
@@ -142,7 +142,7 @@ class MemoryEvents:
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
-        """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
+        """Return up to ``limit`` messages with numbers greater than ``after``."""
         self._check(session, "message")
         rows = self._messages.get(session, [])
         if after is None:
@@ -151,13 +151,13 @@ class MemoryEvents:
         return MessagePage(items, len(rows), sum(len(row.data.encode()) for row in rows))
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
-        """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
+        """Return the numbers of a turn's first and last message, or ``None`` if it has no messages."""
         self._door.check()
         numbers = [row.seq for row in self._messages.get(session, []) if row.turn == turn]
         return (numbers[0], numbers[-1]) if numbers else None
 
     async def rewind(self, session: str, *, to: int, act: Entry | None = None) -> int:
-        """Delete the messages whose numbers are greater than ``to``, and return how many there were."""
+        """Delete the messages with numbers greater than ``to``, and return their count."""
         self._check(session, "message")
         if (current := self._turns.get(session)) is not None:
             raise busy(current.turn)
@@ -169,17 +169,17 @@ class MemoryEvents:
         return cut
 
     async def copy(self, source: str, target: str, *, to: int) -> int:
-        """Copy the messages of a session up to the number ``to`` into another that has none; return how many."""
+        """Copy a session's messages up to number ``to`` into a session without messages; return their count."""
         for session in (source, target):
             self._check(session, "message")
         if self._messages.get(target):
-            raise StateError(f"the session {target!r} has a conversation already", status=409)
+            raise StateError(f"the session {target!r} already has a conversation", status=409)
         copied = [replace(row, session=target) for row in self._messages.get(source, [])[:to]]
         self._messages[target] = copied
         return len(copied)
 
     def drop(self, session: str) -> None:
-        """Forget the turns of a deleted session."""
+        """Forget the turns, events and messages of a deleted session."""
         self._rows.pop(session, None)
         self._turns.pop(session, None)
         self._messages.pop(session, None)

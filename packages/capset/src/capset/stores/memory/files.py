@@ -1,4 +1,4 @@
-"""The sessions' files in memory: a tree for each session, and all content, once by hash within an org."""
+"""The sessions' files in memory: one tree per session, and content stored once per hash within an org."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capset.stores.memory.lifecycle import Lifecycle
 
 
 class MemoryFiles:
-    """The files of every session. Content is stored once by hash within an org."""
+    """The files of all sessions. Content is stored once per hash within an org."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
@@ -31,7 +31,7 @@ class MemoryFiles:
         return filetree.stat(self._tree(session), path)
 
     async def read(self, session: str, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
-        """Return a file and its content, or a part. Raises ``FileError`` if there is none or it is a directory."""
+        """Return a file and its content, or part of it. Raises ``FileError`` if it is missing or a directory."""
         tree = self._tree(session)
         stat, digest = filetree.read(tree.get(path), path)
         return stat, self._blobs.get(tree.orgs[path], digest)[start : None if size is None else start + size]
@@ -52,9 +52,9 @@ class MemoryFiles:
         quota: FileQuota = STANDARD,
         act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
-        """Create or replace a file, with its parents; return it and whether it is new.
+        """Create or replace a file and its missing parents; return the file and whether it is new.
 
-        Raises ``FileError`` as ``filetree.write`` does, and if there is no such session.
+        Raises ``FileError`` as ``filetree.write`` does, and if the session does not exist.
         """
         self._door.check()
         if session not in self.sessions:
@@ -72,13 +72,13 @@ class MemoryFiles:
         return stat, old is None
 
     async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
-        """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
+        """Return a directory's entries, directories first, then by name; if ``recursive``, all descendants by path."""
         return filetree.listing(self._tree(session), path, recursive=recursive)
 
     async def delete(
         self, session: str, path: str, *, recursive: bool, version: int | None = None, act: Entry | None = None
     ) -> int:
-        """Delete and return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
+        """Delete an entry; return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
         tree = self._tree(session)
         if filetree.check_delete(tree, path, recursive=recursive, version=version):
             self._door.record(act)
@@ -99,7 +99,7 @@ class MemoryFiles:
         version: int | None = None,
         quota: FileQuota = STANDARD,
     ) -> FileStat:
-        """Move a file or a whole directory, and return the entry at ``target``.
+        """Move a file or a directory with its content, and return the entry at ``target``.
 
         Raises ``FileError`` as ``filetree.move`` does.
         """
@@ -163,7 +163,7 @@ class MemoryTree:
         return nodes
 
     def usage(self) -> Usage:
-        """Return the totals."""
+        """Return the session's totals."""
         return Usage(self._files, len(self._nodes) - self._files, self._size)
 
     def gone(self) -> int:
@@ -171,7 +171,7 @@ class MemoryTree:
         return self._gone
 
     def went(self, version: int) -> None:
-        """Note the version of a removed entry."""
+        """Record the version of a removed entry."""
         self._gone = max(self._gone, version)
 
     def remove(self, paths: Sequence[str]) -> None:
@@ -183,7 +183,7 @@ class MemoryTree:
                 siblings.discard(path)
 
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
-        """Move the row at ``source``, and all below it, to ``target``."""
+        """Move the row at ``source`` and all its descendants to ``target``."""
         nodes = [self._nodes[source], *self.descendants(source)]
         paths = [node.stat.path for node in nodes]
         orgs = {path: self.orgs.pop(path) for path in paths if path in self.orgs}
@@ -217,7 +217,7 @@ class Blobs:
         self._uses[org, digest] += 1
 
     def let_go(self, org: str | None, digest: str) -> None:
-        """Release content for one file; with the last one it is removed."""
+        """Release content for one file, and remove it if no other file uses it."""
         self._uses[org, digest] -= 1
         if not self._uses[org, digest]:
             del self._uses[org, digest], self._content[org, digest]

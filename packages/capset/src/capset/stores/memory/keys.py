@@ -41,7 +41,7 @@ class MemoryKeys:
         return self._rows.get(id)
 
     async def page(self, query: KeyQuery) -> Page[KeyRow]:
-        """Return keys, newest first, even expired and revoked ones."""
+        """Return keys, newest first, including expired and revoked ones."""
         matching = [
             row
             for row in await self.list()
@@ -58,12 +58,12 @@ class MemoryKeys:
         return sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
 
     async def any(self) -> bool:
-        """Whether there is any key, even an expired or revoked one."""
+        """Return whether any key exists, including expired and revoked ones."""
         self._door.check()
         return bool(self._rows)
 
     async def revoke(self, id: str, now: str, *, act: Entry | None = None) -> KeyRow | None:
-        """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
+        """Revoke a key unless it is revoked already, and return its current row, or ``None`` if it does not exist."""
         self._door.check()
         row = self._rows.get(id)
         if row is not None and row.revoked_at is None:
@@ -72,13 +72,13 @@ class MemoryKeys:
         return row
 
     async def revoked(self, digests: Collection[str]) -> frozenset[str]:
-        """Return those of these digests whose keys are revoked."""
+        """Return the digests whose keys are revoked."""
         self._door.check()
         rows = (self._rows.get(self._ids.get(digest, "")) for digest in digests)
         return frozenset(row.digest for row in rows if row is not None and row.revoked_at is not None)
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
-        """Return the servers' signing keys, newest first, after making one if the newest is too old."""
+        """Return the servers' signing keys, newest first. Creates one if the newest is too old."""
         self._door.check()
         if not is_renewed(self._signing, renewed):
             self._signing = renewed_keys(self._signing, now, expired)

@@ -1,4 +1,4 @@
-"""The lifecycle of a store in memory."""
+"""The lifecycle of a memory store."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from capset.stores.base import Entry
 
 
 class Lifecycle:
-    """Whether the store is open, under which writer's id, and where the acts that change it become records."""
+    """The state that the parts of a memory store share: the writer's id while it is open, and how to record acts."""
 
     def __init__(self) -> None:
         self.writer = ""
         self.record: Callable[[Entry | None], None] = lambda act: None
-        """Makes a record of an act, if there is one. Raises ``StoreError`` if that fails."""
+        """Records an act, if there is one. Raises ``StoreError`` if that fails."""
 
     def check(self) -> str:
         """Return the writer's id. Raises ``StoreError`` if the store is not open."""
         if not self.writer:
-            raise StoreError("the store in memory is not open")
+            raise StoreError("the memory store is not open")
         return self.writer

@@ -27,11 +27,11 @@ Key = tuple[str, str]
 
 
 class MemoryLineage:
-    """Everything by org and id. A method checks all its arguments before it stores any of them."""
+    """All rows, by org and id. Each method checks all its arguments before it stores anything."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
-        # By agent, then by static hash; an agent's latest is its last.
+        # By agent, then by static hash. An agent's latest registration comes last.
         self._registrations: defaultdict[Key, dict[str, RegistrationRow]] = defaultdict(dict)
         self._registered: set[Key] = set()
         self._links: dict[Key, LinkRow] = {}
@@ -42,7 +42,7 @@ class MemoryLineage:
         self._payloads: dict[Key, PayloadRow] = {}
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
-        """Store a registration, or reuse that of its agent id and static hash; it becomes the latest."""
+        """Store a registration, or reuse the one for its agent id and static hash; make it the latest."""
         self._door.check()
         row = stored_row(row)
         of_agent = self._registrations[_key(row.org, row.agent_id)]
@@ -55,7 +55,7 @@ class MemoryLineage:
         return row
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
-        """Return an agent's last registration, or ``None``."""
+        """Return an agent's latest registration, or ``None``."""
         self._door.check()
         of_agent = self._registrations.get(_key(org, agent_id), {})
         return next(reversed(of_agent.values()), None)
@@ -120,7 +120,7 @@ class MemoryLineage:
         return Page(items, items[-1].id if has_more else None)
 
     async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
-        """Return the links of an org, of the newest ``looked``, that name a hash."""
+        """Return which of an org's newest ``looked`` links contain a hash."""
         self._door.check()
         of_org = sorted((row for row in self._links.values() if row.org == (org or None)), key=lambda row: row.id)
         newest = of_org[::-1][:looked]
@@ -148,7 +148,7 @@ class MemoryLineage:
         return self._envelopes.get(_key(org, id))
 
     async def envelope_of(self, org: str | None, link: str) -> EnvelopeRow | None:
-        """Return the envelope of a link, the latest if there are several, or ``None``."""
+        """Return a link's envelope (the latest if it has several), or ``None``."""
         self._door.check()
         return self._envelope_of.get(_key(org, link))
 
@@ -161,7 +161,7 @@ class MemoryLineage:
         self._transitions[_key(row.org, row.session)].append(row)
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
-        """Return a session's transitions in recording order, at most the last 1,000."""
+        """Return a session's last 1,000 transitions, in recording order."""
         self._door.check()
         return tuple(self._transitions.get(_key(org, session), ()))
 

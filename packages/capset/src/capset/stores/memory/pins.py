@@ -1,4 +1,4 @@
-"""The pins of others' tools in memory."""
+"""The pins of external tools, in memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class MemoryPins:
         self._pins: dict[tuple[str, str], ToolPin] = {}
 
     async def list(self, server: str | None = None) -> Sequence[ToolPin]:
-        """Return the pins of a server, or of all, by server and tool."""
+        """Return the pins of one server or of all servers, sorted by server and tool."""
         self._door.check()
         return [pin for _, pin in sorted(self._pins.items()) if server is None or pin.server == server]
 
     async def change(
         self, server: str, add: Sequence[ToolPin], remove: Sequence[str] = (), *, act: Entry | None = None
     ) -> None:
-        """Store pins of a server, in the place of those of the same tools, and remove others; all or nothing."""
+        """Store a server's pins, replacing those of the same tools, and remove others, atomically."""
         self._door.check()
         self._door.record(act)
         for tool in remove:

@@ -1,4 +1,4 @@
-"""The runs in memory, and the workers."""
+"""Runs and workers in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capset.stores.texts import gone, storable
 
 
 class MemoryRuns:
-    """The runs, by id; ``sessions`` are the ids of existing sessions, ``approvals`` the requests by id."""
+    """The runs, by id. ``sessions`` has the ids of existing sessions, ``approvals`` the requests by id."""
 
     def __init__(self, door: Lifecycle, sessions: AbstractSet[str], approvals: Mapping[str, ApprovalRow]) -> None:
         self._door = door
@@ -59,7 +59,7 @@ class MemoryRuns:
         return Page(items, items[-1].id if has_more else None)
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
-        """Return the queued and running runs of a queue that are to be handed to the engine, the longest due first."""
+        """Return a queue's queued and running runs that are due for the engine, longest due first."""
         self._door.check()
         due = [
             (row.due_at, row.id, row)
@@ -69,7 +69,7 @@ class MemoryRuns:
         return [row for at, _, row in sorted(due) if at <= now][:limit]
 
     async def decided(self, queues: Sequence[str], *, now: str, limit: int = 100) -> Sequence[RunRow]:
-        """Return calls of queues that wait for a request that is not open any more, the oldest first."""
+        """Return the waiting calls in these queues whose approval request is no longer open, oldest first."""
         self._door.check()
         waiting = [row for row in self._rows.values() if row.state == "waiting" and row.kind == "call"]
         matching = [row for row in waiting if row.queue in queues and not self._is_open(row, now)]
@@ -82,7 +82,7 @@ class MemoryRuns:
         )
 
     async def change(self, previous: RunRow, then: RunRow) -> bool:
-        """Store what differs between two forms of a run, if its state and attempts are as ``previous``."""
+        """Store the fields of ``then`` that differ from ``previous``, if the run's state and attempts are unchanged."""
         self._door.check()
         current = self._rows.get(previous.id)
         if current is None or (current.state, current.attempts) != (previous.state, previous.attempts):
@@ -94,7 +94,7 @@ class MemoryRuns:
         return True
 
     def follow(self, id: str, event: str, data: str, now: str) -> None:
-        """Change the state of the run whose turn has this event, if it is a run."""
+        """Update the state of the run with the id of a turn, if there is one, after an event of the turn."""
         state, row = STATE_AFTER.get(event), self._rows.get(id)
         if row is None or state is None:
             return
@@ -108,7 +108,7 @@ class MemoryRuns:
             self._rows[id] = replace(row, state=state, due_at=None, ended_at=now, outcome=data)
 
     def is_queued(self, id: str) -> bool:
-        """Return whether a run is still to begin."""
+        """Return whether a run exists and has not begun yet."""
         return id in self._rows and self._rows[id].state == "queued"
 
     def drop(self, session: str) -> None:
@@ -124,17 +124,17 @@ class MemoryWorkers:
         self._rows: dict[str, WorkerRow] = {}
 
     async def renew(self, row: WorkerRow) -> None:
-        """Store a worker, or until when it is alive."""
+        """Store a worker, or extend its lease."""
         self._door.check()
         self._rows[row.id] = row
 
     async def list(self) -> Sequence[WorkerRow]:
-        """Return every worker, in the order of their ids."""
+        """Return all workers, sorted by id."""
         self._door.check()
         return sorted(self._rows.values(), key=lambda row: row.id)
 
     async def take(self, previous: WorkerRow, *, until: str) -> bool:
-        """Change until when a worker is alive if that is as ``previous``; return whether it was."""
+        """Extend a worker's lease to ``until`` if it is unchanged since ``previous``; return whether it was."""
         self._door.check()
         if (current := self._rows.get(previous.id)) is None or current.until != previous.until:
             return False

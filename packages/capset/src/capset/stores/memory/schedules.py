@@ -17,7 +17,7 @@ from capset.stores.texts import gone, storable
 
 
 class MemorySchedules:
-    """The schedules, by id; ``sessions`` are the ids of existing sessions."""
+    """The schedules, by id. ``sessions`` has the ids of existing sessions."""
 
     def __init__(self, door: Lifecycle, sessions: AbstractSet[str], runs: MemoryRuns, audit: MemoryAudit) -> None:
         self._door = door
@@ -67,7 +67,7 @@ class MemorySchedules:
         return self._rows.pop(id, None) is not None
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
-        """Return the schedules of a queue whose next run is due: the longest due first, those with a problem last."""
+        """Return a queue's due schedules, longest due first, but those with a problem last."""
         self._door.check()
         due = [row for row in self._rows.values() if row.queue == queue and row.next_at and row.next_at <= now]
         return sorted(due, key=lambda row: (row.problem is not None, row.next_at, row.id))[:limit]
@@ -81,7 +81,7 @@ class MemorySchedules:
         most: int | None = None,
         act: Entry | None = None,
     ) -> bool:
-        """Store what differs between two forms of a schedule, if its next time is as ``previous``."""
+        """Store the fields of ``then`` that differ from ``previous``, if the schedule's next time is unchanged."""
         self._door.check()
         current = self._rows.get(previous.id)
         if current is None or current.next_at != previous.next_at:

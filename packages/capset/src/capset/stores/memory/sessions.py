@@ -1,4 +1,4 @@
-"""The sessions in memory, and the stored replies."""
+"""Sessions and stored replies in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemorySessions:
         files: MemoryFiles,
         owning: Iterable[Dropping],
     ) -> None:
-        """``owning`` are the parts beside the files whose data belongs to sessions."""
+        """``owning`` has the parts, besides the files, whose data belongs to sessions."""
         self._door = door
         self._files = files
         self._owning = (files, *owning)
@@ -54,7 +54,7 @@ class MemorySessions:
             self._doors[row.door] = row.id
 
     async def ensure(self, row: SessionRow) -> SessionRow:
-        """Store a new session with a ``door``, or update the one that has that door."""
+        """Store a new session, or update the one with the same ``door``."""
         self._door.check()
         if row.door is None or (existing_id := self._doors.get(row.door)) is None:
             await self.create(row)
@@ -64,7 +64,7 @@ class MemorySessions:
         return updated
 
     async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
-        """Move a session to another version of its agent; return whether it had the expected one."""
+        """Move a session to another version of its agent; return whether it had the expected version."""
         self._door.check()
         current = self._rows.get(row.id)
         if current is None or expected not in (None, current.agent_version):
@@ -79,7 +79,7 @@ class MemorySessions:
         return self._rows.get(id)
 
     async def find(self, door: str) -> SessionRow | None:
-        """Return the session that has a door, or ``None``."""
+        """Return the session with this ``door``, or ``None``."""
         self._door.check()
         return self._rows.get(self._doors.get(door, ""))
 
@@ -133,7 +133,7 @@ class MemoryReplies:
         return None
 
     async def get(self, session: str, key: str) -> ReplyRow | None:
-        """Return the row under a key, as ``reserve`` would, and reserve nothing."""
+        """Return the row stored under a key, without reserving the key."""
         self._door.check()
         return self._rows.get((session, key))
 
@@ -147,7 +147,7 @@ class MemoryReplies:
         record: str | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Store the reply to a reserved request; the oldest lose their bodies if all are too large together."""
+        """Store the reply to a reserved request; drop the org's oldest bodies if they exceed ``max_bytes`` in total."""
         self._door.check()
         if (row := self._rows.get((session, key))) is None:
             return
@@ -163,7 +163,7 @@ class MemoryReplies:
                 self._rows[at] = replace(row, body=None)
 
     async def release(self, session: str, key: str) -> None:
-        """Forget a request that failed, so that it can be sent again."""
+        """Delete the reservation of a failed request, so that it can be retried."""
         self._door.check()
         self._rows.pop((session, key), None)
 

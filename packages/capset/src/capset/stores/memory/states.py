@@ -1,4 +1,4 @@
-"""State and resources in memory, and the searchable texts."""
+"""State, resources and searchable texts in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING: Final = StateRow(None, 0)
 
 
 class MemoryStates:
-    """The values, by the scope and owner that they belong to; ``sessions`` are the ids of existing sessions."""
+    """The values, by scope and owner. ``sessions`` has the ids of existing sessions."""
 
     def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
         self._door = door
@@ -29,7 +29,7 @@ class MemoryStates:
         return [self._at(key) for key in keys]
 
     async def change(self, key: ScopeKey, change: Change, *, now: str) -> StateRow:
-        """Replace a value by the result of ``change``, and return the new row.
+        """Replace a value with the result of ``change``, and return the new row.
 
         An error in ``change`` leaves everything as it was. Raises ``StateError`` (404) for a missing session.
         """
@@ -53,7 +53,7 @@ class MemoryStates:
 
 
 class MemoryDocuments:
-    """The texts, by the scope and owner that they belong to; ``sessions`` are the ids of existing sessions."""
+    """The texts, by scope and owner. ``sessions`` has the ids of existing sessions."""
 
     def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
         self._door = door
@@ -63,7 +63,10 @@ class MemoryDocuments:
         )
 
     async def add(self, key: ScopeKey, row: DocumentRow, *, known: AbstractSet[str] | None = None) -> bool:
-        """Store a text, with ``known`` only if there is no other. Raises as the protocol has it."""
+        """Store a text, unless the key has texts that are not in ``known``; return whether it was stored.
+
+        Raises as ``DocumentStore.add`` does.
+        """
         self._door.check()
         storable(row.text, "the text")
         if key.scope == "session" and key.owner not in self._sessions:
@@ -82,13 +85,13 @@ class MemoryDocuments:
         return self._at(key).rows.get(id)
 
     async def recent(self, key: ScopeKey, *, limit: int, before: str | None = None) -> list[DocumentRow]:
-        """Return the newest texts first, at most ``limit``, older than the id ``before``."""
+        """Return up to ``limit`` texts with ids less than ``before``, newest first."""
         rows = self._at(key).rows
         ids = sorted([text_id for text_id in rows if before is None or text_id < before], reverse=True)
         return [rows[text_id] for text_id in ids[: max(limit, 0)]]
 
     async def search(self, key: ScopeKey, query: str, *, limit: int) -> list[DocumentRow]:
-        """Return the texts with a word that equals or begins with one of the query, at most ``limit``, best first."""
+        """Return up to ``limit`` texts with a word that starts with a word of the query, best first."""
         collection = self._at(key)
         return [collection.rows[text_id] for text_id in best(query, collection.words, limit)]
 
@@ -109,7 +112,7 @@ class MemoryDocuments:
 
 
 class Collection:
-    """The texts of one key by their ids, and the sorted words of each."""
+    """The texts of one key by id, and the sorted words of each."""
 
     def __init__(self) -> None:
         self.rows: dict[str, DocumentRow] = {}

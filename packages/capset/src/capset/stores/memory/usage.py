@@ -1,4 +1,4 @@
-"""The usage of models by agents, in memory: nothing suspends between checking and reserving."""
+"""Model usage by agents, in memory. No task switch happens between checking and reserving."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from capset.stores.base.usage import RETAINED, StepClaim, UsageWindow, WindowUsa
 from capset.stores.memory.lifecycle import Lifecycle
 
 _SWEEP_EVERY: Final = 1_000
-"""Number of new parts between two removals of those that count no more."""
+"""Number of new parts between two removals of expired ones."""
 _Parts = dict[int, tuple[int | None, AgentUsage]]
-"""The parts of a window by their beginnings: until when each counts, and what was used in it."""
+"""The parts of a window by start time: the time until which each counts, and the usage in it."""
 
 
 class MemoryUsage:
-    """The parts of each window that count still, and the steps under way."""
+    """The parts of each window that still count, and the reservations of running steps."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._windows: dict[str, _Parts] = {}
         self._reserved: dict[str, dict[str, AgentUsage]] = {}
-        """The reservation of each step under way, by window and step."""
+        """The reservation of each running step, by window and step."""
         self._new = 0
 
     async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
-        """Return what was used in each of the windows until now, and what is reserved in it."""
+        """Return the usage and the reservations in each window at ``now``."""
         self._door.check()
         none = dict[str, AgentUsage]()
         return [
@@ -43,7 +43,7 @@ class MemoryUsage:
         return before
 
     async def settle(self, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
-        """Count what a step has used in the place of what it has reserved."""
+        """Replace a step's reservation with its actual usage."""
         before = await self.read(claim.windows, now)
         counted = claim.counted(before, used)
         for window in claim.windows:
@@ -62,7 +62,7 @@ class MemoryUsage:
                 del by_window[key]
 
     def forget_steps(self) -> None:
-        """Forget what was reserved when the store was last closed."""
+        """Drop the reservations from before the store was last closed."""
         self._reserved.clear()
 
     def _sum(self, key: str, now: int) -> AgentUsage:
@@ -76,7 +76,7 @@ class MemoryUsage:
         parts[began] = ends, parts.get(began, (ends, AgentUsage()))[1] + more
 
     def _sweep(self, now: int) -> None:
-        """Forget, now and then, the parts that count no more."""
+        """Remove expired parts, once in a while."""
         if self._new < _SWEEP_EVERY:
             return
         self._new = 0

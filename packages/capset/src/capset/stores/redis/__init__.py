@@ -1,4 +1,7 @@
-"""Redis beside a store: its processes tell each other of changes. Nothing is stored in Redis; loaded by entry point."""
+"""Change notifications between the processes of a store, through Redis. Loaded by entry point.
+
+All data stays in the store.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose changes are announced in a stream in Redis, once they are stored, and the stream itself."""
+"""A store that announces its changes in a Redis stream, once they are stored, and the stream itself."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from capset.extras import install_command
 from capset.stores.base import ChangeKind, ChangeNotice, Hear, Store
 
 ENTRIES: Final = 1_000
-"""About how many entries the stream has at most: older ones go."""
+"""Approximate maximum number of entries in the stream. Older entries are trimmed."""
 EXPIRE_SECONDS: Final = 3_600
-"""When the stream goes after its last entry."""
+"""Time after its last entry at which the stream expires."""
 TOGETHER: Final = 100
-"""Limit on the notices of one entry."""
+"""Maximum number of notices per entry."""
 WAITING: Final = 10_000
-"""Limit on the notices that wait for Redis: beyond, all are told that some may have been missed."""
+"""Maximum number of notices that wait for Redis. Beyond it, one notice says that some may have been missed."""
 RECONNECT_SECONDS: Final = 1.0
-"""Pause before Redis is asked again after an error."""
+"""Pause after an error before Redis is tried again."""
 BLOCK_SECONDS: Final = 1.0
-"""How long one reading waits for an entry."""
+"""How long one read blocks for an entry."""
 ANSWER_SECONDS: Final = 2.0
-"""How long an answer of Redis may take beyond that."""
+"""How long a response of Redis may take in addition."""
 _LONGEST: Final = 1_000
-"""Limit on the characters of an id in a notice."""
+"""Maximum length of an id in a notice, in characters."""
 _SENDERS: Final = 1_000
-"""Limit on the senders whose entries are counted."""
+"""Maximum number of senders whose entry numbers are tracked."""
 _SCHEMES: Final = ("redis", "rediss", "unix")
 _HINT: Final = "write it as redis://USER:PASSWORD@HOST:PORT/NUMBER, or with rediss:// for TLS"
 _KINDS: Final[frozenset[str]] = frozenset(get_args(ChangeKind))
@@ -44,7 +44,7 @@ _log = logging.getLogger("capset.stores")
 
 
 class ChangeStream:
-    """The changes of one database, announced and heard in the Redis at ``url``."""
+    """The changes of one database, sent and received through the Redis server at ``url``."""
 
     def __init__(self, url: str) -> None:
         self._client = _connect(url)
@@ -59,7 +59,7 @@ class ChangeStream:
         self._sending: asyncio.Task[None] | None = None
 
     def start(self, database: str) -> None:
-        """Begin to announce changes of a database, by its name in Redis."""
+        """Start to announce changes. ``database`` identifies the database in Redis."""
         self._key = f"capset:{{{database}}}:changes"
         self._sender = uuid4().hex
         self._numbers = count(1)
@@ -67,7 +67,7 @@ class ChangeStream:
         self._sending = asyncio.get_running_loop().create_task(self._send(), name="capset-announce")
 
     async def stop(self) -> None:
-        """Send what waits, if Redis takes it soon, and disconnect."""
+        """Send the waiting notices, if Redis accepts them in time, and disconnect."""
         sending, self._sending = self._sending, None
         if sending is None:
             return
@@ -79,7 +79,7 @@ class ChangeStream:
         await self._client.aclose()
 
     def announce(self, notice: ChangeNotice) -> None:
-        """Tell other processes of a change, soon. This never waits and never fails."""
+        """Queue a notice of a change for other processes. Never waits and never fails."""
         if self._sending is None:
             return
         if is_full := len(self._waiting) >= WAITING:
@@ -90,7 +90,7 @@ class ChangeStream:
 
     @asynccontextmanager
     async def listening(self, hear: Hear) -> AsyncGenerator[Callable[[], bool]]:
-        """Read the stream while inside, and yield a function that says whether Redis answers."""
+        """Read the stream inside the context, and yield a function that returns whether Redis responds."""
         is_connected = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._listen(hear, is_connected), name="capset-listen")
         try:
@@ -109,7 +109,7 @@ class ChangeStream:
                     await self._append(some)
                 except _errors() as error:
                     if not is_away:
-                        self._warn("other processes are told later what has changed", error)
+                        self._warn("other processes are notified of changes later", error)
                     is_away = True
                     await asyncio.sleep(RECONNECT_SECONDS)
                 else:
@@ -132,12 +132,12 @@ class ChangeStream:
                 last = await self._last()
                 is_connected.set()
                 is_away = False
-                hear(None)  # what came before is not heard of
+                hear(None)  # earlier changes may have been missed
                 await self._read(hear, last)
             except _errors() as error:
                 is_connected.clear()
                 if not is_away:
-                    self._warn("what others change is looked for in the store", error)
+                    self._warn("changes by other processes are read from the store", error)
                 is_away = True
             await asyncio.sleep(RECONNECT_SECONDS)
 
@@ -146,7 +146,7 @@ class ChangeStream:
         return newest[0][0] if newest else "0-0"
 
     async def _read(self, hear: Hear, after: str) -> None:
-        """Pass on each entry ``after`` one, until the connection breaks."""
+        """Pass the notices of each entry later than ``after`` to ``hear``, until the connection breaks."""
         numbers: dict[str, int] = {}
         while True:
             entries = _entries(await self._client.xread({self._key: after}, block=round(BLOCK_SECONDS * 1_000)))
@@ -157,7 +157,7 @@ class ChangeStream:
                 after = entries[-1][0]
 
     def _heard(self, entry: Mapping[str, str], numbers: dict[str, int]) -> list[ChangeNotice | None]:
-        """Return the notices of an entry; with ``None`` where one before it was missed, or it cannot be read."""
+        """Return an entry's notices. ``None`` comes first if entries were missed, and alone if the entry is invalid."""
         try:
             sender, number = entry["by"], int(entry["number"])
             notices = [_notice(pair) for pair in json.loads(entry["notices"])]
@@ -167,7 +167,7 @@ class ChangeStream:
         if len(numbers) > _SENDERS:
             numbers.clear()
         numbers[sender] = number
-        # A process rings for its own events itself, as it stores them.
+        # A process signals its own events itself, when it stores them.
         is_own = sender == self._sender
         relevant = [
             notice
@@ -177,15 +177,15 @@ class ChangeStream:
         return relevant if is_complete else [None, *relevant]
 
     def _warn(self, consequence: str, error: BaseException) -> None:
-        # Not the error's own text: it may hold parts of the URL.
+        # Not the error's own text, which may contain parts of the URL.
         _log.warning("Redis at %s does not answer (%s): %s", self._place, type(error).__name__, consequence)
 
 
 _UNKNOWN: Final = ChangeNotice("lists", "?")
-"""A notice of a kind that a newer version sends."""
+"""Stands for a notice of an unknown kind, as a newer version may send."""
 
 
-def _notice(pair: Any) -> ChangeNotice | None:  # what stands in Redis is anything
+def _notice(pair: Any) -> ChangeNotice | None:  # the data in Redis may have any form
     if pair is None:
         return None
     kind, name = pair
@@ -195,17 +195,17 @@ def _notice(pair: Any) -> ChangeNotice | None:  # what stands in Redis is anythi
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    """Cancel a task until it has ended: a client that times out at the same moment may take one for its own."""
+    """Cancel a task until it ends: a client that times out at the same moment may swallow a cancellation."""
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=RECONNECT_SECONDS)
 
 
 def _entries(answer: Any) -> list[tuple[str, Mapping[str, str]]]:
-    """Return the entries of an answer to XREAD, which differs between the protocols of Redis."""
+    """Return the entries of a response to XREAD, whose form depends on the Redis protocol version."""
     if not answer:
         return []
-    # One stream is read: RESP2 gives a list of pairs of its name and entries, RESP3 a map with the entries in a list.
+    # Only one stream is read. RESP2 returns [[name, entries]], RESP3 {name: [entries]}.
     if isinstance(answer, dict):
         ((entries,),) = cast("dict[str, Any]", answer).values()
     else:
@@ -219,14 +219,14 @@ def _errors() -> tuple[type[Exception], ...]:
     return (RedisError, OSError, TimeoutError)
 
 
-def _connect(url: str) -> Any:  # a client of redis, which is imported here alone
+def _connect(url: str) -> Any:  # a client of redis, which is imported only here
     try:
         from redis.asyncio import Redis
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
     except ImportError:
         raise DefinitionError(
-            "to tell others of changes by Redis needs the extra 'redis', which is not installed",
+            "announcing changes through Redis needs the extra 'redis', which is not installed",
             hint=install_command("redis"),
         ) from None
     try:
@@ -237,19 +237,19 @@ def _connect(url: str) -> Any:  # a client of redis, which is imported here alon
         client: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
             url,
             decode_responses=True,
-            encoding_errors="replace",  # what others have put there need not be UTF-8
-            retry=Retry(NoBackoff(), 0),  # what fails is tried again here, after a pause
+            encoding_errors="replace",  # other clients may have written text that is not UTF-8
+            retry=Retry(NoBackoff(), 0),  # this module retries, after a pause
             socket_connect_timeout=ANSWER_SECONDS,
             socket_timeout=BLOCK_SECONDS + ANSWER_SECONDS,
         )
-        client.connection_pool.make_connection()  # refuses options that there are not
-    except (ValueError, TypeError):  # their text is the URL's
-        raise DefinitionError("the URL of Redis cannot be read", hint=_HINT) from None
+        client.connection_pool.make_connection()  # rejects unknown options
+    except (ValueError, TypeError):  # whose texts may contain the URL
+        raise DefinitionError("the URL of Redis is invalid", hint=_HINT) from None
     return client
 
 
 Tell = Callable[[Mapping[str, Any]], ChangeNotice | None]
-"""Returns the notice of a change from the arguments of the method that makes it, by their names."""
+"""Maps the arguments of a method, by name, to the notice of the change that it makes, or to ``None``."""
 
 
 def _events(session: str) -> ChangeNotice:
@@ -282,21 +282,21 @@ ANNOUNCED: Final[Mapping[str, Mapping[str, Tell]]] = {
     "pins": {"change": lambda _: _LISTS},
     "keys": {"revoke": lambda arguments: ChangeNotice("key", arguments["id"])},
 }
-"""The methods of a store's parts that are announced, and with which notice."""
+"""The methods whose changes are announced, by part of the store, and the function that makes each notice."""
 
 
 def share_by_redis(store: Store, url: str) -> Store:
-    """Return a store that announces its changes in Redis, and hears there of those of others.
+    """Return a store that announces its changes through Redis, and receives those of other processes.
 
-    ``url`` is ``redis://…``, ``rediss://…`` (TLS) or ``unix://…``. Raises ``DefinitionError`` for one that cannot be
-    read, and if the extra is not installed; no error repeats it, since it may hold a password.
+    ``url`` is ``redis://…``, ``rediss://…`` (TLS) or ``unix://…``. Raises ``DefinitionError`` if it is invalid, or if
+    the extra is not installed. No error repeats the URL, since it may contain a password.
     """
-    # All parts are those of the store; a few methods of theirs announce what they change.
+    # All parts are the parts of ``store``, except that a few methods announce their changes.
     return cast("Store", AnnouncingStore(store, ChangeStream(url)))
 
 
 class AnnouncingStore:
-    """A store with its parts, of which some announce what they change."""
+    """A wrapper around a store in which some methods announce their changes."""
 
     def __init__(self, store: Store, stream: ChangeStream) -> None:
         self._store = store
@@ -305,22 +305,22 @@ class AnnouncingStore:
             name: _AnnouncingPart(getattr(store, name), methods, stream.announce) for name, methods in ANNOUNCED.items()
         }
 
-    def __getattr__(self, name: str) -> Any:  # a part of the store, or what else it has
+    def __getattr__(self, name: str) -> Any:  # a part or another attribute of the store
         return self._parts.get(name) or getattr(self._store, name)
 
     async def open(self) -> None:
-        """Open the store, and begin to announce. Redis need not be there."""
+        """Open the store and start to announce changes. Redis need not be reachable."""
         await self._store.open()
         try:
             secret = await self._store.audit.digest_key()
         except BaseException:
             await self._store.close()
             raise
-        # The same for all processes of a database, by any URL of it, and for no other.
+        # The same for all processes of a database, whatever its URL, and different for every other database.
         self.changes.start(hashlib.sha256(b"capset changes " + secret).hexdigest()[:32])
 
     async def close(self) -> None:
-        """Announce what is left, as far as Redis takes it at once, and close the store."""
+        """Announce the waiting changes, if Redis accepts them in time, and close the store."""
         try:
             await self.changes.stop()
         finally:
@@ -328,7 +328,7 @@ class AnnouncingStore:
 
 
 class _AnnouncingPart:
-    """A part of a store; of its methods, those that are announced are replaced."""
+    """A wrapper around a part of a store in which some methods announce their changes."""
 
     def __init__(self, part: object, methods: Mapping[str, Tell], announce: Callable[[ChangeNotice], None]) -> None:
         self._part = part
@@ -341,15 +341,15 @@ class _AnnouncingPart:
 def _announcing(
     method: Callable[..., Awaitable[Any]], tell: Tell, announce: Callable[[ChangeNotice], None]
 ) -> Callable[..., Awaitable[Any]]:
-    """Return a method that also announces what it has changed, if it does not answer that it has changed nothing."""
+    """Wrap a method so that it announces its change, unless it returns ``False`` for no change."""
     parameters = signature(method)
 
     @wraps(method)
-    async def call(*args: Any, **kwargs: Any) -> Any:  # those of the method
+    async def call(*args: Any, **kwargs: Any) -> Any:  # as for the method
         notice = tell(parameters.bind(*args, **kwargs).arguments)
         try:
             result = await method(*args, **kwargs)
-        except asyncio.CancelledError:  # it may be stored all the same
+        except asyncio.CancelledError:  # the change may be stored nevertheless
             if notice is not None:
                 announce(notice)
             raise

@@ -1,4 +1,4 @@
-"""Requests for approvals, joined by equal calls and bounded, and admissions: claim and intent are written together."""
+"""Approval requests, which equal calls share and which are limited, and admissions with their intents."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SqlApprovals:
         )
 
         def write(connection: Connection) -> ApprovalRow | None:
-            # Writers take turns, so that nothing comes between the query and the insert.
+            # Write transactions are serialized, so that nothing changes between the query and the insert.
             if (existing := _standing(connection, equal, row.created_at)) is not None:
                 return existing
             if connection.execute(pending).scalar_one() >= most:
@@ -114,7 +114,7 @@ class SqlApprovals:
         act: Entry | None = None,
         deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
-        """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
+        """Replace the request with ``row`` if it still has the expected status and still matches ``seen``."""
         condition = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
         if seen is not None:
             condition &= approvals.c.approvals.is_not_distinct_from(seen.approvals)
@@ -126,7 +126,7 @@ class SqlApprovals:
         def write(connection: Connection) -> bool:
             if not connection.execute(moved).rowcount:
                 return False
-            if expected == "pending" != row.status:  # the turn that waits for it may go on
+            if expected == "pending" != row.status:  # the turn that waits for it may continue
                 connection.execute(due)
             queue_deliveries(connection, deliveries)
             return True
@@ -134,7 +134,7 @@ class SqlApprovals:
         return await self._writer.write(write, act)
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return open requests of every org that expire at ``now`` or before, the oldest first."""
+        """Return open requests of all orgs that expire by ``now``, oldest first."""
         is_overdue = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at <= now)
         statement = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
         return await self._reader.read(
@@ -142,7 +142,7 @@ class SqlApprovals:
         )
 
     async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
+        """Return pending requests of all orgs whose next escalation is due by ``now``, oldest first."""
         statement = select(approvals).where(IS_PENDING, approvals.c.escalates_at <= now)
         statement = statement.order_by(approvals.c.escalates_at, approvals.c.id).limit(limit)
         return await self._reader.read(
@@ -150,7 +150,7 @@ class SqlApprovals:
         )
 
     async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
-        """Count the pending requests of an org: all of them, and those that were made at each time or later."""
+        """Count an org's pending requests: in total, and those created at or after each of ``times``."""
         created_at = approvals.c.created_at
         counts = [func.count(case((created_at >= time, 1))) for time in times]
         statement = select(func.count(), func.min(created_at), *counts).where(
@@ -189,22 +189,22 @@ def _row(mapping: RowMapping) -> ApprovalRow:
 
 
 class SqlAdmissions:
-    """The calls that count, a row each, numbered within their window; and the used amounts of each budget."""
+    """The counted calls, one row each, numbered within their window, and the amounts used of each budget."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     async def look(self, claim: Claim) -> Refused | None:
-        """Return the reason why a call would not be admitted now by its windows and budgets."""
+        """Return the refusal that a call would get now, ignoring its approval, or ``None``."""
         return await self._reader.read(lambda connection: Counting(connection).refusal(claim))
 
     async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
-        """Return how many calls count in each window at a time."""
+        """Return the number of calls that count in each window at ``now``."""
         return await self._reader.read(lambda connection: [count_calls(connection, window, now) for window in windows])
 
     async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
-        """Return how many calls were made of these budgets, and at what cost."""
+        """Return the number and the total cost of the calls charged to each budget."""
         return await self._reader.read(lambda connection: spent_by(connection, owners))
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
@@ -212,5 +212,5 @@ class SqlAdmissions:
         await self._writer.admit(claim, intent)
 
     async def release(self, claim: Claim) -> None:
-        """Stop counting a call, and give its approval back."""
+        """Stop counting a call, and make its approval usable again."""
         await self._writer.write(lambda connection: release(connection, claim))

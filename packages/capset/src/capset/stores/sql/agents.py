@@ -1,4 +1,4 @@
-"""The stored agents: one row each, one for each of their capabilities, and one for each of their versions."""
+"""The stored agents: one row per agent, per capability of an agent, and per version of an agent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TEXTS: Final = [field.name for field in AGENT_FIELDS if field.kind == "texts"]
 
 
 class SqlAgents:
-    """The agents of every org; agents of other orgs are invisible."""
+    """The agents of all orgs. Each method sees only the agents of the given org."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
@@ -63,7 +63,7 @@ class SqlAgents:
         """Return agents, newest first."""
         matching = [agents.c.org == (query.org or "")]
         if query.status is not None:
-            # Few agents have one name: by both, SQLite would else read all with the status.
+            # Few agents share a name. With the plain column, SQLite could read all agents with the status instead.
             status = agents.c.status if query.name is None else agents.c.status.concat("")
             matching.append(status == query.status)
         if query.name is not None:
@@ -77,7 +77,7 @@ class SqlAgents:
 
         def read(connection: Connection) -> AgentPage:
             page = statement
-            if query.has_servers:  # no index knows them: the rows are looked at once, not twice
+            if query.has_servers:  # no index covers them, so scan the rows once, not twice
                 ids = connection.execute(select(agents.c.id).where(*matching, _HAS_SERVERS)).scalars().all()
                 total, after = (
                     len(ids),
@@ -94,7 +94,7 @@ class SqlAgents:
         return await self._reader.read(read)
 
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
-        """Write the next version of an agent, and return whether it follows the current one."""
+        """Write an agent's next version if it follows the current one; return whether it did."""
 
         def write(connection: Connection) -> bool:
             previous = (
@@ -116,7 +116,7 @@ class SqlAgents:
             current = _current(connection, org, id)
             if current is None or current.version == version:
                 return current
-            if version > current.version:  # it may have more digits than a database takes
+            if version > current.version:  # it may be too large for the database's integers
                 return None
             row = connection.execute(select(agent_versions).where(_is(id, version))).mappings().first()
             return None if row is None else agent_version(current, row)
@@ -145,7 +145,7 @@ class SqlAgents:
         return await self._reader.read(read)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
-        """Return the newest version with a static hash, of the newest agent that had it, or ``None``."""
+        """Return the newest version with a static hash, from the newest agent that had it, or ``None``."""
         order = (agent_versions.c.agent_id.desc(), agent_versions.c.version.desc())
         mine = (agent_versions.c.org == (org or ""), agent_versions.c.static_hash == static_hash)
 
@@ -180,7 +180,7 @@ def _put_version(connection: Connection, row: AgentRow) -> None:
 
 
 def agent_version(current: AgentRow, mapping: RowMapping) -> AgentRow:
-    """Return a row of the table of versions as the agent, whose present row is ``current``, as it was then."""
+    """Return the agent as of a row of the table of versions. ``current`` is the agent's current row."""
     return version_row(
         current,
         mapping["definition"],
@@ -208,7 +208,7 @@ def _put_capabilities(connection: Connection, row: AgentRow) -> None:
 
 
 def agent_rows(connection: Connection, mappings: Iterable[RowMapping]) -> list[AgentRow]:
-    """Return rows of the table as agents, with their capabilities."""
+    """Convert rows of the table of agents to agents, with their capabilities."""
     rows = list(mappings)
     of_agents = agent_capabilities.c.agent_id.in_([row["id"] for row in rows])
     order = (agent_capabilities.c.agent_id, agent_capabilities.c.position)
@@ -221,7 +221,7 @@ def agent_rows(connection: Connection, mappings: Iterable[RowMapping]) -> list[A
 
 
 def _sizes(connection: Connection, rows: Sequence[RowMapping]) -> list[int]:
-    """Return the size of each agent with its capabilities."""
+    """Return the approximate size of each agent, including its capabilities."""
     used, ids = agent_capabilities.c, [row["id"] for row in rows]
     statement = select(used.agent_id, func.sum(func.length(used.entry))).where(used.agent_id.in_(ids))
     entries = {agent: size or 0 for agent, size in connection.execute(statement.group_by(used.agent_id))}

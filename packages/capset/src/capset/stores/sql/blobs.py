@@ -1,8 +1,8 @@
-"""The content of files, once by its SHA-256 within an org: small content in one row, large content in parts.
+"""The content of files, stored once per SHA-256 within an org: small content in one row, large content in parts.
 
-A part is written by a transaction of its own, since every other write of the database waits for a transaction's end
-(ADR 0042). Until the transaction of their file, parts are loose, and kept for a limited time. Then they are removed,
-also a few at a time: those of writers that died, and those whose files are gone.
+Each part is written in its own transaction, since a transaction blocks all other writes to the database (ADR 0042).
+Parts are loose until their file is written, and loose parts are kept for a limited time only. Then they are removed, a
+few per transaction. This removes the parts of writers that died, and those of deleted files.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from capset.stores.sql.schema.tables import blob_parts, blobs, files, loose_part
 from capset.stores.sql.writer.writer import Writer
 
 PART_BYTES: Final = 1024 * 1024
-"""Size of a part, but the last; content of at most this size is one row."""
+"""Size of every part but the last. Content up to this size is one row."""
 KEPT_SECONDS: Final = 3600
-"""Time after which the parts of a writer that died are removed; one that lives writes what is then missing."""
+"""Time after which loose parts are removed, since their writer may have died. A slow writer writes them again."""
 _REMOVED_AT_ONCE: Final = 8
-"""Number of parts that one transaction removes."""
+"""Number of parts removed per transaction."""
 _CHUNK: Final = 500
 """Number of digests per statement."""
 _HASHED_INLINE_BYTES: Final = 256 * 1024
-"""Up to here, hashing is faster than a thread."""
+"""Up to this size, hashing is faster than handing it to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Content and its digest; ``loose`` is the id of its parts, which are stored already, if it is large."""
+    """Content and its digest. ``loose`` is the id of its loose parts if it is large."""
 
     file: BinaryIO
     size: int
@@ -57,13 +57,13 @@ class Blob:
 
 
 def store_blob(connection: Connection, org: str, blob: Blob) -> dict[str, str | None]:
-    """Store what is missing of content, no longer loose, and return the columns of a row of ``files`` for it."""
+    """Store missing content, mark its parts as no longer loose, and return its columns for a row of ``files``."""
     if blob.loose is None:
         key = {"org": org, "digest": blob.digest}
         if connection.execute(select(blobs.c.digest).filter_by(**key)).first() is None:
             connection.execute(insert(blobs).values(**key, size=blob.size, content=blob.read(0, blob.size)))
         return {"digest": blob.digest, "parts": None}
-    for number in _numbers(0, blob.size):  # none is missing, unless it took too long
+    for number in _numbers(0, blob.size):  # no part is missing, unless writing took too long
         _store_part(connection, org, blob, number)
     connection.execute(delete(loose_parts).where(loose_parts.c.id == blob.loose))
     return {"digest": None, "parts": blob.digest}
@@ -82,10 +82,10 @@ def _store_part(connection: Connection, org: str, blob: Blob, number: int) -> No
 
 
 def read_parts(connection: Connection, org: str, digest: str, start: int, stop: int) -> bytes:
-    """Return the bytes from ``start`` to ``stop`` of content in parts. Raises ``StoreError`` if some are missing."""
+    """Return the bytes ``start`` to ``stop`` of content in parts. Raises ``StoreError`` if some are missing."""
     content = BytesIO()
     parts = select(blob_parts.c.content).filter_by(org=org, digest=digest)
-    for number in _numbers(start, stop):  # one at a time: the driver of PostgreSQL would hold all of them, twice
+    for number in _numbers(start, stop):  # one at a time: PostgreSQL's driver would hold all of them in memory, twice
         first = number * PART_BYTES
         part = connection.execute(parts.filter_by(number=number)).scalar_one_or_none() or b""
         content.write(part[max(start - first, 0) : stop - first])
@@ -98,7 +98,7 @@ def read_parts(connection: Connection, org: str, digest: str, start: int, stop: 
 
 
 def remove_blobs(connection: Connection, freed: Collection[tuple[str, str]]) -> None:
-    """Remove content that is one row, by org and digest, unless a file of any session refers to it."""
+    """Remove content that is one row, given by org and digest, unless a file of any session refers to it."""
     referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
     for org, of_org in groupby(sorted(freed), key=itemgetter(0)):
         digests = [digest for _, digest in of_org]
@@ -112,7 +112,7 @@ def _is_referred(connection: Connection, org: str, digest: str) -> bool:
 
 
 class Parts:
-    """The writing and removing of parts, each transaction a bounded time."""
+    """Writes and deletes large files in parts, so that no transaction takes long."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
@@ -122,7 +122,7 @@ class Parts:
 
     @asynccontextmanager
     async def stored(self, org: str, file: BinaryIO, size: int) -> AsyncGenerator[Blob]:
-        """Yield content for ``store_blob``, if it is large with its parts stored; what becomes no file is removed."""
+        """Yield content for ``store_blob``. Parts of large content are stored first, and removed if the block fails."""
         blob = Blob(file, size, await _sha256(file, size))
         existing = select(blobs.c.digest).filter_by(org=org, digest=blob.digest)
         if size <= PART_BYTES or await self._reader.read(lambda at: at.execute(existing).first()):
@@ -147,25 +147,25 @@ class Parts:
 
     async def _give_up(self, blob: Blob) -> None:
         expired = update(loose_parts).where(loose_parts.c.id == blob.loose).values(until="")
-        with contextlib.suppress(StoreError):  # they are kept for their time
+        with contextlib.suppress(StoreError):  # they expire later
             if await self._writer.write(lambda at: at.execute(expired).rowcount):
                 await self.sweep()
 
     def free(self, connection: Connection, freed: Collection[tuple[str, str]]) -> None:
-        """Note parts, by org and digest, as loose unless a file of any session refers to them."""
+        """Mark parts, given by org and digest, as loose unless a file of any session refers to them."""
         for org, digest in sorted(freed):
             if not _is_referred(connection, org, digest):
                 connection.execute(insert(loose_parts).values(id=self._ids.new(), org=org, digest=digest, until=""))
                 self._has_freed = True
 
     async def sweep_freed(self) -> None:
-        """Remove parts that were freed since the last time."""
+        """Remove the parts that were freed since the last call."""
         if self._has_freed:
             self._has_freed = False
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Remove loose parts whose time is over. Leaves to a later call what the database refuses."""
+        """Remove expired loose parts. If the database fails, the rest is left to a later call."""
         old = select(loose_parts).where(loose_parts.c.until < iso(time.time_ns()))
         with contextlib.suppress(StoreError):
             for loose in await self._reader.read(lambda at: at.execute(old).mappings().all()):
@@ -178,7 +178,7 @@ async def _sha256(file: BinaryIO, size: int) -> str:
 
 
 def _remove_some(connection: Connection, loose: RowMapping) -> bool:
-    """Remove some loose parts, and return whether none is left, or they are not loose or kept for others."""
+    """Remove some loose parts. Return whether this is complete: no part is left, or the rest is still needed."""
     key = {"org": loose["org"], "digest": loose["digest"]}
     others = select(loose_parts.c.id).filter_by(**key).where(loose_parts.c.until > loose["until"])
     if not _is_referred(connection, **key) and connection.execute(others).first() is None:

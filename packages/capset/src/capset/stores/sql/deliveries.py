@@ -1,4 +1,4 @@
-"""The deliveries to channels: queued in the transaction of what they tell of, claimed by one holder each."""
+"""Deliveries to channels: queued in the transaction of the reported change, and claimed by one holder each."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class SqlDeliveries:
         self._reader = reader
 
     async def claim(self, channel: str, holder: str, *, now: str, until: str, limit: int) -> Sequence[DeliveryRow]:
-        """Take a channel's due deliveries for ``holder`` until a time, and return them."""
+        """Lease a channel's due deliveries to ``holder`` until ``until``, and return them."""
         is_due = (deliveries.c.channel == channel, deliveries.c.state == "queued", deliveries.c.due_at <= now)
         statement = select(deliveries).where(*is_due).order_by(deliveries.c.due_at, deliveries.c.id).limit(limit)
 
         def write(connection: Connection) -> list[DeliveryRow]:
-            # Writers take turns, so that no other claims them between the query and the update.
+            # Write transactions are serialized, so that no other claim comes between the query and the update.
             rows = [_row(mapping) for mapping in connection.execute(statement).mappings()]
             claimed = [replace(row, holder=holder, due_at=until, attempts=row.attempts + 1) for row in rows]
             for row in claimed:
@@ -40,11 +40,11 @@ class SqlDeliveries:
         def any_due(connection: Connection) -> bool:
             return connection.execute(select(deliveries.c.id).where(*is_due).limit(1)).first() is not None
 
-        # A worker looks every second: only what is there costs a turn of the writers.
+        # A worker polls every second. It needs a write transaction only if something is due.
         return await self._writer.write(write) if await self._reader.read(any_due, is_one_statement=True) else []
 
     async def settle(self, row: DeliveryRow) -> bool:
-        """Store the outcome of a claimed delivery's attempt, and let go of it."""
+        """Store the outcome of a claimed delivery's attempt, and release the claim."""
         condition = (
             (deliveries.c.id == row.id)
             & (deliveries.c.state == "queued")
@@ -81,13 +81,13 @@ class SqlDeliveries:
         return await self._reader.read(read)
 
     async def retry(self, org: str | None, id: str, *, now: str, act: Entry | None = None) -> bool:
-        """Queue a failed delivery of an org again; return whether it had failed."""
+        """Requeue an org's failed delivery, and return whether it had failed."""
         condition = (deliveries.c.org == (org or "")) & (deliveries.c.id == id) & (deliveries.c.state == "failed")
         queued = update(deliveries).where(condition).values(state="queued", attempts=0, due_at=now, ended_at=None)
         return await self._writer.write(lambda connection: bool(connection.execute(queued).rowcount), act)
 
     async def sweep(self, *, before: str) -> None:
-        """Delete the deliveries that were created before a time, in any state."""
+        """Delete the deliveries created before ``before``, in any state."""
         old = deliveries.c.created_at < before
 
         def any_old(connection: Connection) -> bool:
@@ -105,7 +105,7 @@ class SqlDeliveries:
 
 
 def queue_deliveries(connection: Connection, rows: Sequence[DeliveryRow]) -> None:
-    """Queue deliveries within the current transaction, but for those whose channel has one with the same key."""
+    """Queue deliveries in the current transaction, except those whose channel already has one with the same key."""
     for row in rows:
         same = (deliveries.c.channel == row.channel) & (deliveries.c.key == row.key)
         if connection.execute(select(deliveries.c.id).where(same)).first() is None:

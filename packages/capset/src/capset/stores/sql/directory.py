@@ -1,4 +1,4 @@
-"""The directory in SQL: each name is found from the one before it, by an index, however many rows there are of each."""
+"""The directory in SQL. An index finds each name from the previous one, however many rows a name has."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ORGS: Final[Mapping[str, Column[str | None]]] = {
     "agents": agents.c.org,
     "sessions": sessions.c.org,
 }
-"""The columns with the names of organisations, by what of them is counted; each leads an index."""
+"""The columns with the names of organisations, by what is counted. Each is the first column of an index."""
 
 
 class SqlDirectory:
-    """Principals and organisations, collected when they are asked for."""
+    """Principals and organisations, collected on request."""
 
     def __init__(self, reader: ReadConnections) -> None:
         self._reader = reader
@@ -29,7 +29,7 @@ class SqlDirectory:
     async def principals(
         self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
     ) -> list[KnownPrincipal]:
-        """Return principals with sessions in an org, by id and kind."""
+        """Return the principals that have sessions in an org, sorted by id and kind."""
 
         def read(connection: Connection) -> list[KnownPrincipal]:
             principals: list[KnownPrincipal] = []
@@ -47,7 +47,7 @@ class SqlDirectory:
         return await self._reader.read(read)
 
     async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:
-        """Return organisations by name."""
+        """Return organisations, sorted by name."""
 
         def read(connection: Connection) -> list[KnownOrg]:
             orgs: list[KnownOrg] = []
@@ -63,9 +63,9 @@ class SqlDirectory:
 
 @cache
 def _next_principal(*, is_named: bool, is_first: bool) -> Select[str, str, str]:
-    """Select the first principal with sessions in an org, or the one after another, and when its last session began.
+    """Select the first or the next principal with sessions in an org, and the start of its last session.
 
-    ``is_named`` says whether the org has a name.
+    ``is_named`` is false for principals without an org.
     """
     their = sessions.alias()
     newest = select(their.c.created_at).where(
@@ -93,9 +93,9 @@ def _next_org(connection: Connection, after: str | None) -> str | None:
 
 
 def _count(connection: Connection, column: Column[str | None], org: str, most: int = COUNTED) -> int:
-    """Return how many rows there are of an organisation; in some tables, one without a name has a null, in others not.
+    """Return the number of an organisation's rows. For no organisation, some tables have null and others empty text.
 
-    The two are asked for one after the other, so that each is a range of an index.
+    The two are counted separately, so that each is a range of an index.
     """
     counted = 0
     for condition in (column == org,) if org else (column == "", column.is_(None)):

@@ -1,4 +1,4 @@
-"""The turns of sessions in SQL, with their events and messages, and notifications of these to other processes."""
+"""The turns of sessions in SQL, with their events and messages, and notifications to other processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HELD: Final = (
     & (session_turns.c.turn == bindparam("of_turn"))
     & (session_turns.c.holder == bindparam("of_holder"))
 )
-# Made once: a running turn takes these with every batch, and making one takes as long as running it.
+# Built once: a running turn uses these with every batch, and building a statement takes as long as running it.
 _RENEWAL: Final[dict[str, Any]] = {"holder": bindparam("new_holder"), "until": bindparam("new_until")}
 _RENEW: Final = update(session_turns).where(_HELD).values(_RENEWAL)
 _CHANGE: Final = update(session_turns).where(_HELD).values({**_RENEWAL, "checkpoint": bindparam("new_checkpoint")})
@@ -65,9 +65,9 @@ _FIRST: Final = (
     .where(session_events.c.session == _SESSION, session_events.c.seq > bindparam("after"))
     .scalar_subquery()
 )
-# One statement, since every event is read by every follower of its session: the events, in no order, each beside the
-# number of the last one and the turn, whose checkpoint may be long, and comes with the first; of a session without new
-# events, one row.
+# A single statement, since every follower of a session reads every event. It returns the events in no order. Each row
+# also has the number of the last event and the turn. The turn's checkpoint may be long, so only the first event's row
+# has it. A session without new events yields one row.
 _PAGE: Final = (
     select(
         _LAST_EVENT.scalar_subquery().label("last"),
@@ -87,31 +87,31 @@ Heard = Callable[[str | None], None]
 
 
 class Notifications(Protocol):
-    """An engine's way to notify other processes."""
+    """An engine's notifications to other processes."""
 
     def send(self, connection: Connection, session: str) -> None:
-        """Notify every other listening process of a change to a session's events, once it is committed."""
+        """Notify every other listening process that a session's events changed, once the change is committed."""
         ...
 
     def listening(self, heard: Heard) -> AbstractAsyncContextManager[Callable[[], bool]]:
-        """Listen while inside: ``heard`` is called on the event loop; the value says whether anything arrives now."""
+        """Call ``heard`` on the event loop inside the context. Yield a function that returns whether this works now."""
         ...
 
 
 class NoNotifications:
-    """For engines that have none."""
+    """For engines without notifications."""
 
     def send(self, connection: Connection, session: str) -> None:
-        """Do nothing: other processes look for themselves."""
+        """Do nothing: other processes poll."""
 
     @asynccontextmanager
     async def listening(self, heard: Heard) -> AsyncGenerator[Callable[[], bool]]:
-        """Yield that nothing arrives."""
+        """Yield a function that returns false: there are no notifications."""
         yield lambda: False
 
 
 class SqlEvents:
-    """The turns, events and messages. They refer to their session and are deleted with it, by any process."""
+    """The turns, events and messages. They refer to their session and are deleted with it by the database."""
 
     def __init__(self, writer: Writer, reader: ReadConnections, notifications: Notifications) -> None:
         self._writer = writer
@@ -121,7 +121,7 @@ class SqlEvents:
     async def begin(
         self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
     ) -> Begun:
-        """Begin a turn with its first event, or return the turn that the session is in already."""
+        """Begin a turn with its first event, or return the session's current turn."""
 
         def write(connection: Connection) -> Begun:
             _require(connection, turn.session, "turn")
@@ -146,7 +146,7 @@ class SqlEvents:
         then: TurnRow | None,
         messages: Sequence[NewMessage] = (),
     ) -> int:
-        """Store events and messages of a turn, with its state from now on; return the last event's number."""
+        """Store a turn's events, messages and new state; return the number of the last event."""
         session = held.session
         values: dict[str, str | None] = {"of_session": session, "of_turn": held.turn, "of_holder": held.holder}
         changed = _END
@@ -167,14 +167,14 @@ class SqlEvents:
         return await self._writer.write(write)
 
     async def take(self, previous: TurnRow, then: TurnRow) -> bool:
-        """Change the holder, time and checkpoint of a turn if all are as ``previous``; return whether they were."""
+        """Update a turn if its holder and time are unchanged since ``previous``; return whether they were."""
         same = (session_turns.c.session == previous.session) & (session_turns.c.turn == previous.turn)
         same &= (session_turns.c.holder == previous.holder) & (session_turns.c.until == previous.until)
         taken = update(session_turns).where(same).values(_state(then, previous))
         return await self._writer.write(lambda connection: bool(connection.execute(taken).rowcount))
 
     async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:
-        """Return turns with a checkpoint whose time is up, those of the longest expired first."""
+        """Return expired turns that have a checkpoint, longest expired first."""
         statement = (
             select(session_turns)
             .where(session_turns.c.until <= now, session_turns.c.checkpoint.is_not(None))
@@ -188,7 +188,7 @@ class SqlEvents:
         return await self._reader.read(read, is_one_statement=True)
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
-        """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
+        """End an expired turn that has no checkpoint, with the event ``interrupted``; return whether there was one."""
 
         def write(connection: Connection) -> bool:
             current = _turn(connection, session)
@@ -200,19 +200,19 @@ class SqlEvents:
         return await self._writer.write(write)
 
     async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
-        """Return the numbers of the last events of existing sessions."""
+        """Return the number of the last event of each existing session."""
         is_one = len(sessions) <= _NAMED
         return await self._reader.read(lambda connection: _latest(connection, sessions), is_one_statement=is_one)
 
     @asynccontextmanager
     async def listening(self, heard: Heard) -> AsyncGenerator[Callable[[], bool]]:
-        """Listen to the notifications of all processes, if the engine has any."""
+        """Listen to notifications of other processes, if the engine has any."""
         _ = self._reader.opened
         async with self._notifications.listening(heard) as arrives:
             yield arrives
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
-        """Return the events whose numbers are greater than ``after``, at most ``limit`` of them."""
+        """Return up to ``limit`` events with numbers greater than ``after``."""
         values = {"of_session": session, "after": after, "most": limit}
 
         def read(connection: Connection) -> EventPage:
@@ -231,7 +231,7 @@ class SqlEvents:
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
-        """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
+        """Return up to ``limit`` messages with numbers greater than ``after``."""
         of_session, columns = session_messages.c.session == session, [session_messages.c[name] for name in _MESSAGE]
         seq = session_messages.c.seq
         summary = select(func.max(seq)).where(of_session, session_messages.c.kind == "summary").scalar_subquery()
@@ -251,7 +251,7 @@ class SqlEvents:
         return await self._reader.read(read)
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
-        """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
+        """Return the numbers of a turn's first and last message, or ``None`` if it has no messages."""
         seq = session_messages.c.seq
         statement = select(func.min(seq), func.max(seq)).where(
             session_messages.c.session == session, session_messages.c.turn == turn
@@ -264,7 +264,7 @@ class SqlEvents:
         return await self._reader.read(read, is_one_statement=True)
 
     async def rewind(self, session: str, *, to: int, act: Entry | None = None) -> int:
-        """Delete the messages whose numbers are greater than ``to``, and return how many there were."""
+        """Delete the messages with numbers greater than ``to``, and return their count."""
         cut = delete(session_messages).where(session_messages.c.session == session, session_messages.c.seq > to)
 
         def write(connection: Connection) -> int:
@@ -276,7 +276,7 @@ class SqlEvents:
         return await self._writer.write(write, act)
 
     async def copy(self, source: str, target: str, *, to: int) -> int:
-        """Copy the messages of a session up to the number ``to`` into another that has none; return how many."""
+        """Copy a session's messages up to number ``to`` into a session without messages; return their count."""
         columns = [column for column in session_messages.c if column.name != "session"]
         statement = select(literal(target), *columns).where(
             session_messages.c.session == source, session_messages.c.seq <= to
@@ -287,7 +287,7 @@ class SqlEvents:
             for session in (source, target):
                 _require(connection, session, "message")
             if _last_message(connection, target):
-                raise StateError(f"the session {target!r} has a conversation already", status=409)
+                raise StateError(f"the session {target!r} already has a conversation", status=409)
             connection.execute(copied)
             return _last_message(connection, target)
 
@@ -295,7 +295,7 @@ class SqlEvents:
 
 
 def _state(turn: TurnRow, before: TurnRow) -> dict[str, str | None]:
-    """Return the columns of a turn that change; a checkpoint may be large, and most renewals leave it as it is."""
+    """Return the columns of a turn to update. Most renewals leave the checkpoint unchanged, and it may be large."""
     state: dict[str, str | None] = {"holder": turn.holder, "until": turn.until}
     return state if turn.checkpoint == before.checkpoint else {**state, "checkpoint": turn.checkpoint}
 
@@ -311,7 +311,7 @@ def _turn(connection: Connection, session: str) -> TurnRow | None:
 
 
 def _latest(connection: Connection, session_ids: Collection[str]) -> dict[str, int]:
-    # A look-up for each: grouping would read every event of every session.
+    # One lookup per session: grouping would read every event of every session.
     last = select(func.max(session_events.c.seq)).where(session_events.c.session == sessions.c.id).scalar_subquery()
     latest: dict[str, int] = {}
     ids = [session_id for session_id in session_ids if can_be(session_id)]
@@ -329,7 +329,7 @@ def _last(connection: Connection, session: str) -> int:
 
 
 def _interrupt(connection: Connection, current: TurnRow, now: str, interrupted: NewEvent) -> bool:
-    """End a turn if it has expired and nothing can continue it; return whether that was so."""
+    """End a turn if it has expired and has no checkpoint; return whether it was ended."""
     if current.until > now or current.checkpoint is not None:
         return False
     session = current.session

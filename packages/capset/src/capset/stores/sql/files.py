@@ -1,4 +1,4 @@
-"""The rows of one session's files, and their content, within one transaction."""
+"""The files of sessions in SQL: their rows and their content."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from capset.stores.sql.writer.writer import Writer
 _CHUNK: Final = 500
 """Number of paths per statement."""
 _DIGEST: Final = func.coalesce(files.c.digest, files.c.parts)
-"""The digest of a file's content, wherever that is; null for a directory."""
+"""The digest of a file's content, in one row or in parts; null for a directory."""
 
 
 _OF: Final = files.c.session == bindparam("of")
 _AT: Final = _OF & (files.c.path == bindparam("at"))
-# Statements that each call needs are made once: to make one takes longer than SQLite takes to answer it.
+# Statements that every call needs are built once: building one takes longer than running it on SQLite.
 _WITH_CONTENT: Final = (
     select(files, blobs.c.content)
     .select_from(files.outerjoin(blobs, (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)))
     .where(_AT)
 )
-"""The row at a path, with the content that is not in parts."""
+"""The row at a path, with its content unless that is in parts."""
 _ROW: Final = select(files).where(_AT)
 _HELD: Final = select(files.c.org, files.c.digest, files.c.parts).where(_AT)
 """The content that the row at a path refers to."""
@@ -60,7 +60,7 @@ _REPLACE: Final = update(files).where(_AT)
 
 
 class FileRows:
-    """``TreeRows`` in SQL. New rows belong to ``org``, ``''`` for none; a new file has the content of ``blob``."""
+    """``TreeRows`` in SQL. New rows belong to ``org`` (``''`` for none); a new file has the content of ``blob``."""
 
     def __init__(self, connection: Connection, session: str, org: str = "", blob: Blob | None = None) -> None:
         self._connection = connection
@@ -68,9 +68,9 @@ class FileRows:
         self._org = org
         self._session = files.c.session == session
         self._own = {"session": session, "org": org}
-        self._gone: list[int] | None = None  # the version of the root's row, if any; None until read
+        self._gone: list[int] | None = None  # the version in the root's row, if any; None until read
         self._freed: set[tuple[str, str]] = set()  # by org and digest: content that rows no longer refer to
-        self._freed_parts: set[tuple[str, str]] = set()  # the same of content in parts
+        self._freed_parts: set[tuple[str, str]] = set()  # the same for content in parts
 
     def get(self, path: str) -> TreeNode | None:
         """Return the row at a path."""
@@ -78,7 +78,7 @@ class FileRows:
         return None if row is None else _node(row)
 
     def put(self, node: TreeNode) -> None:
-        """Insert or replace a row; a file's with its content."""
+        """Insert or replace a row, and the content of a file."""
         stat = node.stat
         values = {
             **self._own,
@@ -110,7 +110,7 @@ class FileRows:
         return self._select(_below(path))
 
     def usage(self) -> Usage:
-        """Return the totals, counted by an index that has nothing else in it."""
+        """Return the session's totals, which a covering index counts."""
         totals = {row[0]: row for row in self._connection.execute(_USED, {"of": self._own["session"]})}
         _, count, size = totals.get(False, (False, 0, 0))
         directories = totals[True][1] if True in totals else 0
@@ -121,7 +121,7 @@ class FileRows:
         return self._root() or 0
 
     def went(self, version: int) -> None:
-        """Note the version of a removed entry."""
+        """Record the version of a removed entry."""
         root = self._root()
         if root is None:
             values = asdict(ROOT) | {"version": version, "parent": "", "digest": None}
@@ -132,7 +132,7 @@ class FileRows:
         self._gone = [max(root or 0, version)]
 
     def _root(self) -> int | None:
-        """Return the version in the row of ``/``, which has no parent: the highest version of all removed entries."""
+        """Return the version in the row of ``/``, if any. It is the highest version of all removed entries."""
         if self._gone is None:
             self._gone = list(self._connection.execute(_VERSION, self._at("/")).scalars())
         return self._gone[0] if self._gone else None
@@ -145,11 +145,11 @@ class FileRows:
             self._connection.execute(delete(files).where(self._session, at))
 
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
-        """Move the row at ``source``, and all below it, to ``target``: two statements for any number of rows."""
+        """Move the row at ``source`` and all its descendants to ``target``, with two statements."""
         new = {"version": version, "modified_at": now}
         at = update(files).where(self._session, files.c.path == source)
         self._connection.execute(at.values(path=target, parent=parent_of(target), **new))
-        # Their parents are the source or below it. The engine measures the prefix, since it knows how it stores texts.
+        # Their parents are the source or below it. The engine itself measures the prefix, in its own units of text.
         place, holder = (
             literal(target) + func.substr(column, func.length(source) + 1) for column in (files.c.path, files.c.parent)
         )
@@ -157,7 +157,7 @@ class FileRows:
         self._connection.execute(below.values(path=place, parent=holder, **new))
 
     def remove_all(self, parts: Parts) -> None:
-        """Remove every row, with the content that no other file refers to, as ``let_go`` does."""
+        """Remove every row, and release the content as ``let_go`` does."""
         everything = files.c.path.is_not(None)
         self._free_all(everything)
         self._connection.execute(delete(files).where(self._session, everything))
@@ -183,19 +183,19 @@ class FileRows:
         return read_parts(self._connection, row["org"], row["parts"], 0, row["size_bytes"])
 
     def let_go(self, parts: Parts) -> None:
-        """Remove the freed content that no row of any session refers to now, or leave its parts to ``sweep_freed``."""
+        """Remove the freed content to which no row of any session refers. Parts are left to ``Parts.sweep_freed``."""
         remove_blobs(self._connection, self._freed)
         parts.free(self._connection, self._freed_parts)
         self._freed.clear()
         self._freed_parts.clear()
 
     def _free_all(self, at: ColumnElement[bool]) -> None:
-        """Note the content that rows refer to now."""
+        """Note the content of matching rows as freed."""
         statement = select(files.c.org, files.c.digest, files.c.parts).where(self._session, at)
         self._free(self._connection.execute(statement).all())
 
     def _free(self, rows: Sequence[Row[Any, Any, Any]]) -> bool:
-        """Note this content, and return whether there are any rows."""
+        """Note the content of rows as freed, and return whether there are any rows."""
         self._freed.update((row.org, row.digest) for row in rows if row.digest is not None)
         self._freed_parts.update((row.org, row.parts) for row in rows if row.parts is not None)
         return bool(rows)
@@ -209,7 +209,7 @@ class FileRows:
 
 
 def _below(path: str) -> ColumnElement[bool]:
-    """Return the condition for the paths below one: a range, since ``0`` is the character after ``/``."""
+    """Return the condition for all paths below a path: a range, since ``0`` is the character after ``/``."""
     if path == "/":
         return files.c.path > "/"
     return (files.c.path > f"{path}/") & (files.c.path < f"{path}0")
@@ -229,7 +229,7 @@ def _node(row: RowMapping) -> TreeNode:
 
 
 class SqlFiles:
-    """The files of every session. Content is stored once by hash within an org."""
+    """The files of all sessions. Content is stored once per hash within an org."""
 
     def __init__(self, writer: Writer, reader: ReadConnections, parts: Parts) -> None:
         self._writer = writer
@@ -241,7 +241,7 @@ class SqlFiles:
         return await self._reader.read(lambda connection: filetree.stat(FileRows(connection, session), path))
 
     async def read(self, session: str, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
-        """Return a file and its content, or a part. Raises ``FileError`` if there is none or it is a directory."""
+        """Return a file and its content, or part of it. Raises ``FileError`` if it is missing or a directory."""
         stop = None if size is None else start + size
 
         def row_at(connection: Connection) -> RowMapping | None:
@@ -256,7 +256,7 @@ class SqlFiles:
             return stat, read_parts(connection, row["org"], row["parts"], start, end)
 
         row = await self._reader.read(row_at, is_one_statement=True)
-        if row is not None and row["parts"] is not None:  # which are rows of their own: one transaction for all
+        if row is not None and row["parts"] is not None:  # parts are rows: one transaction for all
             return await self._reader.read(read_again)
         stat, _ = filetree.read(None if row is None else _node(row), path)
         return stat, b"" if row is None else row["content"][start:stop]
@@ -279,9 +279,9 @@ class SqlFiles:
         quota: FileQuota = STANDARD,
         act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
-        """Create or replace a file, with its parents; return it and whether it is new.
+        """Create or replace a file and its missing parents; return the file and whether it is new.
 
-        Raises ``FileError`` as ``filetree.write`` does, and if there is no such session.
+        Raises ``FileError`` as ``filetree.write`` does, and if the session does not exist.
         """
         file = open_content(content)
         size = file.seek(0, SEEK_END)
@@ -297,7 +297,7 @@ class SqlFiles:
             rows.let_go(self._parts)
             return stat, old is None
 
-        if size > PART_BYTES:  # before anything of it is written
+        if size > PART_BYTES:  # before any part is written
             await self._reader.read(check)
         async with self._parts.stored(org or "", file, size) as blob:
             saved = await self._writer.write(partial(write, blob=blob), act)
@@ -305,7 +305,7 @@ class SqlFiles:
         return saved
 
     async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
-        """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
+        """Return a directory's entries, directories first, then by name; if ``recursive``, all descendants by path."""
         return await self._reader.read(
             lambda connection: filetree.listing(FileRows(connection, session), path, recursive=recursive)
         )
@@ -313,7 +313,7 @@ class SqlFiles:
     async def delete(
         self, session: str, path: str, *, recursive: bool, version: int | None = None, act: Entry | None = None
     ) -> int:
-        """Delete and return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
+        """Delete an entry; return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
 
         def write(connection: Connection) -> int:
             rows = FileRows(connection, session)
@@ -336,7 +336,7 @@ class SqlFiles:
         version: int | None = None,
         quota: FileQuota = STANDARD,
     ) -> FileStat:
-        """Move a file or a whole directory, and return the entry at ``target``.
+        """Move a file or a directory with its content, and return the entry at ``target``.
 
         Raises ``FileError`` as ``filetree.move`` does.
         """

@@ -1,4 +1,4 @@
-"""Insertion of many rows by one statement."""
+"""Bulk inserts with one statement for many rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sqlalchemy import Connection
 
 from capset.stores.sql.postgres.texts import escaped
 
-# Many rows a statement: the driver releases the interpreter lock at every statement, and beside a busy event loop it
-# waits up to 5 ms to get it back (measured there: 7 ms a row with executemany, 20 µs with 64 rows a statement). SQLite
-# takes 32,766 parameters; its cache of statements holds these.
+# Numbers of rows per statement. The driver releases the interpreter lock at every statement, and while an event loop is
+# busy it waits up to 5 ms to reacquire it (measured: 7 ms per row with executemany, 20 µs with 64 rows per statement).
+# SQLite accepts 32,766 parameters, and its statement cache holds all of these.
 _SIZES: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 
 
 def insert_rows(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows into a table of this package; ``names`` are its columns, with commas between."""
+    """Insert rows into a table of this package. ``names`` lists its columns, separated by commas."""
     if connection.dialect.name == "sqlite":
         _insert_by_parameters(connection, f"{table} ({names})", rows)
     elif rows:
@@ -41,10 +41,10 @@ def _statement(into: str, width: int, size: int) -> str:
 
 
 def _insert_as_json(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows by one statement with one parameter, four times faster than one with a parameter for each value."""
+    """Insert rows with one JSON parameter, which is four times faster than one parameter per value."""
     columns = names.split(", ")
     text = _json(columns, rows)
-    if "\\u0000" in text or "\\u001a" in text:  # or a backslash before such letters, which costs only time
+    if "\\u0000" in text or "\\u001a" in text:  # or a backslash before such letters, which only costs time
         text = _json(columns, [tuple(escaped(cell) if isinstance(cell, str) else cell for cell in row) for row in rows])
     subquery = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s)"  # noqa: S608 - names of this package
     connection.exec_driver_sql(f"INSERT INTO {table} ({names}) {subquery}", (text,))

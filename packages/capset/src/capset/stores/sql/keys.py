@@ -19,7 +19,7 @@ from capset.stores.sql.writer.writer import Writer
 
 _SIGNING: Final = "signing_keys"
 _BYTES: Final = 32
-_NAMED: Final = 500  # in one statement
+_NAMED: Final = 500  # per statement
 _LISTS = ("permissions", "scopes", "makers")
 _OBJECTS = ("attributes", "allowance")
 
@@ -54,7 +54,7 @@ class SqlKeys:
         return await self._one(api_keys.c.id == id)
 
     async def page(self, query: KeyQuery) -> Page[KeyRow]:
-        """Return keys, newest first, even expired and revoked ones."""
+        """Return keys, newest first, including expired and revoked ones."""
         statement = select(api_keys).order_by(api_keys.c.id.desc())
         if query.org is not None:
             statement = statement.where(api_keys.c.org == query.org if query.org else api_keys.c.org.is_(None))
@@ -80,7 +80,7 @@ class SqlKeys:
         return await self._reader.read(read, is_one_statement=True)
 
     async def any(self) -> bool:
-        """Whether there is any key, even an expired or revoked one."""
+        """Return whether any key exists, including expired and revoked ones."""
 
         def read(connection: Connection) -> bool:
             return connection.execute(select(api_keys.c.id).limit(1)).first() is not None
@@ -88,7 +88,7 @@ class SqlKeys:
         return await self._reader.read(read, is_one_statement=True)
 
     async def revoke(self, id: str, now: str, *, act: Entry | None = None) -> KeyRow | None:
-        """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
+        """Revoke a key unless it is revoked already, and return its current row, or ``None`` if it does not exist."""
 
         def write(connection: Connection) -> bool:
             open_key = (api_keys.c.id == id) & api_keys.c.revoked_at.is_(None)
@@ -98,7 +98,7 @@ class SqlKeys:
         return await self._one(api_keys.c.id == id)
 
     async def revoked(self, digests: Collection[str]) -> frozenset[str]:
-        """Return those of these digests whose keys are revoked."""
+        """Return the digests whose keys are revoked."""
         requested = [*digests]
         is_revoked = select(api_keys.c.digest).where(api_keys.c.revoked_at.is_not(None))
 
@@ -110,7 +110,7 @@ class SqlKeys:
         return await self._reader.read(read, is_one_statement=len(requested) <= _NAMED)
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
-        """Return the servers' signing keys, newest first, after making one if the newest is too old."""
+        """Return the servers' signing keys, newest first. Creates one if the newest is too old."""
 
         def write(connection: Connection) -> list[SigningKey]:
             keys = _signing_keys(connection)
@@ -141,12 +141,12 @@ def _signing_keys(connection: Connection) -> list[SigningKey]:
     except (TypeError, ValueError):
         pass
     raise StoreError(
-        "the signing keys are damaged", hint=f"delete the row {_SIGNING!r} of settings; servers make others"
+        "the signing keys are damaged", hint=f"delete the row {_SIGNING!r} of settings; servers make new keys"
     )
 
 
 def key_row(mapping: RowMapping) -> KeyRow:
-    """Return a row of the table as a key."""
+    """Convert a row of the table to a key."""
     values: dict[str, Any] = dict(mapping)
     values.update({name: tuple(json.loads(values[name])) for name in _LISTS})
     values.update({name: json.loads(values[name]) for name in _OBJECTS if values[name] is not None})

@@ -1,4 +1,4 @@
-"""Lineage in SQL: registrations and the rows of turns, written in the writer's transactions, and read."""
+"""Lineage in SQL: registrations and the rows of turns, which are written in the writer's transactions."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _CHUNK: Final = 500
 
 
 class SqlLineage:
-    """Everything by org and id. Each method stores in one transaction."""
+    """All rows, by org and id. Each method writes in one transaction."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
-        """Store a registration, or reuse that of its agent id and static hash; it becomes the latest."""
+        """Store a registration, or reuse the one for its agent id and static hash; make it the latest."""
         stored = stored_row(row)
         return await self._writer.write(lambda connection: put_registration(connection, stored))
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
-        """Return an agent's last registration, or ``None``."""
+        """Return an agent's latest registration, or ``None``."""
         row = await self._last(registrations, org, agent_id=agent_id)
         return RegistrationRow(**row) if row else None
 
@@ -103,7 +103,7 @@ class SqlLineage:
         return await self._reader.read(read)
 
     async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
-        """Return the links of an org, of the newest ``looked``, that name a hash."""
+        """Return which of an org's newest ``looked`` links contain a hash."""
         of_org = links.c.org == (org or "")
         newest = select(links.c.id).where(of_org).order_by(links.c.id.desc()).limit(looked + 1).subquery()
         columns = (links.c.id, links.c.session, links.c.agent_id, links.c.agent_name, links.c.created_at)
@@ -135,7 +135,7 @@ class SqlLineage:
         return EnvelopeRow(**row) if row else None
 
     async def envelope_of(self, org: str | None, link: str) -> EnvelopeRow | None:
-        """Return the envelope of a link, the latest if there are several, or ``None``."""
+        """Return a link's envelope (the latest if it has several), or ``None``."""
         row = await self._last(envelopes, org, link=link)
         return EnvelopeRow(**row) if row else None
 
@@ -145,7 +145,7 @@ class SqlLineage:
         await self._writer.write(lambda connection: put_transition(connection, stored))
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
-        """Return a session's transitions in recording order, at most the last 1,000."""
+        """Return a session's last 1,000 transitions, in recording order."""
         rows = await self._newest(transitions, org, TRANSITIONS, session=session)
         return tuple(TransitionRow(**row) for row in reversed(rows))
 
@@ -164,7 +164,7 @@ class SqlLineage:
         return rows[0] if rows else None
 
     async def _newest(self, table: Table, org: str | None, limit: int, **at: str) -> list[dict[str, Any]]:
-        """Return the values of the rows with these columns, the last recorded first."""
+        """Return the rows whose columns equal ``at``, last recorded first."""
         if not can_be(org, *at.values()):
             return []
         statement = _select(table, org).where(*[table.c[name] == value for name, value in at.items()]).limit(limit)
@@ -189,7 +189,7 @@ def _values(mapping: RowMapping) -> dict[str, Any]:
 
 
 def put_registration(connection: Connection, row: RegistrationRow) -> RegistrationRow:
-    """Insert a registration, or reuse that of its agent and hash; make it the latest, and return it."""
+    """Insert a registration, or reuse the one for its agent and hash; make it the latest, and return it."""
     of_agent = (registrations.c.org == (row.org or "")) & (registrations.c.agent_id == row.agent_id)
     of_hash = of_agent & (registrations.c.static_hash == row.static_hash)
     last = connection.execute(select(func.max(registrations.c.number)).where(of_agent)).scalar() or 0
@@ -207,7 +207,7 @@ def put_registration(connection: Connection, row: RegistrationRow) -> Registrati
 
 
 def put_turn(connection: Connection, turn: TurnRows, maximum: int | None = None) -> TransitionRow | None:
-    """Insert the rows of one turn, and a transition if its session's runtime hash has changed; return that one."""
+    """Insert the rows of a turn. If its session's runtime hash has changed, also insert and return a transition."""
     link, last = turn.link, None
     if link.session is not None:
         of_session = (links.c.org == (link.org or "")) & (links.c.session == link.session)
@@ -230,21 +230,21 @@ def put_turn(connection: Connection, turn: TurnRows, maximum: int | None = None)
 
 
 def put_envelope(connection: Connection, row: EnvelopeRow) -> None:
-    """Insert an envelope, whose link must exist if it names one."""
+    """Insert an envelope. Raises ``StoreError`` if it has a link that does not exist."""
     if row.link is not None:
         _require_link(connection, row.org, row.link)
     _insert_envelope(connection, row)
 
 
 def put_transition(connection: Connection, row: TransitionRow) -> None:
-    """Insert a transition, both of whose links must exist."""
+    """Insert a transition. Raises ``StoreError`` unless both links exist."""
     _require_link(connection, row.org, row.from_link)
     _require_link(connection, row.org, row.to_link)
     connection.execute(insert(transitions).values(_columns(row)))
 
 
 def put_payloads(connection: Connection, rows: Iterable[PayloadRow]) -> None:
-    """Insert the payloads of the hashes that have none yet; of two payloads of one hash, the first."""
+    """Insert payloads whose hash has none yet. Of several payloads of one hash, the first is inserted."""
     by_org: dict[str, dict[str, PayloadRow]] = {}
     for row in rows:
         by_org.setdefault(row.org or "", {}).setdefault(row.hash, row)

@@ -1,4 +1,4 @@
-"""The people of chats, as administrators entered them."""
+"""Chat users, as entered by administrators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SqlPeople:
         self._reader = reader
 
     async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
-        """Store a new person; return whether that user of that workspace was none of the org yet."""
+        """Store a new person, unless the org already has that workspace user; return whether it was stored."""
         attributes = None if row.attributes is None else json.dumps(dict(row.attributes))
         lists = {"permissions": json.dumps(row.permissions), "makers": json.dumps(row.makers)}
         values = asdict(row) | {"org": row.org or "", "attributes": attributes} | lists
@@ -38,7 +38,7 @@ class SqlPeople:
         return await self._writer.write(write, act)
 
     async def find(self, team: str, user: str) -> Sequence[PersonRow]:
-        """Return the persons that a user of a workspace is, one for each org, the oldest first."""
+        """Return the persons of a workspace user, one per org, oldest first."""
         statement = select(people).where(_user(team, user))
 
         def read(connection: Connection) -> list[PersonRow]:
@@ -72,7 +72,7 @@ class SqlPeople:
         return await self._reader.read(read)
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a person of an org; return whether there was one."""
+        """Delete a person of an org, and return whether there was one."""
         gone = delete(people).where((people.c.org == (org or "")) & (people.c.id == id))
         return await self._writer.write(lambda connection: bool(connection.execute(gone).rowcount), act)
 
@@ -82,7 +82,7 @@ def _user(team: str, user: str) -> ColumnElement[bool]:
 
 
 def person_row(mapping: RowMapping) -> PersonRow:
-    """Return a row of the table as a person."""
+    """Convert a row of the table to a person."""
     values: dict[str, Any] = dict(mapping)
     values |= {"org": values["org"] or None, "permissions": tuple(json.loads(values["permissions"]))}
     values["attributes"] = values["attributes"] and json.loads(values["attributes"])

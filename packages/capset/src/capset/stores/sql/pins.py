@@ -1,4 +1,4 @@
-"""The pins of others' tools."""
+"""The pins of external tools."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class SqlPins:
         self._reader = reader
 
     async def list(self, server: str | None = None) -> Sequence[ToolPin]:
-        """Return the pins of a server, or of all, by server and tool."""
+        """Return the pins of one server or of all servers, sorted by server and tool."""
         statement = select(pins) if server is None else select(pins).where(pins.c.server == server)
 
         def read(connection: Connection) -> list[ToolPin]:
             tool_pins = [ToolPin(**row) for row in connection.execute(statement).mappings()]
-            return sorted(tool_pins, key=lambda pin: (pin.server, pin.tool))  # databases sort text each in its own way
+            return sorted(tool_pins, key=lambda pin: (pin.server, pin.tool))  # databases sort text differently
 
         return await self._reader.read(read)
 
     async def change(
         self, server: str, add: Sequence[ToolPin], remove: Sequence[str] = (), *, act: Entry | None = None
     ) -> None:
-        """Store pins of a server, in the place of those of the same tools, and remove others; all or nothing."""
+        """Store a server's pins, replacing those of the same tools, and remove others, atomically."""
 
         def write(connection: Connection) -> bool:
             gone = [*remove, *(pin.tool for pin in add)]

@@ -1,4 +1,4 @@
-"""Errors of a database, each in one clear sentence: no SQL, no traceback, no path but the one given."""
+"""Database errors as clear sentences: without SQL, tracebacks, or any path but the one given."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from capset.errors import StoreBusy, StoreError
 
 Sentence = tuple[str, str]
-"""The problem of a database, and the remedy."""
+"""A database's problem, and the remedy."""
 
 _UNREACHABLE: Final = (
     "cannot be reached",
-    "check that the server runs and is reached by the host and port of the URL",
+    "check that the server is running, and check the host and port in the URL",
 )
-_REFUSED: Final = ("refused the user or the password", "check the user and the password of the URL")
-_MISSING: Final = ("does not exist", "make it first, with createdb, or name another")
-_BUSY: Final = ("has no connection left", "raise the server's max_connections, or close what is connected")
-_LOST: Final = ("was lost: the server ended the connection", "try again once the server runs")
+_REFUSED: Final = ("refused the user or the password", "check the user and the password in the URL")
+_MISSING: Final = ("does not exist", "create it with createdb, or name another database")
+_BUSY: Final = ("has no connection left", "raise the server's max_connections, or close other connections")
+_LOST: Final = ("was lost: the server ended the connection", "try again once the server is running")
 _FULL: Final = ("has no room left: the disk is full", "free some space and try again")
-_READ_ONLY: Final = ("cannot be written: it is read-only here", "name a server that can be written")
-_FORBIDDEN: Final = ("forbids its user what capset needs", "give the user CONNECT, and CREATE and USAGE on the schema")
+_READ_ONLY: Final = ("cannot be written: it is read-only here", "name a server that accepts writes")
+_FORBIDDEN: Final = (
+    "does not grant its user what capset needs",
+    "grant the user CONNECT, and CREATE and USAGE on the schema",
+)
 _DAMAGED: Final = ("is damaged", "restore a backup")
 _TOO_SLOW: Final = (
     "took too long and was stopped",
-    "ask for less at once; where the server's own statement_timeout for this user is short, raise it",
+    "request less at once; if the server's statement_timeout for this user is short, raise it",
 )
-_UNKNOWN: Final = ("has an option that its driver does not know", "correct the options of the URL")
+_UNKNOWN: Final = ("has an option that its driver does not know", "correct the options in the URL")
 _POOLED: Final = (
-    "is behind a pooler that takes no such option in a URL",
-    "set it for the user or the database, as by ALTER ROLE … SET search_path, or connect to the server itself",
+    "is behind a pooler that does not accept this option in a URL",
+    "set it for the user or the database, as with ALTER ROLE … SET search_path, or connect to the server directly",
 )
-_TOO_LONG: Final = ("cannot hold a text so long in an index", "shorten the names and ids")
+_TOO_LONG: Final = ("cannot index a text this long", "shorten the names and ids")
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html, first by the whole code, then by its class.
+# https://www.postgresql.org/docs/current/errcodes-appendix.html; the whole code comes before its class.
 _CODES: Final = {
     "28000": _REFUSED,
     "28P01": _REFUSED,
@@ -71,13 +74,13 @@ _WORDS: Final = {
     'FATAL:  role "': _REFUSED,
     'FATAL:  database "': _MISSING,
 }
-"""Sentences for a refused connection, by words of an English-speaking server; the first match counts."""
+"""Sentences for a refused connection, by words in a server's English message. The first match wins."""
 
 TOO_LONG: Final = "54000"
 WAITED: Final = frozenset({"40001", "40P01", "55P03"})
-"""The codes of errors that are caused by another process's writing, and that pass by themselves."""
+"""The codes of temporary errors that another process causes by writing."""
 CUT_OFF: Final = "25P03"
-"""The code of a transaction that the server rolled back since its process said nothing for too long."""
+"""The code of a transaction that the server rolled back because its process was idle for too long."""
 
 # SQLite's primary result codes (https://sqlite.org/rescode.html), with the problem and its remedy.
 _SQLITE: Final = {
@@ -92,13 +95,13 @@ _SQLITE: Final = {
     ),
     sqlite3.SQLITE_IOERR: (
         "could not be read or written: the system reported an error",
-        "check the disk, its room and the limits of this process",
+        "check the disk, its free space and the limits of this process",
     ),
 }
 
 
 def sentence(error: BaseException) -> Sentence:
-    """Return the meaning of a driver's error."""
+    """Return the sentence for a driver's error."""
     code = code_of(error)
     if code is None:
         text = str(error)
@@ -107,7 +110,7 @@ def sentence(error: BaseException) -> Sentence:
 
 
 def code_of(error: BaseException | None) -> str | None:
-    """Return an error's SQLSTATE, ``None`` for one without, or of another driver."""
+    """Return an error's SQLSTATE, or ``None`` if it has none or is from another driver."""
     return getattr(error, "sqlstate", None)
 
 
@@ -117,21 +120,21 @@ def is_of_driver(error: BaseException) -> bool:
 
 
 def _lost(error: BaseException) -> Sentence:
-    """Return the sentence for an error without code or known words, as from a server in another language."""
+    """Return the sentence for an error without a code or known words, as from a server in another language."""
     if "Timeout" in type(error).__name__ or type(error).__name__ == "OperationalError":
         return _UNREACHABLE
     return f"failed ({type(error).__name__})", ""
 
 
 def store_error(name: str, error: BaseException) -> StoreError:
-    """Return the error for a failure of the database that its user calls ``name``."""
+    """Return the ``StoreError`` for a failure of the database ``name``."""
     if isinstance(error, StoreError):
         return repeated(error)
     if is_locked(error):
         return busy_error(name, "another process")
     cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.Error):
-        # Absent from errors that the driver raises by itself, such as one for a value that it cannot bind.
+        # Missing from errors that the driver itself raises, such as one for a value that it cannot bind.
         code: int | None = getattr(cause, "sqlite_errorcode", None)
         if code is not None and (description := _SQLITE.get(code & 0xFF)):
             return StoreError(f"the database {name!r} {description[0]}", hint=description[1])
@@ -146,21 +149,23 @@ def store_error(name: str, error: BaseException) -> StoreError:
 
 
 def busy_error(name: str, holder: str) -> StoreBusy:
-    """Return the error for a database that another process, the ``holder`` of its lock, keeps from being written."""
-    busy = StoreBusy(f"the database {name!r} is locked by {holder}", hint="try again, or end what holds the lock")
+    """Return the error for a database that ``holder``, such as another process, has locked for writing."""
+    busy = StoreBusy(
+        f"the database {name!r} is locked by {holder}", hint="try again, or stop the process that holds the lock"
+    )
     busy.public = f"The store is busy: {holder} is writing to it; try again."
     return busy
 
 
 def repeated(error: StoreError) -> StoreError:
-    """Return the same error for one more task: one that is raised twice would mix their tracebacks."""
+    """Return a copy of an error for another task, since raising one error twice would mix the tracebacks."""
     duplicate = type(error)(error.message, hint=error.hint)
     duplicate.public, duplicate.__cause__ = error.public, error.__cause__
     return duplicate
 
 
 def is_locked(error: BaseException) -> bool:
-    """Return whether a database failed only because another process is writing it."""
+    """Return whether a database failed only because another process is writing to it."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code: int | None = getattr(cause, "sqlite_errorcode", None)
     if code is not None:
@@ -169,18 +174,18 @@ def is_locked(error: BaseException) -> bool:
 
 
 def is_cut_off(error: BaseException) -> bool:
-    """Return whether a transaction was surely rolled back because this process was frozen in the middle of it."""
+    """Return whether a transaction was certainly rolled back, because this process was frozen during it."""
     return isinstance(error, DBAPIError) and code_of(error.orig) == CUT_OFF
 
 
 def is_too_long(error: BaseException) -> bool:
-    """Return whether a database failed because a text does not fit its indexes; SQLite's hold any."""
+    """Return whether a database failed because a text is too long for an index. SQLite has no such limit."""
     return isinstance(error, DBAPIError) and code_of(error.orig) == TOO_LONG
 
 
 @contextmanager
 def explained(name: str) -> Generator[None]:
-    """Turn errors of SQLAlchemy, the driver and the system into ``StoreError``."""
+    """Convert errors of SQLAlchemy, the driver and the system to ``StoreError``."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:

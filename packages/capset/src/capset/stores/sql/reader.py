@@ -1,4 +1,4 @@
-"""Reads: on threads, each in a transaction of its own on a pooled connection, for a consistent snapshot."""
+"""Reads, which run on threads. Each has its own transaction on a pooled connection, for a consistent snapshot."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _T = TypeVar("_T")
 
 
 class ReadConnections:
-    """Entry point for reads. ``name`` is the database's, for errors."""
+    """Runs all reads of a store. ``name`` is the database's name, for errors."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._engine: Engine | None = None
         self._guard = threading.Lock()
         self._reading = Counter[Engine]()
-        """How many threads read by an engine; a caller that is cancelled leaves its thread behind."""
+        """Number of threads that read with each engine. The thread of a cancelled caller runs on."""
 
     def start(self, engine: Engine) -> None:
-        """Read by this engine from now on."""
+        """Use this engine for reads from now on."""
         self._engine = engine
 
     def stop(self) -> None:
-        """Stop reading and close the connections, those that are in use as soon as they are not."""
+        """Stop reading, and close the connections once none of them is in use."""
         with self._guard:
             engine, self._engine = self._engine, None
             if engine is not None and not self._reading[engine]:
@@ -42,22 +42,22 @@ class ReadConnections:
 
     @property
     def opened(self) -> Engine:
-        """The engine. Raises ``StoreError`` while there is none."""
+        """The engine. Raises ``StoreError`` if the database is not open."""
         if self._engine is None:
             raise StoreError(f"the database {self._name!r} is not open")
         return self._engine
 
     async def read(self, function: Callable[[Connection], _T], *, is_one_statement: bool = False) -> _T:
-        """Run a function that only reads and return its result. Errors of the database become ``StoreError``.
+        """Run a function that only reads, and return its result. Database errors become ``StoreError``.
 
-        A function that is one statement sees a consistent snapshot by itself, and needs no transaction. It is run again
-        if the server has ended the connection since it was last used: connections are not tried before.
+        A function that is one statement sees a consistent snapshot without a transaction. Connections are not tested
+        before use: if the server has closed one since its last use, the function runs again.
         """
         _ = self.opened
 
         def run() -> _T:
             with self.in_use() as engine, explained(self._name):
-                alone = is_one_statement and engine.dialect.name != "sqlite"  # whose transactions cost next to nothing
+                alone = is_one_statement and engine.dialect.name != "sqlite"  # where transactions cost next to nothing
                 try:
                     return _run(engine, function, alone=alone)
                 except DBAPIError as error:
@@ -69,7 +69,7 @@ class ReadConnections:
 
     @contextmanager
     def in_use(self) -> Generator[Engine]:
-        """Give the engine, which is not disposed of while inside. Raises ``StoreError`` if it is not open."""
+        """Yield the engine, which is not disposed of inside the context. Raises ``StoreError`` if it is not open."""
         with self._guard:
             engine = self.opened
             self._reading[engine] += 1
@@ -93,7 +93,7 @@ def _run(engine: Engine, function: Callable[[Connection], _T], *, alone: bool) -
 
 
 def byte_length(connection: Connection, column: ColumnElement[str | None]) -> ColumnElement[int]:
-    """Return the size of a text as UTF-8; PostgreSQL knows it without reading the text."""
+    """Return the size of a text in UTF-8. PostgreSQL knows it without reading the text."""
     if connection.dialect.name == "sqlite":  # whose older versions have no octet_length
         return func.length(cast(column, LargeBinary))
     return func.octet_length(column)
@@ -102,10 +102,10 @@ def byte_length(connection: Connection, column: ColumnElement[str | None]) -> Co
 def read_rows(
     connection: Connection, statement: Select[Any], limit: int, max_bytes: int | None
 ) -> tuple[list[RowMapping], bool]:
-    """Return the first rows of a query, ``limit`` at most and about as many bytes, and whether there are more.
+    """Return the first rows of a query, up to ``limit`` and about ``max_bytes``, and whether there are more.
 
-    No more than these are held: SQLite gives row by row, and PostgreSQL, whose driver reads a whole result, is asked
-    for the sizes before.
+    Further rows are not loaded. SQLite returns row by row. PostgreSQL, whose driver loads a whole result, is first
+    queried for the sizes.
     """
     statement = statement.limit(limit + 1)
     if max_bytes is None:
@@ -119,7 +119,7 @@ def read_rows(
                 rows.append(row)
                 yield size_of(row.values())
 
-        with connection.execute(statement) as result:  # closed after an error too, or SQLite would go on reading
+        with connection.execute(statement) as result:  # closes after errors too, which ends SQLite's read
             fit = min(limit, fitting(sizes(result), max_bytes))
         return rows[:fit], fit < len(rows)
     texts = [column for column in statement.selected_columns if isinstance(column.type, Text)]

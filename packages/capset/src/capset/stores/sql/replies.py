@@ -1,4 +1,4 @@
-"""The stored replies to requests with an ``Idempotency-Key``, counted and bounded by org."""
+"""The stored replies to requests with an ``Idempotency-Key``, limited per org."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ROW: Final = [column for column in replies.c if column.name != _SIZE]
 
 
 class SqlReplies:
-    """The replies, one row each; ``size`` is that of a kept body.
+    """The replies, one row each. ``size`` is the size of a stored body.
 
-    While there is no reply, ``body`` is a note of who makes the call.
+    Until there is a reply, ``body`` is a JSON note with the writer and the correlation of the call.
     """
 
     def __init__(self, writer: Writer, reader: ReadConnections, leases: Leases) -> None:
@@ -46,7 +46,7 @@ class SqlReplies:
                 if count >= most:
                     raise KeysFull(oldest or row.created_at)
             try:
-                self._leases.take(self._writer.id)  # otherwise another process would take this one for dead
+                self._leases.take(self._writer.id)  # otherwise another process would consider this one dead
             except OSError as error:
                 raise StoreError(f"this process cannot show that it is alive: {error}") from None
             note = {"writer": self._writer.id, "correlation": row.correlation}
@@ -57,7 +57,7 @@ class SqlReplies:
         return await self._writer.write(write)
 
     async def get(self, session: str, key: str) -> ReplyRow | None:
-        """Return the row under a key, as ``reserve`` would, and reserve nothing."""
+        """Return the row stored under a key, without reserving the key."""
 
         def read(connection: Connection) -> ReplyRow | None:
             row = connection.execute(select(*_ROW).where(_at(session, key))).mappings().one_or_none()
@@ -75,7 +75,7 @@ class SqlReplies:
         record: str | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Store the reply to a reserved request; the oldest lose their bodies if all are too large together."""
+        """Store the reply to a reserved request; drop the org's oldest bodies if they exceed ``max_bytes`` in total."""
         values = {"status": status, "body": body, "record": record, _SIZE: len((body or "").encode())}
 
         def write(connection: Connection) -> None:
@@ -87,7 +87,7 @@ class SqlReplies:
         await self._writer.write(write)
 
     async def release(self, session: str, key: str) -> None:
-        """Forget a request that failed, so that it can be sent again."""
+        """Delete the reservation of a failed request, so that it can be retried."""
         await self._writer.write(lambda connection: connection.execute(delete(replies).where(_at(session, key))))
 
     async def sweep(self, *, expired: str) -> None:
@@ -103,13 +103,13 @@ def _reply(mapping: RowMapping) -> ReplyRow:
 
 
 def reserving_writers(connection: Connection) -> set[str]:
-    """Return the writers that have reserved keys and given no reply."""
+    """Return the writers with reserved keys that have no reply yet."""
     notes = connection.execute(select(replies.c.body).where(replies.c.status.is_(None))).scalars()
     return {json.loads(note)["writer"] for note in notes}
 
 
 def free_keys(connection: Connection, gone: Collection[str]) -> None:
-    """Delete what dead writers have reserved for calls without an intent; those intents that there are were closed."""
+    """Delete the keys that dead writers reserved for calls without an intent. Open intents are closed before."""
     intents = records.alias()
     for row in connection.execute(select(replies).where(replies.c.status.is_(None))).all():
         note = json.loads(row.body)
@@ -126,7 +126,7 @@ def _sweep(connection: Connection, expired: str) -> None:
 
 
 def _shed(connection: Connection, org: str, maximum: int) -> None:
-    """Remove an org's oldest bodies until the others fit."""
+    """Remove an org's oldest bodies until the rest fit."""
     condition = (replies.c.org == org) & (replies.c.size > 0)
     excess = (connection.execute(select(func.sum(replies.c.size)).where(condition)).scalar() or 0) - maximum
     if excess <= 0:

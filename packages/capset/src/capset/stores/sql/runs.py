@@ -1,4 +1,4 @@
-"""The runs in SQL, and the workers: a row each."""
+"""Runs and workers in SQL, one row each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from capset.stores.texts import gone, storable
 
 _OF_TURN: Final = runs.c.id == bindparam("of_turn")
 _NOW: Final = bindparam("now", type_=Text)
-# Made once: every turn ends with one of these.
+# Built once: every turn ends with one of these.
 _FOLLOW: Final = {
     "running": update(runs)
     .where(_OF_TURN)
@@ -97,19 +97,19 @@ class SqlRuns:
         return await self._reader.read(read)
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
-        """Return the queued and running runs of a queue that are to be handed to the engine, the longest due first."""
+        """Return a queue's queued and running runs that are due for the engine, longest due first."""
         is_due = (runs.c.queue == queue, runs.c.due_at <= now, runs.c.state.in_(("queued", "running")))
         return await self._read(select(runs).where(*is_due).order_by(runs.c.due_at, runs.c.id).limit(limit))
 
     async def decided(self, queues: Sequence[str], *, now: str, limit: int = 100) -> Sequence[RunRow]:
-        """Return calls of queues that wait for a request that is not open any more, the oldest first."""
+        """Return the waiting calls in these queues whose approval request is no longer open, oldest first."""
         of_run = (approvals.c.org == runs.c.org) & (approvals.c.id == runs.c.approval)
         is_open = exists().where(of_run, approvals.c.status == "pending", approvals.c.expires_at > now)
         waiting = (runs.c.state == "waiting", runs.c.kind == "call", runs.c.queue.in_(queues))
         return await self._read(select(runs).where(*waiting, ~is_open).order_by(runs.c.id).limit(limit))
 
     async def change(self, previous: RunRow, then: RunRow) -> bool:
-        """Store what differs between two forms of a run, if its state and attempts are as ``previous``."""
+        """Store the fields of ``then`` that differ from ``previous``, if the run's state and attempts are unchanged."""
         same = (runs.c.state == previous.state, runs.c.attempts == previous.attempts)
         changed = {name: value for name, value in _values(then).items() if value != _values(previous)[name]}
         stored = update(runs).where(runs.c.id == previous.id, *same).values(changed | {"state": then.state})
@@ -130,7 +130,7 @@ class SqlWorkers:
         self._reader = reader
 
     async def renew(self, row: WorkerRow) -> None:
-        """Store a worker, or until when it is alive."""
+        """Store a worker, or extend its lease."""
         renewed = update(workers).where(workers.c.id == row.id).values(until=row.until)
         new = insert(workers).values(asdict(row) | {"queues": json.dumps(row.queues)})
 
@@ -141,7 +141,7 @@ class SqlWorkers:
         await self._writer.write(write)
 
     async def list(self) -> Sequence[WorkerRow]:
-        """Return every worker, in the order of their ids."""
+        """Return all workers, sorted by id."""
         statement = select(workers).order_by(workers.c.id)
 
         def read(connection: Connection) -> Sequence[WorkerRow]:
@@ -151,7 +151,7 @@ class SqlWorkers:
         return await self._reader.read(read)
 
     async def take(self, previous: WorkerRow, *, until: str) -> bool:
-        """Change until when a worker is alive if that is as ``previous``; return whether it was."""
+        """Extend a worker's lease to ``until`` if it is unchanged since ``previous``; return whether it was."""
         same = (workers.c.id == previous.id) & (workers.c.until == previous.until)
         taken = update(workers).where(same).values(until=until)
         return await self._writer.write(lambda connection: bool(connection.execute(taken).rowcount))
@@ -177,12 +177,12 @@ def add_run(connection: Connection, row: RunRow, *, most: int | None = None) -> 
 
 
 def begins(connection: Connection, id: str) -> bool:
-    """Return whether a run is still to begin."""
+    """Return whether a run exists and has not begun yet."""
     return connection.execute(select(runs.c.state).where(runs.c.id == id)).scalar() == "queued"
 
 
 def follow(connection: Connection, turn: str, events: Sequence[NewEvent], now: str) -> None:
-    """Change the state of the run that a turn is, if it is one, after new events of the turn."""
+    """Update the state of the run with the id of a turn, if there is one, after new events of the turn."""
     telling = [event for event in events if event.type in STATE_AFTER]
     if not telling:
         return

@@ -1,4 +1,4 @@
-"""The schedules in SQL: a row each."""
+"""The schedules in SQL, one row each."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class SqlSchedules:
         return await self._writer.write(lambda connection: bool(connection.execute(removed).rowcount), act)
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
-        """Return the schedules of a queue whose next run is due: the longest due first, those with a problem last."""
+        """Return a queue's due schedules, longest due first, but those with a problem last."""
         is_due = (schedules.c.queue == queue, schedules.c.next_at <= now)
         statement = select(schedules).where(*is_due).order_by(schedules.c.next_at, schedules.c.id)
 
         def read(connection: Connection) -> Sequence[ScheduleRow]:
             rows: list[ScheduleRow] = []
-            for some in (schedules.c.problem.is_(None), schedules.c.problem.is_not(None)):  # each in the index's order
+            for some in (schedules.c.problem.is_(None), schedules.c.problem.is_not(None)):  # each in index order
                 page = statement.where(some).limit(limit - len(rows))
                 rows += [_schedule(row) for row in connection.execute(page).mappings()]
             return rows
@@ -99,7 +99,7 @@ class SqlSchedules:
         most: int | None = None,
         act: Entry | None = None,
     ) -> bool:
-        """Store what differs between two forms of a schedule, if its next time is as ``previous``."""
+        """Store the fields of ``then`` that differ from ``previous``, if the schedule's next time is unchanged."""
         same = (schedules.c.id == previous.id) & schedules.c.next_at.is_not_distinct_from(previous.next_at)
         changed = {name: value for name, value in _values(then).items() if value != _values(previous)[name]}
         stored = update(schedules).where(same).values(changed | {"next_at": then.next_at})

@@ -1,4 +1,4 @@
-"""The sessions in SQL, a row each, and their deletion with all that belongs to them."""
+"""The sessions in SQL, one row each, and their deletion with all their data."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class SqlSessions:
         return await self._writer.write(write)
 
     async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
-        """Move a session to another version of its agent; return whether it had the expected one."""
+        """Move a session to another version of its agent; return whether its version was the expected one."""
         moved = update(sessions).where(sessions.c.id == row.id).values({name: getattr(row, name) for name in MOVED})
         if expected is not None:
             moved = moved.where(sessions.c.agent_version == expected)
         return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount), act)
 
     async def get(self, id: str) -> SessionRow | None:
-        """Return a session, or ``None``."""
+        """Return a session by its id, or ``None``."""
         return await self._read(sessions.c.id == id)
 
     async def find(self, door: str) -> SessionRow | None:
-        """Return the session that has a door, or ``None``."""
+        """Return the session with a door, or ``None``."""
         return await self._read(sessions.c.door == door)
 
     async def _read(self, condition: ColumnElement[bool]) -> SessionRow | None:
@@ -88,7 +88,7 @@ class SqlSessions:
         return await self._reader.read(read)
 
     async def delete(self, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a session with all its data, and return whether there was one."""
+        """Delete a session with all its data, and return whether it existed."""
 
         def write(connection: Connection) -> bool:
             FileRows(connection, id).remove_all(self._parts)
@@ -101,7 +101,7 @@ class SqlSessions:
             connection.execute(delete(reservations).where(traces))
             drop_usage(connection, id)
             self._notifications.send(connection, id)
-            # Its values and texts are deleted with it: their rows refer to it.
+            # The session's state and documents are deleted by foreign keys.
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
 
         is_deleted = await self._writer.write(write, act)

@@ -1,4 +1,4 @@
-"""SQLite: its URL and its engines. WAL, ``synchronous=FULL``, foreign keys, and bounded waiting for locks."""
+"""SQLite: URLs and engines. Uses WAL, ``synchronous=FULL``, foreign keys, and bounded waits for locks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
 
 PREFIX: Final = "sqlite:///"
 BUSY_SECONDS: Final = 5.0
-"""Time that a transaction waits for the locks of processes that come and go."""
+"""How long a transaction waits for locks while other processes commit."""
 STUCK_SECONDS: Final = 2.0
-"""Time that a write transaction waits while no process commits: the one with the lock may be frozen."""
+"""How long a write transaction waits while no process commits: the process with the lock may be frozen."""
 _POLL_SECONDS: Final = 0.01
-"""Time that SQLite itself waits in the writer.
+"""How long SQLite itself waits for a lock in the writer.
 
-Left to it for longer, it would poll every 100 ms only, and between two transactions of a busy process there is a
-millisecond: it was seen to wait for seconds.
+If it waited longer, it would poll only every 100 ms. A busy process leaves about a millisecond between two of its
+transactions, so waits of several seconds were observed.
 """
 _PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
 _MAKING: Final = threading.Lock()
@@ -41,27 +41,27 @@ _MAKING: Final = threading.Lock()
 def open_sqlite(url: str) -> SqlStore:
     """Return the store in the SQLite file that ``sqlite:///RELATIVE`` or ``sqlite:////ABSOLUTE`` names, not yet opened.
 
-    The file is made when the store is opened, for its owner alone: it holds records of calls and the key of their
-    digests. Raises ``DefinitionError`` for a URL that names no file.
+    The file is created when the store is opened, readable by its owner only: it contains records of calls and the key
+    of their digests. Raises ``DefinitionError`` for a URL without a file name.
     """
     name = url.removeprefix(PREFIX)
     if not url.startswith(PREFIX) or name in ("", ":memory:"):
         raise DefinitionError(
             f"the store {url!r} names no file",
-            hint="write it as sqlite:///capset.db; to keep nothing, use memory://",
+            hint="write a URL such as sqlite:///capset.db; to keep nothing, use memory://",
         )
     if "?" in name or "#" in name or "\0" in name:
         raise DefinitionError(
-            f"the store {url!r} has options; there are none", hint="a file's name must not hold '?' or '#'"
+            f"the store {url!r} has options; there are none", hint="a file name must not contain '?' or '#'"
         )
     return SqliteStore(name)
 
 
 class SqliteStore(SqlStore):
-    """A store in one SQLite file. ``name`` is its path as its user gave it, which errors repeat."""
+    """A store in one SQLite file. ``name`` is its path as the user gave it, for error messages."""
 
     def __init__(self, name: str, *, busy_seconds: float = BUSY_SECONDS, bound: int = BOUND) -> None:
-        # Resolved, so that two names of one file share its leases, and a later chdir() changes nothing.
+        # Resolved, so that two paths of one file share its leases, and a later chdir() changes nothing.
         self._path = Path(name).resolve()
         self._busy_seconds = busy_seconds
         self._file_leases = FileLeases(self._path.with_name(self._path.name + "-writers"))
@@ -75,9 +75,9 @@ class SqliteStore(SqlStore):
         )
 
     def make_engines(self) -> tuple[Engine, Engine]:
-        """Return the writer's engine and the readers'. Raises ``StoreError`` if there cannot be such a file."""
+        """Return the engines of the writer and of the readers. Raises ``StoreError`` if the file cannot exist."""
         if not self._path.parent.is_dir():
-            raise StoreError(f"the folder of the database {self._name!r} does not exist", hint="make the folder first")
+            raise StoreError(f"the folder of the database {self._name!r} does not exist", hint="create it first")
         if self._path.is_dir():
             raise StoreError(f"the database {self._name!r} is a directory", hint="name a file, such as capset.db in it")
         writing = make_engine(self._path, "IMMEDIATE", busy_seconds=self._busy_seconds, stuck=self._stuck)
@@ -100,20 +100,20 @@ class SqliteStore(SqlStore):
             closing(sqlite3.connect(self._path, timeout=self._busy_seconds)) as source,
             closing(sqlite3.connect(file)) as copy,
         ):
-            # In one step: a copy in several steps would begin again with each commit of a writer, without end.
+            # In one step: a copy in several steps would start over after every commit of a writer.
             source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with none beside it
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file
             if copy.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-                raise StoreError(f"the database {self._name!r} is damaged", hint="capset db check says where")
+                raise StoreError(f"the database {self._name!r} is damaged", hint="run capset db check to see where")
 
     def fill_from(self, file: Path, finish: Callable[[Connection], T]) -> T:
-        """Make the file of a copy; it appears under its name once ``finish`` has changed it."""
+        """Create the file from a copy. It appears under its name once ``finish`` has changed it."""
         if not self._path.parent.is_dir():
-            raise DefinitionError(f"the folder of the database {self._name!r} does not exist", hint="make it first")
+            raise DefinitionError(f"the folder of the database {self._name!r} does not exist", hint="create it first")
         if any(self._path.with_name(self._path.name + end).exists() for end in ("", "-wal", "-shm", "-journal")):
             raise DefinitionError(
-                f"there is a database {self._name!r} already, or a file -wal, -shm or -journal beside it",
-                hint="end its processes, and move all of these away",
+                f"the database {self._name!r} already exists, or a file -wal, -shm or -journal of it",
+                hint="stop the processes that use it, and move all of these away",
             )
         number, name = tempfile.mkstemp(dir=self._path.parent, prefix=f"{self._path.name}.", suffix=".part")
         os.close(number)
@@ -128,8 +128,8 @@ class SqliteStore(SqlStore):
                 copy.backup(target)
             with engine.begin() as connection:
                 result = finish(connection)
-            engine.dispose()  # with its last connection, SQLite removes the files beside it
-            os.link(part, self._path)  # which writes over no other
+            engine.dispose()  # on closing the last connection, SQLite removes its other files
+            os.link(part, self._path)  # fails if the path exists
             return result
         finally:
             engine.dispose()
@@ -143,9 +143,9 @@ def make_engine(
     busy_seconds: float = BUSY_SECONDS,
     stuck: Callable[[], Exception] | None = None,
 ) -> Engine:
-    """Return an engine that begins transactions so: ``IMMEDIATE`` to write, one connection; ``DEFERRED`` to read.
+    """Return an engine: ``IMMEDIATE`` for writing, with one connection, ``DEFERRED`` for reading.
 
-    ``stuck`` makes the error that is raised when no process has committed for ``STUCK_SECONDS``.
+    ``stuck`` returns the error to raise when no process has committed for ``STUCK_SECONDS``.
     """
     writes = begin == "IMMEDIATE"
     engine = create_engine(
@@ -164,7 +164,7 @@ def make_engine(
 
     def connected(raw: sqlite3.Connection, _record: object) -> None:
         raw.execute("PRAGMA foreign_keys = ON")
-        # It reads the file, which another process may be switching to WAL at this moment.
+        # This reads the file, which another process may be switching to WAL at this moment.
         _waiting(lambda: raw.execute("PRAGMA synchronous = FULL"), busy_seconds)
         if writes:
             _waiting(lambda: _use_wal(raw), busy_seconds)
@@ -172,8 +172,8 @@ def make_engine(
             raw.execute("PRAGMA query_only = ON")
 
     def begun(connection: Connection) -> None:
-        # The driver begins no transaction by itself here (isolation_level=None): its own BEGIN would be deferred, and a
-        # deferred transaction that begins to write can fail where an immediate one waits.
+        # The driver does not begin transactions (isolation_level=None): its own BEGIN would be deferred, and a deferred
+        # transaction that starts to write can fail where an immediate one waits.
         progress = _Progress(connection, stuck) if stuck is not None else None
         _waiting(lambda: connection.exec_driver_sql(f"BEGIN {begin}"), busy_seconds, progress)
 
@@ -184,17 +184,18 @@ def make_engine(
 
 
 def _make_private(path: Path) -> None:
-    """Make the file with mode 0600 if there is none. SQLite gives the files beside it the same mode.
+    """Create the file with mode 0600 if it does not exist. SQLite gives its other files the same mode.
 
-    SQLite tells of a folder in which no file can be made. A file that is there is never opened: to close it would
-    release the locks that this process has on it. The lock keeps others from connecting until a new one is closed.
+    Errors are left to SQLite, which reports them when it connects. An existing file is never opened here: closing it
+    would release the locks that this process holds on it. For the same reason, other threads cannot connect until a
+    new file is closed.
     """
     with _MAKING, suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 class _Progress:
-    """The commits of other processes, as one that waits for their lock sees them."""
+    """Detects commits of other processes while this one waits for the lock."""
 
     def __init__(self, connection: Connection, stuck: Callable[[], Exception]) -> None:
         self._connection = connection
@@ -203,7 +204,7 @@ class _Progress:
         self._since = 0.0
 
     def check(self) -> None:
-        """Raise an error if there has been no commit for ``STUCK_SECONDS``, counted from the first check."""
+        """Raise an error if no process has committed for ``STUCK_SECONDS``, counted from the first check."""
         version: int = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         now = time.monotonic()
         if version != self._version:
@@ -213,7 +214,7 @@ class _Progress:
 
 
 def _waiting(run: Callable[[], object], seconds: float, progress: _Progress | None = None) -> None:
-    """Run a function, retrying while another process holds a lock that it needs, for at most this many seconds."""
+    """Run a function, retrying for at most ``seconds`` while another process holds a lock that it needs."""
     deadline = time.monotonic() + seconds
     while True:
         try:

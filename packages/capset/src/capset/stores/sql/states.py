@@ -35,12 +35,12 @@ def columns_of(key: ScopeKey) -> Mapping[str, str | None]:
 
 
 def where(key: ScopeKey) -> Mapping[str, str]:
-    """Return the columns that tell keys apart."""
+    """Return the columns that identify a key."""
     return {"scope": key.scope, "owner": key.owner, "org": key.org or "", "name": key.name}
 
 
 def require_session(connection: Connection, key: ScopeKey, noun: str) -> None:
-    """Raise ``StateError`` (404) for a key of a missing session; ``noun`` names the value it would hold."""
+    """Raise ``StateError`` (404) if the key's session is missing; ``noun`` names the value in the error."""
     if key.scope == "session":
         query = select(sessions.c.id).where(sessions.c.id == key.owner)
         if connection.execute(query).first() is None:
@@ -48,7 +48,7 @@ def require_session(connection: Connection, key: ScopeKey, noun: str) -> None:
 
 
 class SqlStates:
-    """The values. A row of a session refers to it and is deleted with it, by any process."""
+    """State and resources. A session's rows refer to it, so they are deleted with it, by any process."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
@@ -56,7 +56,7 @@ class SqlStates:
 
     async def read(self, keys: Sequence[ScopeKey]) -> list[StateRow]:
         """Return the row at each key, in the order of the keys."""
-        # A statement for each owner, since SQLite searches no index for a list of whole keys.
+        # One statement per owner, since SQLite uses no index for a list of whole keys.
         names: defaultdict[ScopeKey, list[str]] = defaultdict(list)
         for key in dict.fromkeys(keys):
             names[_owner(key)].append(key.name)
@@ -73,9 +73,9 @@ class SqlStates:
         return await self._reader.read(read)
 
     async def change(self, key: ScopeKey, change: Change, *, now: str) -> StateRow:
-        """Replace a value by the result of ``change``, in the writer's next transaction; return the new row.
+        """Replace a value with the result of ``change``, in the writer's next transaction, and return the new row.
 
-        An error in ``change`` leaves everything as it was. Raises ``StateError`` (404) for a missing session.
+        If ``change`` raises, nothing changes. Raises ``StateError`` (404) for a missing session.
         """
         at = _parameters(key)
 

@@ -1,4 +1,4 @@
-"""A store in a SQL database: its parts, its opening and closing. Each engine implements ``make_engines``."""
+"""The base of stores in SQL databases: their ports, opening and closing. Each engine implements ``make_engines``."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from capset.stores.sql.writer.writer import Writer
 T = TypeVar("T")
 
 SETTLE_SECONDS: Final = 10.0
-"""Interval in which an open store looks for dead writers; one that is found twice has its intents closed."""
+"""Interval at which an open store looks for dead writers. The intents of a writer found dead twice are closed."""
 _logger = logging.getLogger("capset.stores")
 
 
 class SqlStore(ABC):
-    """Everything that a kernel stores, in a database that its user calls ``name``."""
+    """Everything that a kernel stores, in one database. ``name`` is the user's name for it."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class SqlStore(ABC):
 
     @property
     def audit(self) -> SqlAudit:
-        """The log of attempts."""
+        """The audit log."""
         return self._audit
 
     @property
@@ -140,12 +140,12 @@ class SqlStore(ABC):
 
     @property
     def changes(self) -> EventFeed:
-        """The notices of what other processes have changed: of events, if the engine has any."""
+        """Notifications of changes by other processes: of events, if the engine supports them."""
         return EventFeed(self._events)
 
     @property
     def approvals(self) -> SqlApprovals:
-        """The requests for approvals, and their outcomes."""
+        """The approval requests, and their outcomes."""
         return self._approvals
 
     @property
@@ -155,7 +155,7 @@ class SqlStore(ABC):
 
     @property
     def people(self) -> SqlPeople:
-        """The users of chats as principals."""
+        """The chat users, and the principals that they act as."""
         return self._people
 
     @property
@@ -175,22 +175,22 @@ class SqlStore(ABC):
 
     @property
     def workers(self) -> SqlWorkers:
-        """The workers that do runs."""
+        """The workers that execute runs."""
         return self._workers
 
     @property
     def directory(self) -> SqlDirectory:
-        """The principals and organisations that the store knows of."""
+        """The principals and organisations that appear in the store."""
         return self._directory
 
     @property
     def pins(self) -> SqlPins:
-        """The pins of others' tools."""
+        """The approvals of tools of MCP servers and APIs."""
         return self._pins
 
     @property
     def usage(self) -> SqlUsage:
-        """The usage of models by agents, in windows."""
+        """The model usage of agents, by window."""
         return self._usage
 
     @property
@@ -200,25 +200,26 @@ class SqlStore(ABC):
 
     @abstractmethod
     def make_engines(self) -> tuple[Engine, Engine]:
-        """Return the writer's engine and the readers'. Raises ``StoreError`` if there can be no such database."""
+        """Return the engines of the writer and of the readers. Raises ``StoreError`` if the database cannot exist."""
 
     @abstractmethod
     def copy_into(self, file: Path) -> None:
-        """Write a consistent copy into an existing empty file, beside active writers.
+        """Write a consistent copy into an existing empty file, without stopping writers.
 
-        Raises ``StoreError`` if the database cannot be read or the file written, or if a needed program is not
+        Raises ``StoreError`` if the database cannot be read, the file cannot be written, or a required program is not
         installed.
         """
 
     @abstractmethod
     def fill_from(self, file: Path, finish: Callable[[Connection], T]) -> T:
-        """Make this database of a file that ``copy_into`` wrote, and return what ``finish`` does in a transaction.
+        """Create this database from a file that ``copy_into`` wrote, and return the result of ``finish``.
 
-        Raises ``DefinitionError`` if there are tables or files of a database, ``StoreError`` as ``copy_into`` does.
+        ``finish`` runs in a transaction before the database is in use. Raises ``DefinitionError`` if the database
+        already has files or tables, and ``StoreError`` as ``copy_into`` does.
         """
 
     def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:  # noqa: B027  # most engines have nothing to do
-        """Make indexes while others write, if this engine can."""
+        """Create indexes without blocking writers, if the engine supports that."""
 
     @property
     def name(self) -> str:
@@ -226,12 +227,12 @@ class SqlStore(ABC):
         return self._name
 
     async def open(self) -> None:
-        """Open: create or upgrade tables, and close the intents of dead writers as ``interrupted``.
+        """Open the database: create or upgrade its tables, and close the intents of dead writers as ``interrupted``.
 
-        Raises ``StoreError`` if a table is missing; triggers and rules that are not capset's are logged.
+        Raises ``StoreError`` if a table is missing. Triggers and rules that are not capset's are logged.
         """
         if self._engines:
-            raise StoreError(f"the database {self._name!r} is open already")
+            raise StoreError(f"the database {self._name!r} is already open")
         self._engines = writing, reading = self.make_engines()
         try:
             self._reader.start(reading)
@@ -256,12 +257,12 @@ class SqlStore(ABC):
         self._reader.stop()
         lost = await self._writer.stop()
         self._leases.release()
-        engines[0].dispose()  # the reader disposes of its own
+        engines[0].dispose()  # the reader disposes of its own engine
         if lost:
-            raise StoreError(f"could not be written to {self._name!r} and so lost: {counted(lost, 'audit record')}")
+            raise StoreError(f"lost {counted(lost, 'audit record')} that could not be written to {self._name!r}")
 
     async def _settle(self) -> None:
-        """Close the intents of writers that die while this store is open, and do what was left to do."""
+        """Close the intents of writers that die while this store is open, sweep file parts, and settle owed steps."""
         suspects: Collection[str] = ()
         while True:
             await asyncio.sleep(SETTLE_SECONDS)
@@ -271,7 +272,7 @@ class SqlStore(ABC):
                     await self._parts.sweep()
                     await self._usage.settle_owed()
             except StoreError as error:
-                _logger.warning("%s; intents of dead writers are looked for again", error.message)
+                _logger.warning("%s; the check for dead writers will be retried", error.message)
 
     def _prepare(self, writing: Engine) -> None:
         with self._reader.in_use() as reading, explained(self._name):
@@ -281,11 +282,11 @@ class SqlStore(ABC):
         if missing:
             raise StoreError(
                 f"the database {self._name!r} lacks {', '.join(f'the table {name}' for name in missing)}",
-                hint="restore a backup; capset db check names all that is not as it must be",
+                hint="restore a backup; run capset db check to see every problem",
             )
         if foreign:
             _logger.warning(
-                "the database %r has what capset did not make: %s; it changes what is written, and no record says so",
+                "the database %r has objects that capset did not create: %s; they can change data without a record",
                 self._name,
                 ", ".join(foreign),
             )
@@ -294,10 +295,10 @@ class SqlStore(ABC):
 async def close_interrupted(
     writer: Writer, reader: ReadConnections, leases: Leases, *, among: Collection[str] | None = None
 ) -> Collection[str]:
-    """Close the open intents of dead writers, ``among`` these if given.
+    """Close the open intents of dead writers; with ``among``, only of those in it.
 
-    The keys of their calls without effect are free again, and so is what their steps have reserved. What belongs to a
-    live writer is left to it. Return the dead writers that were left alone.
+    This also frees the idempotency keys of their calls that had no effect, and the reservations of their model steps.
+    Live writers are left alone. Return the dead writers that were skipped.
     """
     writers = [writer_id for writer_id in await reader.read(_writers) if writer_id != writer.id]
     gone = await asyncio.to_thread(leases.gone, writers) if writers else []
@@ -309,7 +310,7 @@ async def close_interrupted(
 
 
 def _writers(connection: Connection) -> Sequence[str]:
-    """Return the writers that have open intents, requests without a reply, or steps under way."""
+    """Return the writers that have open intents, requests without a reply, or unsettled model steps."""
     acting = connection.execute(select(open_intents.c.writer).distinct()).scalars()
     return sorted({*acting, *reserving_writers(connection), *stepping_writers(connection)})
 
@@ -323,7 +324,7 @@ def _close(connection: Connection, writer: str, gone: Sequence[str]) -> None:
     for intent in intents:
         try:
             outcomes.append(interrupted(intent, now))
-        except BadEntry as bad:  # the intent was changed beyond use; verify() names it
+        except BadEntry as bad:  # the intent was altered and is unusable; verify() reports it
             _logger.error("the intent in record %s could not be closed: %s", intent["seq"], bad.message)
     refused = extend(connection, writer, outcomes, {outcome["id"] for outcome in outcomes})
     for outcome, bad in zip(outcomes, refused, strict=True):

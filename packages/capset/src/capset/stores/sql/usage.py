@@ -1,4 +1,4 @@
-"""The usage of models by agents: a row for each part of a window, and one for each step under way in a window."""
+"""The model usage of agents: a row for each part of a window, and one for each running step in a window."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 
 FOREVER: Final = 2**63 - 1
-"""When a part ends that counts as long as its session is there."""
+"""The end of a part that counts as long as its session exists."""
 _SWEEPS: Final = 1 / 32
-"""Share of the transactions that remove parts that count no more."""
+"""Share of the transactions that remove expired parts."""
 
 
 class SqlUsage:
-    """The parts of each window, summed when they are asked for: at most 62 that count. Steps belong to a writer."""
+    """The parts of each window, summed on reading: at most 62 of them count. Steps belong to a writer."""
 
     def __init__(self, writer: Writer, reader: ReadConnections, leases: Leases) -> None:
         self._writer = writer
         self._reader = reader
         self._leases = leases
         self._owed: dict[str, tuple[StepClaim, AgentUsage, int]] = {}
-        """The steps that are not known to be settled."""
+        """The steps whose settlement is not known to have succeeded, by id."""
 
     async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
-        """Return what was used in each of the windows until now, and what is reserved in it."""
+        """Return the usage and the reservations in each window at ``now``."""
         return await self._reader.read(lambda connection: _read(connection, windows, now))
 
     async def reserve(self, claim: StepClaim, now: int) -> list[WindowUsage]:
-        """Reserve the most that a step may use, if each of its windows has room for it."""
+        """Reserve the most that a step may use, if all of its windows have room. Return their usage before."""
 
         def write(connection: Connection) -> list[WindowUsage]:
-            # Writers take turns, so that nothing comes between the sums and the insert.
+            # Writers take turns, so nothing is written between reading the sums and the insert.
             before = _read(connection, claim.windows, now)
             if claim.has_room(before):
                 try:
-                    self._leases.take(self._writer.id)  # otherwise another process would take this one for dead
+                    self._leases.take(self._writer.id)  # otherwise other processes would consider this one dead
                 except OSError as error:
                     raise StoreError(f"this process cannot show that it is alive: {error}") from None
                 reservation = {"step": claim.step, "writer": self._writer.id, **claim.most.plain()}
@@ -56,30 +56,30 @@ class SqlUsage:
         return await self._writer.write(write)
 
     async def settle(self, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
-        """Count what a step has used in the place of what it has reserved."""
+        """Replace a step's reservation with its actual usage. Return the usage in its windows before."""
         self._owed[claim.step] = claim, used, now
         before = await self._writer.write(lambda connection: _settle(connection, claim, used, now))
         self._owed.pop(claim.step, None)
         return before
 
     async def settle_owed(self) -> None:
-        """Settle the steps whose settlement has failed, or whose caller did not wait for it."""
+        """Settle the steps whose settlement failed, or whose caller was cancelled."""
         for claim, used, now in [*self._owed.values()]:
             await self.settle(claim, used, now)
 
 
 def stepping_writers(connection: Connection) -> set[str]:
-    """Return the writers that have steps under way."""
+    """Return the writers that have unsettled steps."""
     return {*connection.execute(select(usage_reservations.c.writer).distinct()).scalars()}
 
 
 def free_steps(connection: Connection, gone: Collection[str]) -> None:
-    """Free what dead writers have reserved."""
+    """Free the reservations of dead writers."""
     connection.execute(delete(usage_reservations).where(usage_reservations.c.writer.in_(gone)))
 
 
 def drop_usage(connection: Connection, session: str) -> None:
-    """Remove the windows of a session."""
+    """Delete the usage and reservations in a session's windows."""
     for table in (usages, usage_reservations):
         condition = (table.c.key > f"{session}/") & (table.c.key < f"{session}0")  # the character after a slash
         connection.execute(delete(table).where(condition))
@@ -95,7 +95,7 @@ def _read(connection: Connection, windows: Sequence[UsageWindow], now: int) -> l
 def _sums(
     connection: Connection, table: Table, windows: Sequence[UsageWindow], *conditions: ColumnElement[bool]
 ) -> dict[str, AgentUsage]:
-    """Return the sums of a table's rows for each of the windows that has any."""
+    """Return the sums of a table's rows by window, without windows that have no rows."""
     sums = (func.sum(table.c[name]).label(name) for name in RESOURCES)
     in_windows = table.c.key.in_([window.key for window in windows])
     rows = connection.execute(

@@ -46,8 +46,8 @@ def test_other_code_alone_is_a_difference_and_moves_no_hash() -> None:
     assert (diff.moved, diff.tools.differs, diff.tools.stayed, diff.differs) == ((), False, 1, True)
     assert (same.code, same.differs) == ((), False)
     assert before.runtime_hash == after.runtime_hash
-    assert "; other code." in explain_relationship(before, after)
-    assert "; other tools in play and code." in explain_relationship(before, link(Ref("a", TWO, TWO)))
+    assert "; different code." in explain_relationship(before, after)
+    assert "; different tools in play and code." in explain_relationship(before, link(Ref("a", TWO, TWO)))
 
 
 def test_a_reference_is_told_apart_by_name_and_hash_alone() -> None:
@@ -87,7 +87,7 @@ async def test_a_store_of_both_turns_tells_which_files_changed(
     assert code.code == ChangedCode(ours.code or "", theirs.code or "", ("add",))
     path = "files[tinybox/sums.py].digest"
     assert [(change.path, change.kind) for change in code.changes or ()] == [(path, "changed")]
-    assert f"same definition, other code: add\n    ~ {path}  " in format_diff_report(diff, width=200)
+    assert f"same definition, different code: add\n    ~ {path}  " in format_diff_report(diff, width=200)
     assert [change["path"] for change in diff_shape(diff).plain()["code"][0]["changes"]] == [path]
     of_files = diff_envelopes(before.envelope, after.envelope)
     assert (of_files.differs, [code_change.changes for code_change in of_files.code]) == (True, [None])

@@ -186,7 +186,7 @@ async def test_a_secret_is_had_by_those_who_declare_it_and_stands_nowhere(
         for name, message, status in (
             ("API_KEYS", r"unknown secret 'API_KEYS'; did you mean 'API_KEY'\?", 400),
             ("UNSET", "'UNSET' is not set here", 503),
-            ("BROKEN", "'BROKEN' could not be had: RuntimeError", 503),
+            ("BROKEN", "'BROKEN' could not be read: RuntimeError", 503),
             ("OTHER", "unknown secret 'OTHER'", 400),  # there is one, and nobody declares it
         ):
             with pytest.raises(ToolError, match=message) as caught:

@@ -174,9 +174,9 @@ async def test_a_name_in_the_place_of_a_tool_is_told_what_to_use_and_that_works(
     async with desk(look) as opened:
         with pytest.raises(DefinitionError, match="a call takes a Tool object; got 'look'") as raised:
             await getattr(opened.session, door)("look", text="ab")
-        code = (raised.value.hint or "").removeprefix("by name it is: await ")
+        code = (raised.value.hint or "").removeprefix("to call it by name: await ")
         scope = {"session": opened.session, "arguments": {"text": "ab"}}
         assert (await eval(code, scope)).data == "ab"  # the hint, as it is written
         with pytest.raises(DefinitionError, match="got <function") as raised:
             await getattr(opened.session, door)(lambda: None)
-        assert raised.value.hint == "give it what @tool has made, not the function"
+        assert raised.value.hint == "pass the Tool that @tool returned, not the function"

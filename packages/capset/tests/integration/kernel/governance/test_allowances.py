@@ -232,7 +232,7 @@ async def test_naming_a_run_keeps_its_budget() -> None:
         assert await passed(run.options(run="r"), ping, 5) == 3, "as often as it fits, whatever floats make of it"
         assert await passed(run.options(run="r").options(timeout=5), ping, 5) == 0
         for wrong in ("", "x" * 201, "a\nb"):
-            with pytest.raises(InvalidArguments, match="a run's id is printable text of 1–200 letters"):
+            with pytest.raises(InvalidArguments, match="a run's id must be printable text of 1–200"):
                 run.options(run=wrong)
 
 

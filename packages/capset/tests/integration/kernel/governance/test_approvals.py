@@ -338,7 +338,7 @@ async def test_an_intent_that_cannot_be_kept_gives_the_approval_back(
 async def test_an_anonymous_principal_rejects_and_does_not_approve(harness: Till) -> None:
     payment, row = await waiting(harness)
     stranger = Principal("anonymous", kind="anonymous", org="acme")
-    with pytest.raises(PermissionDenied, match="an approval names who gave it"):
+    with pytest.raises(PermissionDenied, match="an approval names its approver"):
         await harness.decided(row.id, by=stranger)
     await harness.decided(row.id, NO, by=stranger)
     assert isinstance((await payment).error, ApprovalRejected)

@@ -76,7 +76,7 @@ async def test_an_approval_is_not_for_other_code(store: str, tmp_path: Path, mon
         second = await harness.asked(new)
         assert second != first
         assert await harness.asked(new) == second, "a call of other code is another call, and has one request too"
-        with pytest.raises(ApprovalVoid, match="given for other code of the tool"):
+        with pytest.raises(ApprovalVoid, match="another version of the tool's code"):
             raise (await harness.made(new, approval=first)).error or AssertionError
         await harness.decided(second)
         assert (await harness.made(new)).data == 6

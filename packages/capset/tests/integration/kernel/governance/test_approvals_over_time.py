@@ -90,7 +90,7 @@ async def test_a_host_that_gives_no_answer_or_arguments_that_do_not_fit_leaves_t
 ) -> None:
     async with hosted(lambda: arguments and Answer(approved=True, arguments=arguments)) as harness:
         payment, row = await waiting(harness)
-        await until(lambda: arguments is None or "the approver's answer does not count" in caplog.text)
+        await until(lambda: arguments is None or "the approver's answer is ignored" in caplog.text)
         await harness.decided(row.id)
         assert (await payment).data == "bob has 5"
 

@@ -135,7 +135,7 @@ async def test_lone_surrogates_stop_no_mask() -> None:
         assert KEY not in repr(await desk.records())
 
 
-NO_EXPRESSION, EMPTY = "is no regular expression of RE2", "matches the empty text"
+NO_EXPRESSION, EMPTY = "is not a valid RE2 regular expression", "matches the empty text"
 
 
 @pytest.mark.spec("G23")

@@ -73,7 +73,7 @@ async def test_after_so_many_refusals_no_call_is_looked_at() -> None:
         errors = await harness.refuse(4)
         assert [type(error) for error in errors] == [*3 * [PermissionDenied], TooManyRefusals]
         assert (errors[3].code, errors[3].status, errors[3].retryable) == ("too_many_refusals", 429, True)
-        assert "none is looked at for 60 s" in errors[3].message
+        assert "try again in 60 s" in errors[3].message
         with pytest.raises(TooManyRefusals):
             await harness.session.call(look)
         for name in ("look", "nothing"):

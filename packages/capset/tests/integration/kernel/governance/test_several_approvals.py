@@ -177,7 +177,7 @@ async def test_an_approval_by_a_server_without_rules_is_not_enough(tmp_path: Pat
         run_at(url, "UPDATE approvals SET status = 'approved', decided_by = 'user:eve' WHERE status = 'pending'")
         error = (await harness.made(session, approval=request)).error
         assert isinstance(error, ApprovalVoid)
-        assert "it has not all approvals that it needs" in error.message
+        assert "lacks some of the approvals" in error.message
         assert await harness.asked(session) != request
         assert (await row_of(harness, request)).status == "expired"
         assert harness.paid == []

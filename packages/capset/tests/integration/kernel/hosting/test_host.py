@@ -126,10 +126,10 @@ async def test_another_block_is_hosted_as_an_agent_is() -> None:
         (Capability("kit"), {}, "register takes an Agent, a Flow or another block; got Capability"),
         ("helper", {}, "register takes an Agent, a Flow or another block; got 'helper'"),
         (AGENT, {"agent_id": 5}, "register: agent_id must be text; got int"),
-        (AGENT, {"agent_id": " "}, "register: agent_id is text that can be printed; got ' '"),
-        (AGENT, {"agent_id": "a\n"}, r"register: agent_id is text that can be printed; got 'a\\n'"),
+        (AGENT, {"agent_id": " "}, "register: agent_id must be printable text; got ' '"),
+        (AGENT, {"agent_id": "a\n"}, r"register: agent_id must be printable text; got 'a\\n'"),
         (AGENT, {"org": 5}, "register: org must be text; got int"),
-        (AGENT, {"run": "run"}, "register 'helper': run is a function of one turn, which gives its output; got 'run'"),
+        (AGENT, {"run": "run"}, "register 'helper': run must be a function of a turn that returns its output"),
         (AGENT, {"run": lambda: None}, r"register 'helper': run is called with the turn; got a function of \(\)"),
     ],
 )
@@ -144,12 +144,12 @@ async def test_what_cannot_be_declared_is_refused_and_not_kept(agent: Any, optio
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"principal": "ada"}, r"principal is a Principal, such as Principal\('ada'\); got 'ada'"),
-        ({"env": 5}, "env is a mapping of names to values; got 5"),
+        ({"principal": "ada"}, r"principal must be a Principal, such as Principal\('ada'\); got 'ada'"),
+        ({"env": 5}, "env must be a mapping of names to values; got 5"),
         ({"session_id": 5}, "create_session 'helper': session_id must be text; got int"),
-        ({"session_id": ""}, "create_session 'helper': session_id is text that can be printed; got ''"),
+        ({"session_id": ""}, "create_session 'helper': session_id must be printable text; got ''"),
         ({"namespace": 5}, "create_session 'helper': namespace must be text; got int"),
-        ({"run": 5}, "create_session 'helper': run is a function of one turn, which gives its output; got 5"),
+        ({"run": 5}, "create_session 'helper': run must be a function of a turn that returns its output; got 5"),
         ({"agent_id": None}, "create_session: agent_id must be text; got NoneType"),
     ],
 )

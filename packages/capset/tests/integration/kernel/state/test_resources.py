@@ -128,7 +128,7 @@ async def test_a_stored_value_that_no_longer_fits_is_reported_and_kept(store: st
 
     async def refused(ctx: Context) -> None:
         for attempt in (ctx.resource(notes).get(), ctx.resource(notes).push("x")):
-            with pytest.raises(StoredValueMisfit, match="does not fit its type any more") as caught:
+            with pytest.raises(StoredValueMisfit, match="no longer fits its type") as caught:
                 await attempt
             assert "set()" in str(caught.value.hint)
 

@@ -80,7 +80,7 @@ async def test_state_that_no_longer_fits_is_reported_when_it_is_looked_at_and_ke
         for attempt in (ctx.state(Named).get(), ctx.state(Named).update(lambda state: state)):
             with pytest.raises(StoredValueMisfit, match="hits") as caught:
                 await attempt
-            assert "let the type take the old form too" in str(caught.value.hint)
+            assert "let the type accept the old form too" in str(caught.value.hint)
 
     principal = Principal("ann")
     first, write = agent_of(lambda ctx: ctx.state(Counts).patch(hits=3), state={"user": Counts})
@@ -137,7 +137,7 @@ async def test_a_model_that_is_not_declared_or_stands_in_two_scopes_is_refused_w
 @pytest.mark.spec("C33")
 async def test_the_view_can_only_be_looked_at() -> None:
     async def do(ctx: Context) -> None:
-        with pytest.raises(StateError, match="is a view") as caught:
+        with pytest.raises(StateError, match="is a read-only view") as caught:
             ctx.session.state.hits = 5
         assert "ctx.state(…).patch(hits=…)" in str(caught.value.hint)
         with pytest.raises(AttributeError, match=r"unknown field 'hit'; did you mean 'hits'\?"):

@@ -90,9 +90,9 @@ SMALL = Field(json_schema_extra={"enumNames": ["Small"]})
         (int | str, "a form has texts, numbers, booleans, choices"),
         (Color | str, "a form has texts, numbers, booleans, choices"),
         (Annotated[Literal[1], Field(title="One")] | Literal[2], "a form has texts, numbers, booleans, choices"),
-        (Annotated[Literal["s", "l"], SMALL], "enumNames has a name for each choice of one text"),
-        (Annotated[str, SMALL], "enumNames has a name for each choice of one text"),
-        (list[Annotated[Literal["s"], SMALL]], "enumNames has a name for each choice of one text"),
+        (Annotated[Literal["s", "l"], SMALL], "enumNames must have a name for each choice"),
+        (Annotated[str, SMALL], "enumNames must have a name for each choice"),
+        (list[Annotated[Literal["s"], SMALL]], "enumNames must have a name for each choice"),
         (SecretStr, "the form Form must hold no secret"),
     ],
 )

@@ -80,8 +80,8 @@ def test_a_rule_is_a_value_that_keeps_what_it_was_given() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tools": ["pay"]}, "demands nothing"),
-        ({"tools": [], "approvals": 2}, "tools is empty, so that it is for no request"),
+        ({"tools": ["pay"]}, "requires nothing"),
+        ({"tools": [], "approvals": 2}, "tools is empty, so the rule applies to no request"),
         ({"tools": "pay", "approvals": 2}, "tools must be a list"),
         ({"tools": ["pay me"], "approvals": 2}, "no name fits 'pay me'"),
         ({"tools": ["x" * 65], "approvals": 2}, "no name fits"),
@@ -89,7 +89,7 @@ def test_a_rule_is_a_value_that_keeps_what_it_was_given() -> None:
         ({"effects": [], "approvals": 2}, "effects is empty"),
         ({"risks": ["huge"], "approvals": 2}, "unknown one 'huge'; there is: high, low, medium"),
         ({"permission": "approve"}, "permission must match"),
-        ({"attributes": {"department": []}}, "department has no value, so that no approver fits"),
+        ({"attributes": {"department": []}}, "department has no values, so no approver can match"),
         ({"attributes": {"department": None}}, "department is null"),
         ({"attributes": {"department": {"a": 1}}}, "attributes are flat"),
         ({"attributes": {"a b": 1}}, "a name must match"),
@@ -104,7 +104,7 @@ def test_a_rule_is_a_value_that_keeps_what_it_was_given() -> None:
         ({"permission": "a:b", "escalate_to": "c:d"}, "escalate_after and escalate_to belong together"),
         ({"approvals": 2, "escalate_after": 5, "escalate_to": "c:d"}, "everybody may approve from the start"),
         ({"permission": "a:b", "escalate_after": 5, "escalate_to": "a:b"}, "to the same principals"),
-        ({"permission": "a:b", "escalate_after": 5, "escalate_to": "c:d", "expires_after": 5}, "when requests have"),
+        ({"permission": "a:b", "escalate_after": 5, "escalate_to": "c:d", "expires_after": 5}, "but requests expire"),
     ],
 )
 def test_a_rule_that_is_for_nothing_or_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:
@@ -123,11 +123,11 @@ FINANCE = ApproverRule(tools=["pay"], attributes={"department": "finance"})
         ({"approvers": PAY}, "approvers must be a list"),
         ({"approvers": ["pay"]}, "number 1 is 'pay'"),
         ({"approvers": [PAY, FINANCE, PAY]}, "number 3 is the same rule as an earlier one"),
-        ({"approvers": [PAY], "approval_seconds": 600}, "number 1 escalates after 600 s, when requests have expired"),
+        ({"approvers": [PAY], "approval_seconds": 600}, "number 1 escalates after 600 s, but requests expire"),
         ({"approvers": [PAY], "default_permissions": ["payments:lead"]}, "every principal holds by default_perm"),
         (
             {"approvers": [FINANCE, ApproverRule(attributes={"department": ["legal", "board"]})]},
-            "number 1 and number 2 are for the same requests, and no value of 'department' is allowed by both",
+            "number 1 and number 2 apply to the same requests, but no value of 'department' is allowed",
         ),
         ({"approvers": [ApproverRule(permission=f"a:b{n}") for n in range(MAX_RULES + 1)]}, "at most 100 rules"),
     ],

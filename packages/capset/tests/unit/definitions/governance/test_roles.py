@@ -59,9 +59,9 @@ def test_an_unknown_role_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("roles", "circle"),
     [
-        ({"a": ["a"]}, "'a' has itself: a → a"),
-        ({"a": ["b"], "b": ["c"], "c": ["a", "x:y"]}, "'a' has itself: a → b → c → a"),
-        ({"x": ["a"], "a": ["b"], "b": ["a"]}, "'a' has itself: x → a → b → a"),
+        ({"a": ["a"]}, "'a' contains itself: a → a"),
+        ({"a": ["b"], "b": ["c"], "c": ["a", "x:y"]}, "'a' contains itself: a → b → c → a"),
+        ({"x": ["a"], "a": ["b"], "b": ["a"]}, "'a' contains itself: x → a → b → a"),
     ],
 )
 def test_a_role_that_has_itself_is_refused(roles: dict[str, list[str]], circle: str) -> None:

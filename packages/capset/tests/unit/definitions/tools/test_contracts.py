@@ -27,7 +27,7 @@ def json_schema(**properties: Any) -> dict[str, Any]:
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"x": {}}}
 ROUTED = "must be one literal text, by which it is routed; got"
 INBOUND = {
-    "a property that is not there": (json_schema(data={**OBJECT, "required": ["y"]}), "'y' is required, and no prop"),
+    "a property that is not there": (json_schema(data={**OBJECT, "required": ["y"]}), "'y' is required, but is not"),
     "a default of an object": (json_schema(data={**OBJECT, "default": {"x": 1}}), "a default as a whole would never"),
     "no type": (message(type=str), rf"its inbound, Some: its type {ROUTED} \[\]"),
     "two types": (message(type=Literal["A", "B"]), rf"its type {ROUTED} \['A', 'B'\]"),
@@ -36,17 +36,17 @@ INBOUND = {
     "a kind of the outbound": (message(kind=Literal["event"]), "its kind must be command or query; got 'event'"),
     "a type that is none": (message(type=Literal["two words"]), "its type must match .*; got 'two words'"),
     "no description": (message(doc=None), r"needs a description \(a docstring\): the model chooses the tool by it"),
-    "another field": (message(urgent=bool), "a message has kind, type and data, and no 'urgent'; put it into data"),
+    "another field": (message(urgent=bool), "a message has only kind, type and data; put 'urgent' into data"),
     "no model": (int, "its inbound must be a pydantic model or a JSON Schema; got <class 'int'>"),
     "data that is open": (message(OPEN), "Open allows extra fields; a tool's arguments are all named"),
     "data with an alias": (message(RENAMED), r"Renamed\.x has an alias; an argument has one name"),
-    "data with another default": (message(NUMBERS, default=NUMBERS(x=2)), "its default as a whole is not what its"),
-    "data with a default too many": (message(Needed, default={"x": 1}), "its default as a whole is not what its"),
+    "data with another default": (message(NUMBERS, default=NUMBERS(x=2)), "its default as a whole differs"),
+    "data with a default too many": (message(Needed, default={"x": 1}), "its default as a whole differs"),
     "a JSON Schema without a type": (json_schema(type=None), rf"its inbound: its type {ROUTED} \[\]"),
     "a JSON Schema of two kinds": (json_schema(kind={"enum": ["A", "B"]}), rf"its kind {ROUTED} \['A', 'B'\]"),
     "a JSON Schema with more": (json_schema(meta={}), "and no 'meta'; put it into data"),
-    "a JSON Schema whose data is none": (json_schema(data=[1]), "its inbound: it is no JSON Schema: properties.data"),
-    "a JSON Schema of no properties": ({**json_schema(), "properties": [1]}, "it is no JSON Schema: properties"),
+    "a JSON Schema whose data is none": (json_schema(data=[1]), "its inbound: not a valid JSON Schema: properties.d"),
+    "a JSON Schema of no properties": ({**json_schema(), "properties": [1]}, "not a valid JSON Schema: properties"),
     "a JSON Schema without words": ({**json_schema(), "description": ""}, "needs a description"),
 }
 
@@ -132,7 +132,7 @@ REST = {
     "no description": ({"description": " "}, "needs a docstring"),
     "a name that is none": ({"name": "Chat.Say"}, r"the name of the processor of 'Chat\.Say' must match"),
     "a type too long for a name": ({"inbound": message(type=Literal["T" * 65])}, "the name of the processor of 'TTT"),
-    "no object by the name of its type": ({"inbound": message(int, type=Literal["plain"])}, "its data is no object"),
+    "no object by the name of its type": ({"inbound": message(int, type=Literal["plain"])}, "its data is not an obj"),
     "a default that does not fit": ({"inbound": message(int, default="x")}, "'data': its default does not fit"),
     "a buffer below 0": ({"buffer": -1}, "buffer must be a number of messages, 0 or more; got -1"),
     "a buffer that is no number": ({"buffer": True}, "0 or more; got True"),

@@ -195,7 +195,7 @@ def test_examples_are_the_tools_own() -> None:
         (" does not fit its schema: count:", [{"note": {"text": "a"}, "count": "1"}]),
         (" does not fit its schema: more:", [{"note": {"text": "a"}, "more": 1}]),
         (" does not fit its schema: note.more:", [{"note": {"text": "a", "more": 1}}]),
-        (" is no JSON data", [{"note": Note(text="a")}, {"note": {"text": "a"}, "count": float("nan")}]),
+        (" is not JSON data", [{"note": Note(text="a")}, {"note": {"text": "a"}, "count": float("nan")}]),
         ("", [{"note": {"text": "\ud800"}}]),
         (" must be a mapping", [[("note", {"text": "a"})], "note", None]),
     ],

@@ -115,7 +115,7 @@ def test_an_empty_or_unreadable_description_is_refused_rather_than_replaced(desc
 
 @pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
 def test_a_description_of_no_parameter_is_refused_by_its_name(docstring: str) -> None:
-    with pytest.raises(DefinitionError, match="tool 'read': the docstring describes 'paht', which is no parameter"):
+    with pytest.raises(DefinitionError, match="tool 'read': the docstring describes 'paht', which is not a parameter"):
         documented(above(docstring.replace("path", "paht")))
 
 

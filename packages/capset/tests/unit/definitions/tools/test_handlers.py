@@ -56,7 +56,7 @@ STREAM = {"prefix": "async ", "body": "yield Reply(a)"}
     [
         ("parameters", "parameter 'a' needs a type annotation", ["a"]),
         ("parameters", "parameter 'a': Any says nothing", ["a: Any", "a: Annotated[Any, 'x']"]),
-        ("parameters", "parameter 'a': only parameters with a name", ["*a: int", "**a: int", "a: int, /"]),
+        ("parameters", "parameter 'a': only parameters that are passed by name", ["*a: int", "**a: int", "a: int, /"]),
         ("parameters", "parameter 'ctx': Context comes first", ["a: int, ctx: Context", "a: int, *, ctx: Context"]),
         ("parameters", "'ctx': Context is passed by position", ["*, ctx: Context, a: int", "*ctx: Context"]),
         ("parameters", "parameter 'ctx'", ["ctx: Context | None, a: int"]),
@@ -95,9 +95,9 @@ def test_a_signature_that_cannot_be_shown_to_a_model_is_refused(part: str, probl
         ("(nan|inf|finite|not JSON)", ["float = float('nan')", "float = float('inf')"]),
         ("(surrogate|unicode)", ["str = '\\ud800'", "Annotated[str, Field(description='\\ud800')]"]),
         ("not JSON serializable", ["object = object()"]),
-        ("no set deeper down", ["set[object] = {(1, frozenset({2, 3}))}", "dict[str, set[str]] = {'k': {'a', 'b'}}"]),
-        ("no set deeper down", ["tuple[set[str], ...] = ({'a', 'b'},)", "Tagged = Tagged(tags={'a', 'b'})"]),
-        ("no set deeper down", ["deque[frozenset[str]] = deque([frozenset({'a', 'b'})])"]),
+        ("a nested set", ["set[object] = {(1, frozenset({2, 3}))}", "dict[str, set[str]] = {'k': {'a', 'b'}}"]),
+        ("a nested set", ["tuple[set[str], ...] = ({'a', 'b'},)", "Tagged = Tagged(tags={'a', 'b'})"]),
+        ("a nested set", ["deque[frozenset[str]] = deque([frozenset({'a', 'b'})])"]),
     ],
 )
 def test_a_default_that_would_fail_at_the_call_is_refused_at_once(problem: str, defaults: list[str]) -> None:
@@ -219,7 +219,7 @@ def test_a_wrapped_function_is_read_through_its_wrapper() -> None:
 
 
 def test_an_async_function_in_a_sync_wrapper_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="tool 'do': an async function is wrapped in one that is not"):
+    with pytest.raises(DefinitionError, match="tool 'do': an async function is wrapped in a sync one"):
         tool(wrapped(function(prefix="async ")))
 
 
@@ -233,7 +233,7 @@ def test_an_async_function_in_a_sync_wrapper_is_refused() -> None:
     ],
 )
 def test_a_parameter_that_reading_uses_up_is_refused_with_advice(annotation: str) -> None:
-    with pytest.raises(DefinitionError, match=r"tool 'do', parameter 'a': what is .* use list or Sequence"):
+    with pytest.raises(DefinitionError, match=r"tool 'do', parameter 'a': .* use list or Sequence"):
         define(f"b: int, a: {annotation}")
 
 

@@ -90,10 +90,10 @@ def test_a_uri_stands_for_itself() -> None:
     [
         ("begins with its scheme", ["no-scheme", "kit://a b", "Kit://{book}", "kit://{book", "kit://{?book}"]),
         ("at most 2,048 characters", ["kit://" + "a" * 2_048]),
-        ("'chapter' is no parameter of 'page', which has book, path", ["kit://{chapter}"]),
+        ("'chapter' is not a parameter of 'page', which has book, path", ["kit://{chapter}"]),
         ("'page' needs 'book'", ["kit://{path}", "kit://about"]),
-        ("something must stand between 'book' and 'path'", ["kit://{book}{path}"]),
-        ("each name stands once", ["kit://{book}/{book}", "kit://{+book}/{+path}"]),
+        ("there must be text between 'book' and 'path'", ["kit://{book}{path}"]),
+        ("each name only once", ["kit://{book}/{book}", "kit://{+book}/{+path}"]),
         ("for the files of sessions", ["capset://files/{book}"]),
         ("lone surrogate", ["kit://\ud800"]),
     ],

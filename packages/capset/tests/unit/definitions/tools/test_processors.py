@@ -217,8 +217,8 @@ def make_ping() -> Tool[..., Any]:
 @pytest.mark.parametrize(
     ("entry", "advice"),
     [
-        (PingClass, "PingClass'> is not a Tool; a class is none, .* Tool.from_processor.*, and put that constant here"),
-        (Say, "Say'> is not a Tool; a class is none"),
+        (PingClass, "PingClass'> is not a Tool; neither a class .* Tool.from_processor.*, and put that constant here"),
+        (Say, "Say'> is not a Tool; neither a class"),
         (make_ping, "is not a Tool; put @tool on the function; or if it makes a tool, call it once, at the top of a"),
         (answer, r"is not a Tool; put @tool on the function$"),
         (PingClass(), r"PingClass object .* is not a Tool; tools are made by @tool and Tool\.from_processor"),
@@ -266,9 +266,9 @@ async def test_a_message_may_be_an_instance_of_its_model_and_nothing_else_is_one
         async with session.invoke(Say(data="hello")) as messages:
             assert [(reply.kind, reply.data) async for reply in messages] == [("reply", "'hello'")]
         for wrong in ({"kind": "query"}, definition, None, Inner(day=date(2026, 1, 1))):
-            with pytest.raises(DefinitionError, match="a message was expected"):
+            with pytest.raises(DefinitionError, match="expected a message"):
                 session.invoke(cast("Any", wrong))
-        with pytest.raises(DefinitionError, match="is text; got 7"):
+        with pytest.raises(DefinitionError, match="must be text; got 7"):
             session.open(cast("Any", 7))
         async with session.open(definition) as room:
             await room.send(data="hello")

@@ -56,5 +56,5 @@ def test_seconds_are_a_number(name: str, seconds: Any) -> None:
 @pytest.mark.spec("G25")
 @pytest.mark.parametrize("effect", ["read", "write", "external", "destructive"])
 def test_a_tool_that_does_not_say_that_it_is_idempotent_has_no_retry(effect: Any) -> None:
-    with pytest.raises(DefinitionError, match="tool 'again' is not idempotent, so it is never tried again"):
+    with pytest.raises(DefinitionError, match="tool 'again' is not idempotent, so it is never retried"):
         tool(effect=effect, retry=3)(again)

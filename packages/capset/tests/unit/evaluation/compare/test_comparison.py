@@ -184,9 +184,9 @@ def test_what_was_changed_since_is_not_compared() -> None:
     for update, payload in ({"tools": (forged_tool, *rest)}, "tool 'delete_note'"), ({"system_prompt": "x"}, "prompt"):
         forged = envelope.model_copy(update={"runtime": envelope.runtime.model_copy(update=update)})
         for pair in ((forged, later()), (later(), forged)):
-            with pytest.raises(DefinitionError, match=f"the payload of the {payload} does not give its hash"):
+            with pytest.raises(DefinitionError, match=f"the payload of the {payload} does not match its hash"):
                 diff_envelopes(*pair)
-    with pytest.raises(DefinitionError, match="the tools of the link do not give its runtime hash"):
+    with pytest.raises(DefinitionError, match="the tools of the link do not match its runtime hash"):
         Side(envelope.link.model_copy(update={"tool_refs": envelope.link.tool_refs[1:]}))
     with pytest.raises(DefinitionError, match="cannot be hashed"):
         Side(envelope.link, {"0" * 64: {"kind": "tool", "x": float("nan")}})

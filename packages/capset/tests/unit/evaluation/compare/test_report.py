@@ -25,7 +25,7 @@ def test_the_whole_report() -> None:
     assert diff.definition is not None
     notes_before, notes_after = (diff.definition[1].before[:12], diff.definition[1].after[:12])
     assert format_diff_report(diff).splitlines() == [
-        "Nothing in common: other definition, tools in play and prompt.",
+        "Nothing in common: different definition, tools in play and prompt.",
         "",
         "hashes",
         f"~ static      {old.static_hash[:12]} → {new.static_hash[:12]}",
@@ -41,7 +41,7 @@ def test_the_whole_report() -> None:
         '    + permissions[]                    "notes:write"',
         "    ~ schema.properties.limit.maximum  10 → 20",
         '    + gates[]                          "always"',
-        f"~ list_notes    {after['list_notes']}, behind other policies",
+        f"~ list_notes    {after['list_notes']}, different policies",
         '    + gates[]  "always"',
         "",
         "policies",
@@ -76,7 +76,7 @@ def test_where_nothing_differs_there_is_nothing_but_the_hashes() -> None:
 
 def test_of_links_alone_it_says_that_no_more_is_known() -> None:
     lines = format_diff_report(diff_sides(Side(earlier().link), Side(later().link))).splitlines()
-    unknown = "only the hashes are known here, not what they cover"
+    unknown = "only the hashes are known, not the payloads"
     assert lines[lines.index("prompt") + 1] == f"  {unknown}"
     assert lines[lines.index("definition") + 1] == f"  {unknown}"
     changed = next(place for place, line in enumerate(lines) if line.startswith("~ find_notes"))

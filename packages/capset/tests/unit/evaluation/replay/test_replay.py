@@ -120,7 +120,7 @@ async def test_dynamic_uses_without_a_session_are_told() -> None:
     envelope = await stored(agent, context=see)
     replayed = await replay(envelope, agent)
     assert replayed.only_then == ("added",)
-    assert replayed.notes == ("what dynamic uses add is left out, since they see the session: <lambda>",)
+    assert replayed.notes == ("additions of dynamic uses are left out, since they need a session: <lambda>",)
     assert not (await replay(envelope, agent, context=see)).differs
 
 
@@ -131,11 +131,11 @@ async def test_an_envelope_without_the_definition_is_compared_without() -> None:
 
 async def test_a_forged_envelope_and_one_of_nobody_are_refused() -> None:
     text = (await stored(agent_of(SAME))).to_json()
-    with pytest.raises(DefinitionError, match="does not give its hash"):
+    with pytest.raises(DefinitionError, match="does not match its hash"):
         await replay(read_envelope(text.replace('"Do."', '"Do harm."')), agent_of(SAME))
     data = json.loads(text)
     del data["runtime"]["toolkit_context"]["principal"]
     anonymous = read_envelope(json.dumps(data))
-    with pytest.raises(DefinitionError, match="does not say who acted"):
+    with pytest.raises(DefinitionError, match="the envelope has no principal"):
         await replay(anonymous, agent_of(SAME))
     assert not (await replay(anonymous, agent_of(SAME), principal=ANYONE)).differs

@@ -137,7 +137,7 @@ async def test_text_that_is_no_envelope_is_refused_with_the_place(change: dict[s
     with pytest.raises(DefinitionError, match=message):
         read_envelope(json.dumps(data | change))
     for text in ("", "{", "[]", b"\xff"):
-        with pytest.raises(DefinitionError, match="no snapshot envelope"):
+        with pytest.raises(DefinitionError, match="not a snapshot envelope"):
             read_envelope(text)
 
 

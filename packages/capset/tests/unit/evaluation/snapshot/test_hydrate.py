@@ -46,7 +46,7 @@ def test_a_hydrated_snapshot_has_the_hashes_of_the_captured(agent: Agent) -> Non
         live = {name: installed.tool for name, installed in captured.tools.items()}
         for bind in (live, live.__getitem__):
             if outer:
-                with pytest.raises(HydrationRefused, match="was behind the policy"):
+                with pytest.raises(HydrationRefused, match="has lost the policy"):
                     await hydrate(envelope, bind, principal=ANYONE)
             else:
                 hydrated = await hydrate(envelope, bind, principal=ANYONE)
@@ -110,9 +110,9 @@ async def test_what_dynamic_uses_added_is_there_again_and_nothing_more() -> None
     ("tool", "message"),
     [
         (make("other"), "one"),
-        (make("one", description="Do it otherwise."), "the tool 'one' is not what it was"),
-        (make("one", Counted("more").policy), "the tool 'one' is not what it was"),
-        (ONE, "the tool 'one' was behind the policy 'gate', and is not any more"),
+        (make("one", description="Do it otherwise."), "the tool 'one' has changed"),
+        (make("one", Counted("more").policy), "the tool 'one' has changed"),
+        (ONE, "the tool 'one' has lost the policy 'gate'"),
     ],
 )
 async def test_a_tool_that_is_not_the_same_is_refused_and_named(tool: Any, message: str) -> None:
@@ -125,7 +125,7 @@ async def test_a_tool_that_is_not_the_same_is_refused_and_named(tool: Any, messa
 
 async def test_all_tools_that_are_refused_are_named_at_once() -> None:
     envelope = await stored(agent_of(ONE, make("two"), make("three")))
-    binds: dict[str, Any] = {"2 tools are": agent_of(ONE, make("two", effect="read")), "unknown tool": {"one": ONE}}
+    binds: dict[str, Any] = {"2 tools have": agent_of(ONE, make("two", effect="read")), "unknown tool": {"one": ONE}}
     for message, bind in binds.items():
         with pytest.raises(HydrationRefused, match=message) as refused:
             await hydrate(envelope, bind, principal=ANYONE)
@@ -143,16 +143,16 @@ async def test_a_new_gate_is_not_asked_before_the_call() -> None:
     [
         (lambda data: data["runtime"]["tools"].pop(), "the tools are not those of the link"),
         (lambda data: data["runtime"]["link"]["tool_refs"].pop(), "the tools are not those of the link"),
-        (lambda data: data["runtime"]["link"].update(runtime_hash="0" * 64), "do not give its runtime hash"),
-        (lambda data: data["runtime"]["tools"][0]["payload"].update(description="x"), "does not give its hash"),
-        (lambda data: data["runtime"]["instructions"].append("Obey."), "does not give its hash"),
-        (lambda data: data["runtime"].update(system_prompt="Obey."), "does not give its hash"),
-        (lambda data: data["static"]["payload"].update(systemPrompt="Obey."), "does not give its hash"),
+        (lambda data: data["runtime"]["link"].update(runtime_hash="0" * 64), "do not match its runtime hash"),
+        (lambda data: data["runtime"]["tools"][0]["payload"].update(description="x"), "does not match its hash"),
+        (lambda data: data["runtime"]["instructions"].append("Obey."), "does not match its hash"),
+        (lambda data: data["runtime"].update(system_prompt="Obey."), "does not match its hash"),
+        (lambda data: data["static"]["payload"].update(systemPrompt="Obey."), "does not match its hash"),
         (lambda data: data["static"].update(hash="0" * 64), "the static part is not that of the link"),
         (lambda data: data["policy"]["results"].append({"id": "gate", "kind": "allow"}), "two results of one policy"),
         (lambda data: data["runtime"]["tools"].append(data["runtime"]["tools"][0]), "names a tool twice"),
         (lambda data: data.update(profile="jcs-2"), "the profile is not that of the link"),
-        (lambda data: data["runtime"]["link"].update(profile="jcs-2"), "hashed by the profile 'jcs-2'"),
+        (lambda data: data["runtime"]["link"].update(profile="jcs-2"), "uses the hash profile 'jcs-2'"),
     ],
 )
 async def test_an_envelope_that_was_changed_is_refused(change: Any, message: str) -> None:
@@ -177,9 +177,9 @@ async def test_many_tools_are_bound_by_their_names() -> None:
 
 @pytest.mark.parametrize("bind", [None, 3, "agent"])
 async def test_what_binds_nothing_is_refused(bind: Any) -> None:
-    with pytest.raises(DefinitionError, match="bind is an agent, or a tool for each name"):
+    with pytest.raises(DefinitionError, match="bind must be an agent"):
         await hydrate(await stored(agent_of(ONE)), bind, principal=ANYONE)
-    with pytest.raises(HydrationRefused, match="is no Tool"):
+    with pytest.raises(HydrationRefused, match="expected a Tool for 'one'"):
         await hydrate(await stored(agent_of(ONE)), {"one": bind}, principal=ANYONE)
 
 

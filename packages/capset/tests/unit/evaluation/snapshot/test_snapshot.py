@@ -61,10 +61,10 @@ async def test_a_missing_permission_prunes(permissions: list[str], in_play: set[
 async def test_there_is_a_reason_for_every_tool() -> None:
     snapshot = await evaluate(EVERYTHING, principal=Principal("user-1", permissions=["notes:read"]), env={"tier": "x"})
     assert dict(snapshot.verdicts) == {
-        "free": Verdict(True, "no policy stands against it"),
+        "free": Verdict(True, "no policy applies to it"),
         "export": Verdict(False, "export needs the pro tier", ("pro_tier",)),
         "nightly": Verdict(False, "export needs the pro tier; policy 'by_day' says no", ("pro_tier", "by_day")),
-        "notes": Verdict(True, "no policy stands against it"),
+        "notes": Verdict(True, "no policy applies to it"),
         "all": Verdict(False, "user-1 lacks the permission notes:write"),
         "gated": Verdict(False, "policy 'by_day' says no", ("by_day",)),
     }

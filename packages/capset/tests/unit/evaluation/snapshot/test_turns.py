@@ -94,7 +94,7 @@ async def test_an_envelope_that_was_changed_leaves_nothing(store: Store, text: s
     """Else its payloads would stand in the place of the true ones for good."""
     captured = await capture(AGENT, principal=ANYONE)
     forged = read_envelope(captured.envelope.to_json().replace(text, forged_text))
-    with pytest.raises(DefinitionError, match="does not give that hash"):
+    with pytest.raises(DefinitionError, match="does not match that hash"):
         await record_turn(store, forged, session="s-1")
     assert (await store.lineage.links(LinkQuery(None))).items == ()
     for payload_row in payload_rows(captured.envelope, None):
@@ -116,7 +116,7 @@ async def test_metadata_are_json_data(store: Store) -> None:
     link = await compute_link(AGENT, principal=ANYONE)
     wrong: list[Any] = [{1: "a"}, {"a": object()}, {"a": float("nan")}, {"a": "\ud800"}, {"a": {b"x": 1}}, [1], "text"]
     for metadata in (*wrong, {"a": {1, 2}}):
-        with pytest.raises(InvalidArguments, match="metadata are"):
+        with pytest.raises(InvalidArguments, match="metadata must be"):
             await record_turn(store, link, metadata=metadata)
     deep: dict[str, Any] = {}
     for _ in range(10_000):

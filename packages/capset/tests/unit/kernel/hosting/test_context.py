@@ -91,7 +91,7 @@ async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, problem:
 
     async with hosting() as (_, host):
         session = await hosted(host, context=resolver, hooks=trace.hooks(), run=trace.run())
-        with pytest.raises(ContextError, match=rf"the context resolver .+resolver: what it gives:? {problem}"):
+        with pytest.raises(ContextError, match=rf"the context resolver .+resolver: its result:? {problem}"):
             await session.start()
     assert trace.names == ["on_start", "on_before_context", "on_error"]
     assert trace.told[-1][1].stage == "context"
@@ -103,7 +103,7 @@ async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, problem:
     [
         ("text", "context must be a list"),
         (5, "context must be a list"),
-        ([5], "context is a mapping, a resolver"),
+        ([5], "context must be a mapping, a resolver"),
         ({1: 2}, "context: a key must be text"),
         ([{}, {None: 2}], "context: a key must be text"),
         (lambda argument: {}, "a context resolver is called with the input and context so far"),

@@ -80,7 +80,7 @@ async def test_a_hook_that_gives_something_back_fails_the_turn(hook: Any, type_n
     trace = Trace()
     async with hosting() as (_, host):
         session = (await hosted(host, run=trace.run())).on_before_run(hook)
-        with pytest.raises(InvalidOutput, match=rf"the session hook .+ gave {type_name}; it gives nothing"):
+        with pytest.raises(InvalidOutput, match=rf"the session hook .+ returned {type_name}; it must return None"):
             await session.start()
     assert trace.names == []
 
@@ -108,10 +108,10 @@ async def test_what_is_no_hook_is_refused_when_it_is_given(wrong: Any, problem: 
 @pytest.mark.parametrize("wrong", [Hooks(), {"on_start": print}, print])
 async def test_hooks_of_a_session_are_session_hooks(wrong: Any) -> None:
     async with hosting() as (_, host):
-        with pytest.raises(DefinitionError, match=r"register 'helper': hooks is SessionHooks\(on_start=…\); got"):
+        with pytest.raises(DefinitionError, match=r"register 'helper': hooks must be SessionHooks\(on_start=…\); got"):
             await host.register(AGENT, hooks=wrong)
         await host.register(AGENT)
-        with pytest.raises(DefinitionError, match=r"create_session 'helper': hooks is SessionHooks"):
+        with pytest.raises(DefinitionError, match=r"create_session 'helper': hooks must be SessionHooks"):
             host.create_session("helper", principal=ADA, hooks=wrong)
         with pytest.raises(DefinitionError, match=r"create_session 'helper': tool_hooks: hooks is Hooks"):
             host.create_session("helper", principal=ADA, tool_hooks=SessionHooks())  # pyright: ignore[reportArgumentType]

@@ -1,1 +1,1 @@
-"""The stages of the pipeline, one module a phase, put in their order by ``phases``."""
+"""The stages of the pipeline, one module per phase; ``phases`` puts them in order."""

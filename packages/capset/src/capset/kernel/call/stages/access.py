@@ -21,16 +21,16 @@ from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session_context import SessionContext
 
 ANONYMOUS: Final = "anonymous principals are refused"
-"""Why nothing is in play for them where ``require_auth`` holds, and what their records say."""
+"""The reason in snapshots and records if ``require_auth`` leaves an anonymous principal without tools."""
 
 
 def authentication(installed: Installed) -> Step:
-    """Refuse anonymous principals where the kernel's governance does, withdrawn credentials, and floods of calls."""
+    """Refuse anonymous principals if the governance requires it, withdrawn credentials, and floods of calls."""
     return authenticate
 
 
 def authenticate(call: Invocation) -> Awaitable[None] | None:
-    """Refuse callers who may not act here, or not call the tool; the first step of every call."""
+    """Refuse callers that may not act here or may not call the tool; the first step of every call."""
     credential = call.options.credential
     if credential is not None and not credential.admits_all and not call.options.depth:
         credential.check_tool(call.compiled.own_name)
@@ -38,14 +38,14 @@ def authenticate(call: Invocation) -> Awaitable[None] | None:
 
 
 def identify(call: Invocation) -> Awaitable[None] | None:
-    """Refuse anonymous principals, floods, and credentials that were withdrawn, whichever tool is called.
+    """Refuse anonymous principals, floods, and withdrawn credentials, whichever tool is called.
 
-    Raises ``Unauthenticated``, and as ``Credential.check`` does.
+    Raises ``Unauthenticated``, ``TooManyRefusals``, and the errors of ``Credential.check``.
     """
     context = call.context
     runtime = context.runtime
     if runtime.refusals.is_busy and (remaining := runtime.refusals.seconds_left(context.principal)) is not None:
-        message = f"Rate limit exceeded: too many calls were refused; none is looked at for {remaining:g} s."
+        message = f"Rate limit exceeded: too many calls were refused; try again in {remaining:g} s."
         raise TooManyRefusals(message, retry_after=remaining)
     if runtime.governance.require_auth and context.principal.kind == "anonymous":
         call.deny(ANONYMOUS)
@@ -69,30 +69,30 @@ def permission(installed: Installed) -> Step:
 
 
 Resolve = Callable[[SessionContext], CompiledTool]
-"""Resolves the tool of a call in the context of a session."""
+"""Resolves the tool of a call in a session context."""
 
 
 def unknown_tool(name: str) -> CompiledTool:
-    """Return the compiled form of a name that is no tool: a 404, and a record."""
+    """Return a compiled tool for an unknown name: calls of it fail with 404, and are recorded."""
     return CompiledTool(name, None, None, None, False, {"identify": (authenticate, _not_found)})
 
 
 def ambiguous_tool(compiled: CompiledTool) -> CompiledTool:
-    """Return a compiled tool that refuses a tool object which is installed under several names (spec 1, C15)."""
+    """Return a compiled tool that refuses a tool object installed under several names (spec 1, C15)."""
     return refusing_tool(
         compiled,
         InvalidArguments(
-            f"the tool {compiled.name!r} is installed under several names here, so that it is not said which is meant",
-            hint="by one of its names it is: await session.try_message(session.message(name, arguments))",
+            f"the tool {compiled.name!r} is installed under several names here, so the tool object is ambiguous",
+            hint="call it by one of its names: await session.try_message(session.message(name, arguments))",
         ),
     )
 
 
 def refusing_tool(compiled: CompiledTool, error: CapsetError) -> CompiledTool:
-    """Return a compiled tool that refuses every call with one error, for a message that is wrong as a whole.
+    """Return a compiled tool that refuses every call with ``error``, for a message that is wrong as a whole.
 
-    The phases ``identify`` and ``authorize`` come first here too, so that the refusal says nothing of a tool to those
-    who may not use it.
+    The phases ``identify`` and ``authorize`` still come first, so that the refusal reveals nothing about a tool to
+    callers that may not use it.
     """
 
     def refuse(call: Invocation) -> None:
@@ -105,7 +105,7 @@ def refusing_tool(compiled: CompiledTool, error: CapsetError) -> CompiledTool:
 def _not_found(call: Invocation) -> None:
     name, tools = call.compiled.name, call.context.snapshot.tools
     if name in tools:
-        raise NotFound(f"the tool {name!r} that was given is not this agent's own of that name")
+        raise NotFound(f"the given tool {name!r} is not the tool of that name in this agent")
     for choice in call.context.snapshot.composition.chosen:
         for preset, part in choice.capability.presets.items():
             if preset not in choice.presets and name in [choice.names.get(tool.name) for tool in part.part.tools]:

@@ -1,4 +1,4 @@
-"""Admission: limits, budgets, the approval and the intent are taken together, as the handler starts (spec 4, G3)."""
+"""Admission: takes limits, budgets, the approval and the intent together, as the handler starts (spec 4, G3)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from capset.stores.base import QuotaSpent, Refused, TurnTaken, WindowFull
 
 
 def admission(installed: Installed) -> Step | None:
-    """Refuse a call beyond a limit or a budget; else count it, use its approval up, and put its intent on record.
+    """Refuse a call beyond a limit or a budget; otherwise count it, use up its approval, and record its intent.
 
-    What the store counts is taken in one transaction of it, with the intent. A call that counts nowhere needs only the
-    intent, and none if it only reads. In a turn, the intent is taken only while this process holds that: one that was
-    frozen, and taken for dead, finds out before it has another effect.
+    The store takes everything that it counts in one transaction, together with the intent. A call that counts nowhere
+    needs only the intent, and if it only reads, not even that. In a turn, the intent is taken only while this process
+    holds the turn: a process that was frozen and presumed dead finds out before it has another effect.
     """
     limits, ask_again = CallLimits(installed), approval(installed)
     tool = installed.tool
@@ -42,17 +42,17 @@ def admission(installed: Installed) -> Step | None:
         return intend(call) if has_intent else None
 
     def check_unchanged(call: Invocation) -> None:
-        """Raise ``ApprovalVoid`` for arguments that their caller, in process, has changed since they were approved."""
+        """Raise ``ApprovalVoid`` if an in-process caller has changed the arguments since they were approved."""
         ticket = call.ticket
         if ticket is None or ticket.modified is not None or not may_change or isinstance(call.given, Json):
             return
         record_again(call, tool)
         if digest_of(call) != ticket.digest:
-            call.deny("approval void: the arguments have changed since it was asked for")
-            raise ApprovalVoid("Approval void: the arguments have changed since it was asked for.")
+            call.deny("approval void: the arguments have changed since the approval was requested")
+            raise ApprovalVoid("Approval void: the arguments have changed since the approval was requested.")
 
     async def intend(call: Invocation) -> None:
-        """Put a call on record before its handler. Raises ``StoreError`` (503) if that fails (G23)."""
+        """Record the intent of a call before its handler starts. Raises ``StoreError`` (503) if that fails (G23)."""
         await call.context.runtime.audit.commit(intent_of(call))
 
     async def admit(call: Invocation) -> None:
@@ -73,15 +73,15 @@ def admission(installed: Installed) -> Step | None:
                 if isinstance(refused, QuotaSpent | WindowFull):
                     raise exceeded(call, refused, counted) from None
                 if isinstance(refused, TurnTaken):
-                    call.deny("the turn is another process's now, or has ended")
-                    raise TurnLost("The turn is another process's now, or has ended: the call was not made.") from None
-                # Else the approval is taken, by another call.
+                    call.deny("another process holds the turn now, or it has ended")
+                    raise TurnLost("Another process holds the turn now, or it has ended; no call was made.") from None
+                # Otherwise another call has used the approval.
                 if call.options.approval is not None or ask_again is None or (ticket and ticket.modified is not None):
                     call.deny("approval void: it was used already")
                     raise ApprovalVoid("Approval void: it was used already.") from None
             else:
                 return check_unchanged(call)
-            # That was an equal call: this one needs an approval of its own.
+            # An equal call has used it, so this one needs its own approval.
             call.ticket = None
             if (pending := ask_again(call)) is not None:
                 await pending
@@ -90,7 +90,7 @@ def admission(installed: Installed) -> Step | None:
 
 
 def _forget(call: Invocation) -> None:
-    """Let go of what was reserved for a call that the store does not let through: it wrote nothing."""
+    """Release what was reserved for a call that the store has refused; the store wrote nothing."""
     reserved, call.admitted = call.admitted.reserved, NOT_ADMITTED
     if reserved is not None:
         reserved.give_back()

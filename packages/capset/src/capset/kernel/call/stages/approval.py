@@ -1,4 +1,4 @@
-"""Approval: what has to be approved waits for that, or is refused, to be made again with it (spec 4, G16–G18)."""
+"""Approval: a call that needs one waits for it, or is refused and made again once approved (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def approval(installed: Installed) -> Step | None:
-    """Ask for the approval of a call, if its tool says so, or a policy did."""
+    """Ask for the approval of a call if its tool requires it or a policy has asked for it."""
     tool, approval_rule = installed.tool, installed.tool.approval
     if not installed.may_ask:
         return None
@@ -66,7 +66,7 @@ def approval(installed: Installed) -> Step | None:
         return ruling if ruling.kind == "ask" else call.decided.question
 
     async def recheck(call: Invocation, row: ApprovalRow) -> None:
-        """Ask once more: the caller may be known no more, policies may say otherwise, and arguments may be others."""
+        """Check the call again: its credential, the policies' answers and its arguments may have changed."""
         credential = call.options.credential
         if credential is not None:
             await credential.check(afresh=True)
@@ -74,13 +74,13 @@ def approval(installed: Installed) -> Step | None:
             call.given = Json(as_json(row.modified).encode())
             call.arguments = NOT_VALIDATED
         elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.given, Json):
-            # A caller in process still holds what it gave, and may have changed it since.
+            # An in-process caller still holds the arguments, and may have changed them since.
             record_again(call, tool)
             if digest_of(call) != row.digest:
-                raise _void(call, "the arguments have changed since it was asked for")
+                raise _void(call, "the arguments have changed since the approval was requested")
         call.decided = call.decided._replace(question=None)
         await run_phases(call, REPEATED_PHASES)
-        await question(call)  # it can deny, too; that somebody has to approve is settled
+        await question(call)  # only because it may deny: an approval has been given
         await _look_at_files(call, schema)
         _check_files(call, row)
 
@@ -110,7 +110,7 @@ def approval(installed: Installed) -> Step | None:
 
 
 async def _look_at_files(call: Invocation, schema: SchemaNode | None) -> None:
-    """Note the files that a call names, as they are now; ``schema`` is ``None`` if its arguments can name no files."""
+    """Set ``named_files`` of a call to their current state; ``schema`` is ``None`` if its arguments name no files."""
     if schema is not None:
         call.named_files = await look_at_files(call, schema)
 
@@ -118,28 +118,28 @@ async def _look_at_files(call: Invocation, schema: SchemaNode | None) -> None:
 def _check_files(call: Invocation, row: ApprovalRow) -> None:
     """Raise ``ApprovalVoid`` if the files that a call names are not those that were approved."""
     if not are_unchanged(call.named_files, row):
-        raise _void(call, "a file that its arguments name has changed since it was asked for")
+        raise _void(call, "a file that its arguments name has changed since the approval was requested")
 
 
 _ALWAYS = Policy("approval", lambda request: False)
-"""Whose question it is where a tool's own ``approval`` asks."""
+"""The policy in whose name a tool with ``approval="ask"`` asks."""
 
 
 async def _decided(answer: object) -> Decision | bool:
-    """Return what a tool's own rule says, as a policy would: yes means that somebody has to approve the call."""
+    """Convert the answer of a tool's own rule, where ``True`` means that approval is needed, to a policy's answer."""
     if isinstance(answer, Awaitable):
         answer = await cast("Awaitable[object]", answer)
     if isinstance(answer, bool):
         return ask("its own rule asks for an approval") if answer else True
     if isinstance(answer, Decision):
         return answer
-    raise TypeError(f"an approval rule returns a bool or a Decision, not {type(answer).__name__}")
+    raise TypeError(f"an approval rule must return a bool or a Decision, not {type(answer).__name__}")
 
 
 async def _granted(
     call: Invocation, ruling: Ruling, limits: CallLimits, needs: ApprovalNeeds | None
 ) -> tuple[ApprovalRow, bool]:
-    """Return the approval that a call has, and whether it has waited for it, which may have taken its time."""
+    """Return the approval of a call, and whether the call has waited for it."""
     service = call.context.runtime.approvals
     digest = digest_of(call)
     if call.options.approval is not None:
@@ -165,7 +165,7 @@ async def _granted(
         if row.status == "approved" and not has_enough_approvals(row):
             await _in_time(call, service.void(row))
             continue
-        if row.status != "used":  # as it is where an equal call was quicker: this one needs an approval of its own
+        if row.status != "used":  # otherwise an equal call was faster, and this one needs its own approval
             return _approved(call, row, service), has_waited
 
 
@@ -186,9 +186,10 @@ def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
 async def _presented(
     call: Invocation, service: ApprovalService, id: str, digest: str, needs: ApprovalNeeds | None
 ) -> ApprovalRow:
-    """Return the approval that a caller names, if it is for this very call (G17).
+    """Return the approval that a caller names, if it is for exactly this call (G17).
 
-    Raises ``ApprovalVoid`` for one that is not, or was used; it says neither whose it is nor whether there is one.
+    Raises ``ApprovalVoid`` if it is for another call or was used. The error does not reveal whether an approval of
+    another session or principal exists.
     """
     context = call.context
     row = await service.find(id, context.principal.org)
@@ -199,15 +200,15 @@ async def _presented(
     if (row.tool_hash, row.tool, row.agent) != (call.compiled.hash, call.compiled.name, context.block.name):
         raise _void(call, "it was given for another tool, or the tool has changed since")
     if is_of_other_code(row, call):
-        raise _void(call, "it was given for other code of the tool")
+        raise _void(call, "it was given for another version of the tool's code")
     if row.digest != digest:
         raise _void(call, "it was given for other arguments, or a file that they name has changed since")
     if row.needs != (needs and needs.written()):
-        raise _void(call, "other rules say who has to approve it now")
+        raise _void(call, "the rules for its approvers have changed since")
     if row.status == "used":
         raise _void(call, "it was used already")
     if row.status == "approved" and not has_enough_approvals(row):
-        raise _void(call, "it has not all approvals that it needs")
+        raise _void(call, "it lacks some of the approvals that it needs")
     if row.status == "pending" and not service.is_overdue(row):
         call.deny(call.decided.reason)
         raise _required(row, "the request has no answer yet")

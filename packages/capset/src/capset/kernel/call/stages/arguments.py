@@ -1,4 +1,4 @@
-"""Validation: arguments fit the schema, defaults are filled into a copy, and a snapshot is kept (spec 4, G11, G12)."""
+"""The phase ``arguments``: validates the arguments, keeps a snapshot of them, and asks policies (spec 4, G11, G12)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, 
 
 
 def validation(installed: Installed) -> Step:
-    """Validate strictly: as JSON what came as JSON, as Python what came in process."""
+    """Validate strictly and fill in defaults: JSON text as JSON, arguments passed in process as Python."""
     name, schema = installed.name, installed.tool.arguments
     check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
     check_stored = schema.check_stored
@@ -37,16 +37,16 @@ def validation(installed: Installed) -> Step:
 
     def step(call: Invocation) -> None:
         received = call.given
-        if received is call.arguments.given:  # this call has waited, and its arguments are the same
+        if received is call.arguments.given:  # the call has waited, and its arguments are unchanged
             return
         if type(received) is Json and len(received.text) > max_bytes:
-            raise ArgumentsTooLarge(f"Invalid arguments for {name!r}: they have at most {max_bytes} bytes as JSON")
+            raise ArgumentsTooLarge(f"Invalid arguments for {name!r}: at most {max_bytes} bytes of JSON are allowed")
         try:
             if type(received) is not Json:
                 values = validated = check(received)
             elif call.options.approval is None and call.decided.approval is None:
                 values = validated = check_json(received.text)
-            else:  # what was approved may come from the store, and an approver changes what is shown from there
+            else:  # approved arguments may come from the store, also those that an approver was shown and has changed
                 values = validated = check_stored(received.text)
             inbound = None
             if contract is not None:
@@ -63,7 +63,7 @@ def validation(installed: Installed) -> Step:
 
 
 def unfitting(call: Invocation, schema: Schema, error: ValidationError | SchemaMismatch) -> InvalidArguments:
-    """Return the error of arguments that do not fit their schema."""
+    """Return the error for arguments that do not fit their schema."""
     received = call.given
     as_given = plain_json(received.text) if type(received) is Json else received
     fields = validation_fields(error, schema.names, as_given)
@@ -72,7 +72,7 @@ def unfitting(call: Invocation, schema: Schema, error: ValidationError | SchemaM
 
 
 def _recordable(schema: Schema, arguments: Any) -> tuple[Any, Secret[list[Any]] | None]:
-    """Return a snapshot of validated arguments, as plain JSON data that no other code can reach, and their secrets."""
+    """Return a snapshot of validated arguments, as plain JSON data out of reach of other code, and their secrets."""
     form = schema.json_form
     try:
         recorded = schema.jsonable(arguments)
@@ -81,7 +81,7 @@ def _recordable(schema: Schema, arguments: Any) -> tuple[Any, Secret[list[Any]] 
     except (ValueError, RecursionError):
         recorded = plain(arguments)
     secrets = secrets_in(arguments)
-    if form.leaves_out:  # they tell calls apart, like secrets, although the record does not show them
+    if form.leaves_out:  # omitted values distinguish calls, as secrets do, although the record does not show them
         try:
             secrets.append(whole(arguments))
         except RecursionError:
@@ -90,7 +90,7 @@ def _recordable(schema: Schema, arguments: Any) -> tuple[Any, Secret[list[Any]] 
 
 
 def record_again(call: Invocation, tool: AnyTool) -> None:
-    """Take another snapshot of a call's arguments: its caller, in process, may have changed what it gave."""
+    """Take a new snapshot of a call's arguments, which an in-process caller may have changed."""
     recorded, secrets = _recordable(tool.arguments, call.arguments.values)
     call.arguments = call.arguments._replace(recorded=recorded, secrets=secrets)
 
@@ -100,9 +100,9 @@ _Answer = tuple[Policy, Decision]
 
 
 def policy(installed: Installed) -> Step | None:
-    """Refuse a call that any policy denies; all are asked, so that the record names everyone who decided.
+    """Refuse a call that any policy denies. All are asked, so that the record names every policy that decided.
 
-    Where one asks for an approval and none denies, that is for the next stage.
+    If one asks for an approval and none denies, the approval stage handles that.
     """
     tool, policies = installed.tool, installed.gates
     if not policies:
@@ -152,12 +152,12 @@ def policy(installed: Installed) -> Step | None:
 
 
 def passed_by(policies: Sequence[Policy]) -> CallDecision:
-    """Return the decision so far on a call that none of these policies refuses, and none asks about."""
+    """Return the decision so far on a call that all of these policies allow."""
     return CallDecision(policies=tuple(gate_policy.id for gate_policy in policies))
 
 
 def conclude(call: Invocation, answers: Sequence[_Answer], passed: CallDecision) -> None:
-    """Draw the conclusion of policies' answers. Raises ``PermissionDenied`` for a denial."""
+    """Apply the answers of the policies to the call's decision. Raises ``PermissionDenied`` for a denial."""
     for _, decision in answers:
         if decision.kind != "allow":
             break
@@ -173,9 +173,9 @@ def conclude(call: Invocation, answers: Sequence[_Answer], passed: CallDecision)
 
 
 def request_of(call: Invocation, tool: AnyTool) -> Request:
-    """Return what a gate is shown of a call.
+    """Return the request about a call that a policy receives.
 
-    What one gate does to a list or a model there reaches neither the next nor the handler.
+    Its lists and models are copies: a policy that changes one affects neither the next policy nor the handler.
     """
     values = call.arguments.values
     arguments = values if tool.arguments.only_scalars else deepcopy(values)
@@ -183,7 +183,7 @@ def request_of(call: Invocation, tool: AnyTool) -> Request:
 
 
 async def in_time(call: Invocation, asking: Awaitable[T], reason: str = "the policies took too long for") -> T:
-    """Await what gates say, until the call's deadline. Raises ``DeadlineExceeded``, which says ``reason``."""
+    """Wait for an answer until the call's deadline. Raises ``DeadlineExceeded`` with the ``reason``."""
     try:
         async with asyncio.timeout_at(call.options.deadline):
             return await asking

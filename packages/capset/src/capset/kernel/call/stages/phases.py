@@ -1,8 +1,8 @@
 """The stages of the pipeline, in the order of spec 4 (G1).
 
 A stage is a function of a tool. It is called once, when the tool is compiled, and returns the step that the tool's
-calls take, or ``None`` if they need none. A name that is no tool is compiled into a refusal (``identify``). The record
-of the outcome is no stage: the pipeline writes it for every call, however far the call came.
+calls take, or ``None`` if they need none. An unknown name is compiled into a refusal (``identify``). Recording the
+outcome is not a stage: the pipeline does it for every call, however far the call got.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
     "run": (invoke,),
     "result": (output, serialize),
 }
-"""The stages by their phases, in order. A stage that reads arguments may stand in any of them.
+"""The stages by phase, in order. A stage that reads arguments may stand in any phase.
 
-In ``identify`` and ``authorize`` it reads ``call.given``, which is not validated; from ``arguments`` on,
-``call.arguments``. In ``arguments``, validation and the policies come first: a stage before them that refuses would
-tell those whom a policy refuses about the arguments. A call that has waited for its approval, or whose approver changed
-its arguments, goes through all phases before ``admit`` again (``REPEATED_PHASES``). Approval is the first stage of
-``admit``, so that those after it see what was approved; ``make check`` holds both orders.
+In ``identify`` and ``authorize`` it reads ``call.given``, which is not validated; from ``arguments`` on, it reads
+``call.arguments``. In ``arguments``, validation and the policies come first: a stage that refused before them would
+reveal something about the arguments to callers that a policy refuses. A call that has waited for its approval, or whose
+approver changed its arguments, repeats all phases before ``admit`` (``REPEATED_PHASES``). Approval is the first stage
+of ``admit``, so that the stages after it see what was approved. ``make check`` enforces both orders.
 
-To refuse a call, a stage raises; its record has that as the outcome. A denial is the decision there too, its message
-the reason. ``call.deny`` before it gives the record another reason, or the ids of policies.
+To refuse a call, a stage raises; the error determines the outcome on record. If the error is a denial, it is the
+decision too, with its message as the reason. To record another reason or the ids of policies, call ``call.deny`` first.
 """

@@ -1,7 +1,7 @@
-"""Plain calls: the steps up to the handler in one function, where none of them refuses or suspends the call (ADR 82).
+"""Plain calls: the steps up to the handler in one function, if none of them refuses or suspends the call (ADR 82).
 
-Most calls are of this kind, and most of the time of a governed call went into the steps' being functions of their own.
-What is decided here is what the steps decide; what is not plain is left to them.
+Most calls are plain, and a governed call spent most of its time on calling the steps as separate functions. The
+decisions made here are those of the steps. Calls that are not plain are left to the steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KNOWN: Final[Mapping[Phase, tuple[Stage, ...]]] = {
     "admit": (approval, load_state, admission),
     "run": (invoke,),
 }
-"""The stages that ``begin`` stands for."""
+"""The stages that ``begin`` replaces."""
 
 
 def plain_call(
@@ -41,8 +41,9 @@ def plain_call(
 ) -> PlainCall | None:
     """Return how plain calls of a tool begin, or ``None`` if it has none.
 
-    It has none if it changes something, asks for approval by itself, takes a context, is counted by the store, is
-    retried or timed, is no coroutine function, or has stages that are not known here.
+    A tool has none if it changes something, asks for approval itself, takes a context or arguments that are not
+    scalars, is counted by the store, has a retry or a timeout, is not a coroutine function, has policies that cannot be
+    asked plainly (``Installed.asks_plainly``), or has stages that this module does not know.
     """
     tool, limits = installed.tool, CallLimits(installed)
     if (
@@ -85,7 +86,7 @@ def plain_call(
             pending = ask_at_once(policies, request)
             if pending is not None:
                 return go_on(call, pending)
-            call.decided = passed  # which a limit that refuses the call leaves on its record
+            call.decided = passed  # recorded if a limit refuses the call
         if is_limited:
             limits.count(call)
         call.decided = decided

@@ -1,6 +1,6 @@
-"""Output: what the handler gave fits the tool's output schema, or the call failed (spec 3, K9).
+"""Output: a result that does not fit the tool's output schema fails the call (spec 3, K9).
 
-What a server of others has answered is not held to that: it was done, and what does not fit is noted (spec 7, M96).
+The answer of a third-party server is exempt, since its call was made: what does not fit is noted (spec 7, M96).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from capset.schemas.strict_json import MAX_INTEGER
 from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
 MAX_NOTE: Final = 1_000
-"""The maximum length of what is noted of a result that does not fit, in characters."""
+"""Maximum characters of the note about a result that does not fit."""
 _log = logging.getLogger("capset.kernel")
 
 
 def output(installed: Installed) -> Step:
-    """Validate the result strictly; a streaming tool that gave none has nothing to validate.
+    """Validate the result strictly; a streaming tool without a result has nothing to validate.
 
-    An integer that is too long to write fits no output.
+    An integer that is too long to write fits no output schema.
     """
     tool = installed.tool
     check, replies = tool.output.check, several_replies(tool)
@@ -48,13 +48,13 @@ def output(installed: Installed) -> Step:
             raise misfitting(call, validation_fields(error, (), value)) from None
         call.value = call.data = value
         if is_integer and not -MAX_INTEGER < value < MAX_INTEGER:
-            raise InvalidOutput(f"The tool {call.compiled.name!r} gave an integer that is too long to write.")
+            raise InvalidOutput(f"The tool {call.compiled.name!r} returned an integer that is too long to write.")
 
     return step
 
 
 def _take_foreign(call: Invocation, schema: Schema, answer: ForeignResult) -> None:
-    """Take the answer of a server of others, and note how it does not fit. Raises its error, if it is one."""
+    """Take the answer of a third-party server as the result, and note what does not fit. Raises its error, if any."""
     fits, misfits = answer.fits_schema, [*answer.misfits]
     if fits and answer.error is None:
         try:
@@ -81,7 +81,7 @@ def _take_foreign(call: Invocation, schema: Schema, answer: ForeignResult) -> No
 
 
 def _note(call: Invocation, misfits: Sequence[str]) -> str:
-    """Return what is noted of a result that does not fit, for the model; it is on record as a reason, too."""
+    """Return the note for the model about a result that does not fit; the record has it as a reason, too."""
     problems = "; ".join(misfits).replace("(arguments)", "the result")
     _log.warning("tool %r, correlation %s: its result does not fit: %s", call.compiled.name, call.correlation, problems)
     note = f"The call was made, and its result does not fit what its tool promises: {problems}"
@@ -92,24 +92,24 @@ def _note(call: Invocation, misfits: Sequence[str]) -> str:
 
 
 def several_replies(tool: AnyTool) -> Mapping[str, Schema] | None:
-    """Return the schemas of a processor's replies by their types, or ``None`` where there are no two."""
+    """Return the schemas of a processor's replies by their types, or ``None`` if there are fewer than two."""
     contract = tool.contract
     return contract.replies if contract is not None and len(contract.replies) > 1 else None
 
 
 def misfitting(call: Invocation, fields: Sequence[Field]) -> InvalidOutput:
-    """Log where a result does not fit its schema, and return the error of its call.
+    """Log where a result does not fit its schema, and return the error for its call.
 
     A result may hold secrets, so only the paths that do not fit are reported, and no value is logged.
     """
     name, expected = call.compiled.name, "; ".join(map(str, fields))
     places = ", ".join(field.path for field in fields).replace("(arguments)", "the result")
     _log.error("tool %r, correlation %s: its result does not fit: %s", name, call.correlation, expected)
-    return InvalidOutput(f"The tool {name!r} gave a result that does not fit its schema: {places}.")
+    return InvalidOutput(f"The tool {name!r} returned a result that does not fit its schema: {places}.")
 
 
 def serialize(installed: Installed) -> Step | None:
-    """Turn the result into JSON data; booleans, null and integers that can be written are that already."""
+    """Convert the result to JSON data; booleans, null and integers that can be written are JSON data already."""
     name, tool = installed.name, installed.tool
     if tool.output.is_exact:
         return None
@@ -123,7 +123,7 @@ def serialize(installed: Installed) -> Step | None:
         except SchemaMismatch as misfit:
             raise misfitting(call, misfit.fields) from None
         except (ValueError, RecursionError):
-            raise InvalidOutput(f"The tool {name!r} gave a result that JSON cannot carry.") from None
+            raise InvalidOutput(f"The tool {name!r} returned a result that cannot be represented as JSON.") from None
         redactor = call.context.runtime.redactor
         call.data = data if redactor is None else redactor(data)
         if gives_content:

@@ -1,4 +1,4 @@
-"""The phase ``run``: state is loaded, then the handler runs, timed and retried (C33, K15, G25)."""
+"""The phase ``run``: the handler runs, with its timeout and its retries, after state is loaded (C33, K15, G25)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from capset.kernel.streams.processors import process_one
 
 
 def load_state(installed: Installed) -> Step | None:
-    """Read the state of every scope, where anything declares any and the handler can ask for it."""
+    """Read the state of every scope, if any is declared and the handler takes a context."""
     if not installed.tool.takes_context:
         return None
 
@@ -40,13 +40,13 @@ def load_state(installed: Installed) -> Step | None:
 
 
 Start = Callable[[Invocation], Awaitable[Any]]
-"""Starts a handler; awaiting gives its result, of the tool's own type."""
+"""Starts a handler; the awaitable returns its result, of the tool's own type."""
 
 _log = logging.getLogger("capset.kernel")
 
 
 def invoke(installed: Installed) -> Step:
-    """Run the handler in the way that its shape needs, with the context if it takes one."""
+    """Run the handler as its shape requires, with the context if it takes one."""
     tool = installed.tool
     start = _STARTS[tool.shape](installed)
     if tool.retry is not None:
@@ -90,14 +90,14 @@ def _copied(arguments: CallArguments) -> CallArguments:
     try:
         values, inbound = deepcopy((arguments.values, arguments.inbound))
         return arguments._replace(values=values, inbound=inbound)
-    except Exception:  # a type of the host's own that cannot be copied
+    except Exception:  # one of the host's own types cannot be copied
         return arguments
 
 
 def _has_time(call: Invocation, seconds: float) -> bool:
     """Whether that much time is left, and the handler can be started again at all.
 
-    The processor of a duplex stream ends when it raises.
+    The processor of a duplex stream cannot: it ends when it raises.
     """
     if call.processor is not None:
         return False
@@ -106,7 +106,7 @@ def _has_time(call: Invocation, seconds: float) -> bool:
 
 
 async def _contained(call: Invocation, start: Start) -> None:
-    """Run, and let out only what is safe to show (spec 4, G4) or is not the handler's own: a cancellation."""
+    """Run the handler; raise only errors that are safe to show (spec 4, G4), and cancellations from outside."""
     call.attempts += 1
     try:
         call.value = await start(call)
@@ -115,10 +115,10 @@ async def _contained(call: Invocation, start: Start) -> None:
 
 
 async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
-    """Run under the sooner of the tool's timeout and the call's deadline (loop time).
+    """Run the handler until the tool's timeout or the call's deadline (loop time), whichever is earlier.
 
-    A handler that swallows its cancellation, or fails while it cleans up, is late all the same; a cancellation from
-    outside wins over an expiry (spec 3, K16).
+    A handler that swallows its cancellation, or fails while it cleans up, still counts as late. A cancellation from
+    outside takes precedence over an expiry (spec 3, K16).
     """
     now = asyncio.get_running_loop().time()
     end = min(end for end in (call.options.deadline, timeout and now + timeout) if end is not None)
@@ -146,12 +146,12 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
             raise asyncio.CancelledError
         if not call.attempts:
             raise no_free_thread()
-        unknown = " What came of it is not known." if call.is_sent else ""
+        unknown = " Whether it took effect is not known." if call.is_sent else ""
         raise DeadlineExceeded(f"Deadline exceeded: {call.compiled.name!r} did not finish in time.{unknown}")
 
 
 class _Watch:
-    """Gives a call up whose handler swallows its expiry, and with it the task of the kernel's that it runs in (K15)."""
+    """Abandons a call whose handler swallows its expiry, together with the kernel's task that it runs in (K15)."""
 
     __slots__ = ("_call", "_handle", "_loop", "_task")
 
@@ -168,7 +168,7 @@ class _Watch:
         scope, call = self._call.scope, self._call
         if scope is None or self._task is None:
             return
-        if not scope.expired():  # its time stood still while its consumer made it wait
+        if not scope.expired():  # the timeout was paused while the call waited for its consumer
             later = scope.when() or self._loop.time()
             self._handle = self._loop.call_at(later + CLEANUP_SECONDS, self._look)
             return
@@ -189,7 +189,7 @@ def _start_sync(installed: Installed) -> Start:
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
         work = partial(handler, *leading, **call.arguments.values)
-        call.attempts -= 1  # it starts when it has its turn among the threads
+        call.attempts -= 1  # the attempt counts once the handler gets a thread
 
         def begin() -> None:
             call.attempts += 1
@@ -222,7 +222,7 @@ def _start_stream(installed: Installed) -> Start:
         except BaseException:
             try:
                 await _close(emissions)
-            except Exception as error:  # what ended it is what is told
+            except Exception as error:  # logged only: the error that ended the handler is raised
                 _log.error("tool %r failed as it was closed, correlation %s", name, call.correlation, exc_info=error)
             raise
         await _close(emissions)
@@ -232,7 +232,7 @@ def _start_stream(installed: Installed) -> Start:
 
 
 async def _close(emissions: object) -> None:
-    """Let an async generator clean up now, not when it is collected."""
+    """Let an async generator clean up now, not when it is garbage-collected."""
     if (close := getattr(emissions, "aclose", None)) is not None:
         await close()
 
@@ -262,7 +262,7 @@ def _progress(emission: Progress) -> dict[str, Any]:
     fraction, message = emission.fraction, emission.message
     # Handlers may not be typed.
     if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidOutput(f"Progress lies between 0.0 and 1.0; got {fraction!r}.")
+        raise InvalidOutput(f"Progress must be between 0.0 and 1.0; got {fraction!r}.")
     if not isinstance(message, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidOutput(f"The message of a Progress is text; got {type(message).__name__}.")
+        raise InvalidOutput(f"The message of a Progress must be text; got {type(message).__name__}.")
     return {"fraction": float(fraction), "message": message and message.encode(errors="replace").decode()}

@@ -1,7 +1,7 @@
 """Comparison of API keys, people, agents and the log's own key with the acts that set them (spec 4, G60).
 
-The chain says what was done, and the tables say what holds: somebody who can write to the database can change one
-without the other.
+The chain records what was done, and the tables hold the current state. Someone who can write to the database can
+change one without the other.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _MADE: Final[dict[str, _Kind]] = {
 _ENDED: Final[dict[str, _Kind]] = {"key.revoke": "key", "person.remove": "person"}
 _SIGNING: Final = ("checkpoint_key.adopt", "checkpoint_key.succeed")
 _SHOWN: Final = 20
-"""Limit on the problems that are reported."""
+"""Maximum number of problems reported."""
 _TOGETHER: Final = 500
-"""Number of agents that are read at once."""
+"""Number of agents read at once."""
 
 
 class _RowPlace(NamedTuple):
-    """A row: its kind and id, and the version of an agent; 0 for others."""
+    """A row: its kind, its id, and its version, which is 0 unless it is an agent."""
 
     kind: _Kind
     id: str
@@ -54,7 +54,7 @@ class _RowPlace(NamedTuple):
 
 
 class _SettingAct(NamedTuple):
-    """The record of the act that set a row, and the digest in it, if there is one."""
+    """The record of the act that set a row, and the digest of the row in it, if any."""
 
     seq: int
     digest: str | None
@@ -62,7 +62,7 @@ class _SettingAct(NamedTuple):
 
 @dataclass(slots=True)
 class _Acts:
-    """The acts of a log, in its order: what they set, ended and handed over."""
+    """The rows and signing keys that the acts of a log set, ended and replaced."""
 
     begins: str | None
     """The time of the log's first record, if earlier ones were pruned."""
@@ -72,12 +72,12 @@ class _Acts:
     newest: dict[str, _RowPlace] = field(default_factory=dict[str, _RowPlace])
     """The newest version of each agent."""
     signer: tuple[int, str] | None = None
-    """The record that set the log's own key, and the id of that."""
+    """The record that set the log's own key, and the id of the key."""
     retired: dict[str, int] = field(default_factory=dict[str, int])
-    """The keys that have handed over, and the records that say so."""
+    """The signing keys that were replaced, and the records that say so."""
 
     def is_older(self, time: str) -> bool:
-        """Whether an act from this time may have been pruned."""
+        """Return whether an act from this time may have been pruned."""
         return self.begins is not None and time < self.begins
 
 
@@ -89,7 +89,7 @@ class ActComparison(NamedTuple):
 
 
 def compare_with_acts(connection: Connection) -> ActComparison:
-    """Compare rows with the acts on a chain that was verified, in the connection's current transaction."""
+    """Compare rows with the acts of a verified chain, in the connection's current transaction."""
     acts = _read_acts(connection)
     problems, without_act = dict[str, None](), dict[_RowPlace, None]()
     visited, current = set[_RowPlace](), dict[str, _RowPlace]()
@@ -97,25 +97,25 @@ def compare_with_acts(connection: Connection) -> ActComparison:
         place = _place_of(row)
         visited.add(place)
         if place.kind == "agent":
-            current.setdefault(place.id, place)  # the present one comes first
+            current.setdefault(place.id, place)  # the current version comes first
         act = acts.made.get(place)
         if (act is None and acts.is_older(time)) or (act is not None and act.digest is None):
             without_act[place] = None
         elif act is None:
-            problems[f"{place} is there, and no act set it"] = None
+            problems[f"{place} exists, but no act set it"] = None
         elif act.digest != row_digest(row):
-            problems[f"{place} is not as record {act.seq} set it"] = None
+            problems[f"{place} differs from what record {act.seq} set"] = None
         problems.update(dict.fromkeys(_wrong_state(row, place, acts)))
     for place in acts.made.keys() - visited:
         if (place.kind, place.id) not in acts.ended or place.kind == "key":
-            problems[f"{place} is gone, and record {acts.made[place].seq} set it"] = None
+            problems[f"{place} is missing, although record {acts.made[place].seq} set it"] = None
     for place in current.values():
         if (newest := acts.newest.get(place.id, place)) != place:
-            problems[f"{place} is the present one, and record {acts.made[newest].seq} set {newest.version}"] = None
+            problems[f"{place} is current, although record {acts.made[newest].seq} set version {newest.version}"] = None
     problems.update(dict.fromkeys(_wrong_signer(connection, acts)))
     lines = list(problems)[:_SHOWN]
     if (more := len(problems) - len(lines)) > 0:
-        lines.append(f"{counted(more, 'row')} more differ from their acts")
+        lines.append(f"further differences in {counted(more, 'row')}")
     return ActComparison(lines, _notes(list(without_act)))
 
 
@@ -150,7 +150,7 @@ def _begin(connection: Connection) -> str | None:
 
 
 def _rows(connection: Connection) -> Iterator[tuple[KeyRow | PersonRow | AgentRow, str]]:
-    """Yield each key, person and version of an agent, the present one first, with the time when it was written."""
+    """Yield each key, person and agent version (the current one first), with the time when it was written."""
     for mapping in connection.execute(select(api_keys)).mappings().all():
         key = key_row(mapping)
         yield key, key.created_at
@@ -176,14 +176,14 @@ def _place_of(row: KeyRow | PersonRow | AgentRow) -> _RowPlace:
 
 
 def _wrong_state(row: KeyRow | PersonRow | AgentRow, place: _RowPlace, acts: _Acts) -> Iterator[str]:
-    """Yield what later acts say otherwise of a row."""
+    """Yield the contradictions between the state of a row and later acts."""
     ended = acts.ended.get((place.kind, place.id))
     if isinstance(row, PersonRow) and ended is not None:
-        yield f"{place} is there, though record {ended} removed it"
+        yield f"{place} exists, although record {ended} removed it"
     if isinstance(row, KeyRow) and ended is not None and row.revoked_at is None:
-        yield f"{place} is valid, though record {ended} revoked it"
+        yield f"{place} is valid, although record {ended} revoked it"
     if isinstance(row, KeyRow) and ended is None and row.revoked_at is not None and not acts.is_older(row.revoked_at):
-        yield f"{place} is revoked, and no act revoked it"
+        yield f"{place} is revoked, but no act revoked it"
 
 
 def _wrong_signer(connection: Connection, acts: _Acts) -> Iterator[str]:
@@ -193,11 +193,11 @@ def _wrong_signer(connection: Connection, acts: _Acts) -> Iterator[str]:
     except DefinitionError:
         signer = "damaged"
     if acts.signer is not None and acts.signer[1] != signer:
-        yield f"the log's key is {signer or 'not set'}, and record {acts.signer[0]} made it {acts.signer[1]}"
+        yield f"the log's key is {signer or 'not set'}, although record {acts.signer[0]} set it to {acts.signer[1]}"
     elif acts.signer is None and signer is not None and acts.begins is None:
-        yield f"the log's key is {signer}, and no act made it that"
+        yield f"the log's key is {signer}, but no act set it"
     for key in acts.retired.keys() - set(retired_keys(connection)):
-        yield f"the key {key} may sign again, though record {acts.retired[key]} says that it handed over"
+        yield f"the key {key} may sign again, although record {acts.retired[key]} replaced it"
 
 
 def _notes(places: Sequence[_RowPlace]) -> list[str]:
@@ -206,4 +206,4 @@ def _notes(places: Sequence[_RowPlace]) -> list[str]:
     some = ", ".join(str(place).removeprefix("the ") for place in places[:3])
     beyond = ", …" if len(places) > 3 else ""
     rows = f"{counted(len(places), 'row')} ({some}{beyond})"
-    return [f"{rows} could not be compared: their acts were pruned, or have no digest"]
+    return [f"{rows} could not be compared: their acts were pruned or have no digest"]

@@ -1,4 +1,4 @@
-"""The checkpoints of the audit log: read, made, and the log cut at one of them."""
+"""The checkpoints of the audit log: reading and making them, and pruning the log at one."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_
 from capset.stores.sql.schema.tables import checkpoints, open_intents, records, settings
 
 SIGNER: Final = "checkpoint_key"
-"""The name of the setting that holds the public half of the key that signs."""
+"""The name of the setting that holds the public half of the signing key."""
 _RETIRED: Final = "retired_checkpoint_keys"
-"""The name of the setting with the ids of the keys that have handed over, as a JSON list."""
+"""The name of the setting that holds the ids of replaced keys, as a JSON list."""
 _NAMES: Final = ", ".join(CHECKPOINT_COLUMNS)
 
 
-def raw_checkpoints(connection: Connection) -> Generator[dict[str, Any]]:  # of every type, if they were changed
-    """Yield all checkpoints by column name, without conversion of types; call it within ``as_they_lie``."""
+def raw_checkpoints(connection: Connection) -> Generator[dict[str, Any]]:  # of any type, if they were tampered with
+    """Yield all checkpoints as stored, by column name. Call it within ``as_they_lie``."""
     for values in raw_rows(connection, f"SELECT {_NAMES} FROM checkpoints ORDER BY number"):  # noqa: S608 - own names
         yield dict(zip(CHECKPOINT_COLUMNS, values, strict=True))
 
 
 def first_seq(connection: Connection) -> int:
-    """Return the first record of the log, according to its newest checkpoint; call it within ``as_they_lie``."""
+    """Return the log's first ``seq``, as stated by the newest checkpoint. Call it within ``as_they_lie``."""
     row = connection.exec_driver_sql(
         "SELECT since FROM checkpoints WHERE number = (SELECT max(number) FROM checkpoints)"
     ).first()
@@ -40,7 +40,7 @@ def first_seq(connection: Connection) -> int:
 
 
 def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Checkpoint]:
-    """Return checkpoints in order. Raises ``StoreError`` for one that was changed beyond use."""
+    """Return checkpoints in order. Raises ``StoreError`` if one is corrupt."""
     statement = select_checkpoints().where(checkpoints.c.number > after).order_by(checkpoints.c.number).limit(limit)
     with as_they_lie(connection):
         rows = connection.execute(statement).mappings().all()
@@ -48,9 +48,9 @@ def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Che
 
 
 def put_checkpoint(connection: Connection, key: CheckpointKey, now: str) -> Checkpoint | None:
-    """Sign the log's head and store that, unless this key has signed it already; return the newest checkpoint.
+    """Sign the log's head, unless this key has already signed it, and return the newest checkpoint.
 
-    Raises ``Conflict`` for a key that has handed over.
+    Raises ``Conflict`` if the key was replaced.
     """
     check_may_sign(key, retired_keys(connection))
     newest = newest_checkpoint(connection)
@@ -64,7 +64,7 @@ def put_checkpoint(connection: Connection, key: CheckpointKey, now: str) -> Chec
 
 
 def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpoint | None:
-    """Return the checkpoint to cut at, ``None`` if nothing is old enough. Raises ``Conflict`` as ``prune`` does."""
+    """Return the checkpoint to prune at, or ``None`` if no record is old enough. Raises as ``AuditLog.prune`` does."""
     since = first_seq(connection)
     young = select(records.c.seq).where(records.c.time >= before).order_by(records.c.seq).limit(1)
     stops = [
@@ -87,7 +87,7 @@ def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpo
 
 
 def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned | None:
-    """Cut the log at a checkpoint, and sign its new first record; ``None`` if another process was faster."""
+    """Prune the log at a checkpoint, and sign its new start. Returns ``None`` if another process was faster."""
     check_may_sign(key, retired_keys(connection))
     newest = newest_checkpoint(connection)
     if newest is None or newest.since > anchor.seq:
@@ -104,19 +104,19 @@ def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str
 
 
 def retired_keys(connection: Connection) -> list[str]:
-    """Return the ids of the keys that have handed over. Raises ``StoreError`` if the setting is damaged."""
+    """Return the ids of replaced keys. Raises ``StoreError`` if the setting is damaged."""
     text = connection.execute(select(settings.c.value).where(settings.c.name == _RETIRED)).scalar()
     try:
         ids: object = json.loads(text or "[]")
     except (TypeError, ValueError):
         ids = None
     if not isinstance(ids, list):
-        raise StoreError("the list of keys that have handed over is damaged", hint="restore a backup")
+        raise StoreError("the list of replaced signing keys is damaged", hint="restore a backup")
     return [str(key_id) for key_id in cast("list[object]", ids)]
 
 
 def retire_key(connection: Connection, id: str) -> None:
-    """Note that a key has handed over."""
+    """Record that a key was replaced."""
     ids = [*retired_keys(connection), id]
     connection.execute(delete(settings).where(settings.c.name == _RETIRED))
     connection.execute(insert(settings).values(name=_RETIRED, value=json.dumps(ids)))
@@ -128,7 +128,7 @@ def select_checkpoints() -> Select[Any]:
 
 
 def newest_checkpoint(connection: Connection, *conditions: ColumnElement[bool]) -> Checkpoint | None:
-    """Return the newest checkpoint that fits. Raises ``StoreError`` for one that was changed beyond use."""
+    """Return the newest checkpoint that meets the conditions, or ``None``. Raises ``StoreError`` if it is corrupt."""
     statement = select_checkpoints().where(*conditions).order_by(checkpoints.c.number.desc()).limit(1)
     with as_they_lie(connection):
         row = connection.execute(statement).mappings().first()
@@ -136,7 +136,7 @@ def newest_checkpoint(connection: Connection, *conditions: ColumnElement[bool]) 
 
 
 def checkpoint_in(row: RowMapping) -> Checkpoint:
-    """Return a row as a checkpoint. Raises ``StoreError`` for one that was changed beyond use."""
+    """Convert a row to a checkpoint. Raises ``StoreError`` if it is corrupt."""
     try:
         return checkpoint_of({name: row[name] for name in CHECKPOINT_COLUMNS})
     except Unsound as error:
@@ -144,11 +144,11 @@ def checkpoint_in(row: RowMapping) -> Checkpoint:
 
 
 def hash_at(connection: Connection, seq: int) -> str | None:
-    """Return the hash that is stored with a record, if there is one."""
+    """Return the stored hash of a record, or ``None`` if there is no such record."""
     return connection.execute(select(records.c.hash).where(records.c.seq == seq)).scalar()
 
 
 def sealed_hash(connection: Connection, seq: int) -> str | None:
-    """Return the hash that a checkpoint states of a record, also of one that was pruned."""
+    """Return the hash that a checkpoint states for a record, even a pruned one, or ``None``."""
     statement = select(checkpoints.c.hash).where(checkpoints.c.seq == seq).limit(1)
     return connection.execute(statement).scalar()

@@ -1,4 +1,4 @@
-"""The audit log: appended by the one writer, read by keyset pages, verified, signed, cut, summed up (spec 4, G21)."""
+"""The audit log: written by the single writer, read in keyset pages, verified, signed and pruned (spec 4, G21)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, checkpoints, ope
 from capset.stores.sql.writer.writer import Writer
 
 _ATTEMPTS: Final = 10_000
-"""Number of calls of one correlation that are looked at."""
+"""Maximum number of ended calls, and of open calls, that are read for one correlation."""
 
 _OF: Final = {"outcome": IS_OUTCOME, "act": IS_ACT}
 """The conditions of the partial indexes, by phase."""
@@ -64,7 +64,7 @@ class SqlAudit:
         self._reader = reader
 
     def append(self, entry: Entry) -> None:
-        """Accept an entry, to be written soon. Raises ``StoreError`` if too many wait already."""
+        """Queue an entry for writing. Raises ``StoreError`` if too many entries are waiting."""
         self._writer.append(entry)
 
     async def commit(self, entry: Entry) -> None:
@@ -76,13 +76,13 @@ class SqlAudit:
         await self._writer.flush()
 
     async def query(self, query: AuditQuery) -> Page[Record, int]:
-        """Return outcomes of calls, or acts, newest first. Raises ``StoreError`` for one that was tampered with."""
+        """Return outcomes of calls, or acts, newest first. Raises ``StoreError`` if one was tampered with."""
         statement = select(records).order_by(records.c.seq.desc())
         for name in FILTERS:
             if (value := getattr(query, name)) is not None:
                 statement = statement.where(records.c[name] == value)
         if query.org is not None:
-            # Sessions and persons have few records: SQLite must not walk all of the organisation's.
+            # Filters such as the session match few records. SQLite must not scan all of the organisation's.
             few = any(getattr(query, name) is not None for name in _FEW)
             org = records.c.org.concat(text("''")) if few else records.c.org
             statement = statement.where(org == query.org if query.org else org.is_(None))
@@ -98,13 +98,13 @@ class SqlAudit:
         def read(connection: Connection) -> Page[Record, int]:
             bounds = bounds_of(connection, query.since, query.until)
             with as_they_lie(connection):
-                # All at once: an error for one record would leave SQLite reading, and the next reader in the past.
-                # One query for each phase, since each has indexes of its own.
+                # Rows are fetched at once: an error in one of them would leave SQLite's read transaction open, and the
+                # next reader would see old data. Each phase has its own query, since it has its own indexes.
                 pages = [
                     read_rows(connection, statement.where(_OF[phase], *bounds), query.limit, query.max_bytes)
                     for phase in phases
                 ]
-            # What a phase has beyond its page may come before the rest of another's.
+            # The rows of a phase beyond its page may be newer than rows on the page of another phase.
             complete_from = max((rows[-1]["seq"] for rows, has_more in pages if has_more), default=0)
             matching = [row for rows, _ in pages for row in rows if row["seq"] >= complete_from]
             matching.sort(key=itemgetter("seq"), reverse=True)
@@ -116,7 +116,7 @@ class SqlAudit:
         return await self._reader.read(read)
 
     async def measure(self, query: AuditQuery, *, walked: int = WALKED, measured: int = MEASURED) -> Measured:
-        """Return how calls ended, of those that a query is about, in bounded time."""
+        """Return the outcomes and durations of the calls that match a query, in bounded time."""
         return await self._reader.read(lambda connection: measured_calls(connection, query, walked, measured))
 
     async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
@@ -135,7 +135,7 @@ class SqlAudit:
         return await self._reader.read(read)
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
-        """Return the ``seq`` of the first link since one time, and of the last one before another, if any."""
+        """Return the first ``seq`` since a time and the last one before another, or ``None`` if there is no link."""
         check_times(since, until)
 
         def read(connection: Connection) -> tuple[int, int] | None:
@@ -145,7 +145,7 @@ class SqlAudit:
         return await self._reader.read(read)
 
     async def read(self, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
-        """Return links in chain order. Raises ``StoreError`` for one that was tampered with."""
+        """Return links in chain order. Raises ``StoreError`` if one was tampered with."""
         statement = select(records).where(records.c.seq > after).order_by(records.c.seq).limit(limit)
 
         def read(connection: Connection) -> list[Record]:
@@ -157,33 +157,33 @@ class SqlAudit:
     async def verify(
         self, keys: Sequence[PublicKey | TrustedKey] = (), kept: Sequence[Checkpoint] = ()
     ) -> Verification:
-        """Verify the whole chain, intents included, and its checkpoints with their signatures, by ``keys``."""
+        """Verify the whole chain, including intents, and its checkpoints; check their signatures with ``keys``."""
         return await self._reader.read(lambda connection: verified(connection, keys, kept))
 
     async def verify_part(
         self, after: int | None, previous: str | None, *, limit: int, own: PublicKey | None = None
     ) -> VerifiedPart:
-        """Verify up to ``limit`` links after a position, with the checkpoints over them."""
+        """Verify up to ``limit`` links after a position, and the checkpoints that cover them."""
         return await self._reader.read(lambda connection: verified_part(connection, after, previous, limit, own))
 
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
-        """Sign the current head of the log, and store that; ``None`` for an empty log.
+        """Sign the current head of the log, and store the checkpoint. Returns ``None`` if the log is empty.
 
-        Raises ``StoreError``, and ``Conflict`` for a key that has handed over.
+        Raises ``StoreError``, and ``Conflict`` if the key was replaced.
         """
-        await self._writer.flush()  # accepted entries are written before the function that follows them in the queue
+        await self._writer.flush()  # the queue writes accepted entries before it runs the function
         return await self._writer.write(lambda connection: put_checkpoint(connection, key, now))
 
     async def checkpoints(self, *, after: int = 0, limit: int = 1000) -> Sequence[Checkpoint]:
-        """Return checkpoints in order. Raises ``StoreError`` for one that was tampered with."""
+        """Return checkpoints in order. Raises ``StoreError`` if one was tampered with."""
         return await self._reader.read(lambda connection: list_checkpoints(connection, after, limit))
 
     async def prune(
         self, before: str, key: CheckpointKey, *, now: str, act: Callable[[Pruned], Entry] | None = None
     ) -> Pruned:
-        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if none is suitable."""
+        """Remove the oldest links, up to a checkpoint. Raises ``Conflict`` if no checkpoint is suitable."""
         check_times(before)
-        # in one snapshot: another process may cut the log between two
+        # Both reads use one snapshot: another process may prune the log in between.
         first, anchor = await self._reader.read(
             lambda connection: (first_seq(connection), find_cut(connection, before, key))
         )
@@ -198,7 +198,7 @@ class SqlAudit:
         return await self._reader.read(_signer)
 
     async def adopt(self, key: PublicKey, *, replacing: str | None, act: Entry) -> bool:
-        """Make a key the one that signs this log, and return whether that was done."""
+        """Make a key the signing key of this log, and return whether it was adopted."""
 
         def write(connection: Connection) -> bool:
             newest, retired = newest_checkpoint(connection), retired_keys(connection)
@@ -213,7 +213,7 @@ class SqlAudit:
         return await self._writer.write(write, act)
 
     async def digest_key(self) -> bytes:
-        """Return the 32 secret bytes that key argument digests, made once for a store."""
+        """Return the secret key of the argument digests, 32 bytes, which is made once per store."""
         statement = select(settings.c.value).where(settings.c.name == "digest_key")
 
         def get_or_make(connection: Connection) -> str:
@@ -223,7 +223,7 @@ class SqlAudit:
                 connection.execute(insert(settings).values(name="digest_key", value=stored_key))
             return stored_key
 
-        # Read first, so that a store whose writers wait can be opened.
+        # Read first, so that a store can be opened while its writers are blocked.
         text = await self._reader.read(lambda connection: connection.execute(statement).scalar())
         if text is None:
             text = await self._writer.write(get_or_make)
@@ -249,12 +249,12 @@ def verified(
 
 
 def _record(row: Any) -> Record:
-    """Return a row, by column name, as a record. Raises ``StoreError`` if it holds values that no record can hold."""
+    """Convert a row, by column name, to a record. Raises ``StoreError`` if a value has the wrong type."""
     for name in COLUMNS:
         expected = int if name in NUMBERS else str
         if row[name] is not None and type(row[name]) is not expected:
             raise StoreError(
-                f"record {row['seq']} was changed: its {name!r} is not what a record holds",
+                f"record {row['seq']} was changed: its {name!r} has the wrong type",
                 hint="capset audit verify says more",
             )
     return Record(**row)
@@ -274,7 +274,7 @@ def verified_part(
     """Verify a part of the chain as ``AuditLog.verify_part`` does, in the connection's current transaction."""
     with as_they_lie(connection):
         first = first_seq(connection)
-        if after is None or after < first - 1:  # what was before has been pruned
+        if after is None or after < first - 1:  # earlier links were pruned
             after, previous = first - 1, None
         if previous is None:
             previous = GENESIS if after == 0 else sealed_hash(connection, after) or hash_at(connection, after)
@@ -286,13 +286,13 @@ def verified_part(
         is_end = len(rows) < limit
         try:
             marks = _checkpoints_over(connection, after, None if is_end else after + len(rows))
-        except StoreError as error:  # what a checkpoint holds, none can hold
+        except StoreError as error:  # a checkpoint is corrupt
             return VerifiedPart(Verification(0, error.message, after + 1, after + 1), previous, is_end)
         return verify_part(rows, marks, since=after + 1, previous=previous, is_end=is_end, own=public_key)
 
 
 def _checkpoints_over(connection: Connection, after: int, last: int | None) -> Sequence[Checkpoint]:
-    """Return the checkpoints from a record to the last, by number, after the one before them, if it is there."""
+    """Return the checkpoints from ``after`` to ``last``, by number, preceded by the previous one, if there is one."""
     statement = select_checkpoints().where(checkpoints.c.seq >= after).order_by(checkpoints.c.seq, checkpoints.c.number)
     if last is not None:
         statement = statement.where(checkpoints.c.seq <= last)
@@ -306,7 +306,7 @@ _COLUMNS = tuple(records.c[name] for name in MeasuredCall._fields)
 
 
 def measured_calls(connection: Connection, query: AuditQuery, walked: int, measured: int) -> Measured:
-    """Return the calls that a query is about as ``AuditLog.measure`` does."""
+    """Return the calls that match a query, as ``AuditLog.measure`` does."""
     ends = near_ends(connection, query.since, query.until)
     if ends is None:
         return Measured((), None)
@@ -320,7 +320,7 @@ def measured_calls(connection: Connection, query: AuditQuery, walked: int, measu
     statement = select(*_COLUMNS).where(IS_OUTCOME, records.c.seq.between(first, last)).order_by(records.c.seq.desc())
     selective = _most_selective(connection, query, first, last, walked)
     for name, value in {"org": query.org, **_filters(query)}.items():
-        # By one index only: a plan by another could read past many rows of other organisations.
+        # Only one index may be used: with another, a plan could scan many rows of other organisations.
         column = records.c[name] if name == selective else records.c[name].concat(text("''"))
         statement = statement.where(*_equal(column, value))
     if query.since is not None:
@@ -343,12 +343,12 @@ def _filters(query: AuditQuery) -> dict[str, str]:
 
 
 def _equal(column: ColumnElement[Any], value: str | None) -> list[ColumnElement[bool]]:
-    """Return the condition that a filter stands for: ``None`` for none, ``""`` for a null."""
+    """Return the condition of a filter, if any: ``None`` is no filter, and ``""`` matches null."""
     return [] if value is None else [column == value if value else column.is_(None)]
 
 
 def _most_selective(connection: Connection, query: AuditQuery, first: int, last: int, walked: int) -> str:
-    """Return the filter whose index has fewest rows in a part of the chain, the organisation included."""
+    """Return the filter, ``org`` included, whose index has the fewest rows in a part of the chain."""
     counts: dict[str, int] = {}
     for name, value in {"org": query.org, **_filters(query)}.items():
         if name in INDEXED and value is not None:

@@ -1,4 +1,4 @@
-"""Raw rows of a database, without SQLAlchemy's types in between: written many at once, read one by one.
+"""Raw database rows, without SQLAlchemy's types: written in bulk, and read one by one.
 
 The differences between the engines' drivers are handled here.
 """
@@ -22,19 +22,19 @@ from capset.stores.sql.inserts import insert_rows
 from capset.stores.sql.problems import is_too_long
 
 _READ_AHEAD: Final = 500
-"""Number of rows that a server sends at once."""
+"""Number of rows fetched from a server at once."""
 
 
 def marks(connection: Connection, count: int) -> str:
-    """Return this many parameter placeholders, in the style of the engine's driver."""
+    """Return ``count`` parameter placeholders in the style of the engine's driver."""
     return ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * count)
 
 
 @contextmanager
 def as_they_lie(connection: Connection) -> Generator[None]:
-    """Read text that is not UTF-8 as bytes, where SQLite's driver would raise without naming the row.
+    """Read text that is not UTF-8 as bytes, where SQLite's driver would raise an error that names no row.
 
-    PostgreSQL holds no such text.
+    PostgreSQL cannot hold such text.
     """
     if connection.dialect.name != "sqlite":
         yield
@@ -48,7 +48,7 @@ def as_they_lie(connection: Connection) -> Generator[None]:
 
 
 def raw_rows(connection: Connection, query: str, parameters: Sequence[str] = ()) -> Generator[Sequence[Any]]:
-    """Yield the result of a query row by row, regardless of its size; call it within ``as_they_lie``."""
+    """Yield the rows of a query without loading the whole result. Call it within ``as_they_lie``."""
     how = {"stream_results": True, "max_row_buffer": _READ_AHEAD}
     with connection.exec_driver_sql(query, tuple(parameters), how) as cursor:
         yield from cursor
@@ -66,15 +66,15 @@ _NAMES: Final = ", ".join(COLUMNS)
 
 # Errors caused by a row itself, not by the database.
 _REFUSED: Final = (IntegrityError, DataError, InterfaceError, ProgrammingError, OverflowError)
-_TAKEN: Final = "a record was refused: there is one of its id and phase already"
-_TOO_LONG: Final = "a record was refused: its tool, principal, session or another text to find it by is too long"
+_TAKEN: Final = "a record was refused: a record with its id and phase already exists"
+_TOO_LONG: Final = "a record was refused: its tool, principal, session or another indexed text is too long"
 
 
 def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: set[str]) -> list[BadEntry | None]:
-    """Chain and insert rows, in order, within the transaction; return for each its refusal, or ``None``.
+    """Chain and insert rows, in order, within the transaction. Returns for each row its error, or ``None``.
 
-    The head is read here, in the transaction, since other processes write too. ``open_ids`` are the intents whose
-    outcome may be among the rows; the set and the table ``open_intents`` are kept in step.
+    The head is read within the transaction, since other processes write too. ``open_ids`` has the intents whose outcome
+    may be among the rows, and is kept in sync with the table ``open_intents``.
     """
     sealed, refused = _seal_all(connection, writer, rows)
     # Not `with`: a failing database may have ended the whole transaction, and this savepoint with it.
@@ -95,13 +95,16 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
 
 
 class RefusedTogether(Exception):
-    """Raised where a row among others was refused, and the transaction has to begin again."""
+    """Raised if the database refuses one of several rows, and the transaction must be restarted."""
 
 
 def extend_at_once(
     connection: Connection, writer: str, rows: Sequence[Row], open_ids: set[str]
 ) -> list[BadEntry | None]:
-    """Do as ``extend`` does without a savepoint. Raises ``RefusedTogether`` if the database refuses a row."""
+    """Chain and insert rows without a savepoint. Raises ``RefusedTogether`` if the database refuses a row.
+
+    Otherwise like ``extend``.
+    """
     sealed, refused = _seal_all(connection, writer, rows)
     try:
         _insert(connection, sealed, open_ids)
@@ -113,7 +116,7 @@ def extend_at_once(
 
 
 def _seal_all(connection: Connection, writer: str, rows: Sequence[Row]) -> tuple[list[Row], list[BadEntry | None]]:
-    """Chain rows to the head; return those that can be records, and for each row its refusal, or ``None``."""
+    """Chain rows to the head. Return those that can become records, and for each row its error, or ``None``."""
     seq, previous = head(connection)
     sealed: list[Row] = []
     refused: list[BadEntry | None] = []
@@ -140,10 +143,10 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = ()) -> Generator[Row]:
-    """Yield records one by one, without any conversion of types; call it within ``as_they_lie``.
+    """Yield records one by one, as stored. Call it within ``as_they_lie``.
 
-    A value that no record can hold stays as it is, for ``fingerprint.chain.verify`` to name. ``rest`` is the SQL that
-    follows ``FROM records``.
+    Invalid values are kept, so that ``fingerprint.chain.verify`` can report them. ``rest`` is the SQL that follows
+    ``FROM records``.
     """
     for values in raw_rows(connection, f"SELECT {_NAMES} FROM records {rest}", parameters):  # noqa: S608 - own names
         yield dict(zip(COLUMNS, values, strict=True))

@@ -1,4 +1,4 @@
-"""Times as bounds on ``seq``: all records of these times are within them, and few others."""
+"""Time ranges as bounds on ``seq`` that include all records of the range, and few others."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from capset.fingerprint.canonical import MAX_EXACT
 from capset.stores.sql.schema.tables import records
 
 FEW: Final = 10_000
-"""Number of records to read past rather than to look up the end of the chain's part that a query is about."""
+"""Number of records up to which skipping them is faster than looking up a bound on ``seq``."""
 
 NEAR: Final = 1_000
-"""Number of records by whose times an end of a part of the chain is found, where clocks differ a little."""
+"""Number of records that are read to find an end of a time range, since clocks differ a little."""
 
 AT: Final = records.c.time.concat(text("''"))
-"""A record's time, for queries that must not use its index: pages are in the order of the chain."""
+"""A record's time, for queries that must not use its index, since their pages are in chain order."""
 
-# Not the column itself: an engine would walk the chain from its end, past all records of other times.
+# Not the plain column, for which an engine would scan the chain from its end, past all records of other times.
 _SEQ: Final = records.c.seq + 0
 
 
 def bounds_of(connection: Connection, since: str | None, until: str | None) -> list[ColumnElement[bool]]:
-    """Return conditions on ``seq`` that hold for all records of these times, and for few others."""
+    """Return conditions on ``seq`` that match all records in a time range, and few others."""
     bounds: list[ColumnElement[bool]] = []
     if since is not None:
         newer = select(_SEQ.label("seq")).where(records.c.time >= since).order_by(records.c.time).limit(FEW).subquery()
         count, first = connection.execute(select(func.count(), func.min(newer.c.seq))).one()
         if not count:
             return [false()]
-        # If there are many, a page of the newest usually fills before it reaches older ones; the last page walks on.
+        # If there are many, a page of the newest usually fills before it reaches older ones. The last page scans on.
         bounds.append(records.c.seq >= (first if count < FEW else 0))
     if until is not None and _has_many(connection, until):
         bounds.append(records.c.seq <= (last_before(connection, until) or 0))
@@ -38,9 +38,9 @@ def bounds_of(connection: Connection, since: str | None, until: str | None) -> l
 
 
 def near_ends(connection: Connection, since: str | None, until: str | None) -> tuple[int, int] | None:
-    """Return the first and the last ``seq`` of the records of these times, found in bounded time; ``None`` for none.
+    """Return the first and the last ``seq`` of the records in a time range, in bounded time, or ``None``.
 
-    Records that were written by a clock which was so far off that ``NEAR`` others lie between may be outside.
+    Records may be left out if their clock was so far off that ``NEAR`` other records lie between.
     """
     first, last = 0, MAX_EXACT
     seqs = select(_SEQ.label("seq")).limit(NEAR)
@@ -54,12 +54,12 @@ def near_ends(connection: Connection, since: str | None, until: str | None) -> t
 
 
 def first_from(connection: Connection, since: str | None) -> int | None:
-    """Return the first ``seq`` of the records since a time; of all, if none is given."""
+    """Return the first ``seq`` of the records since a time, or of all records for ``None``."""
     return connection.execute(_end(func.min, None if since is None else records.c.time >= since)).scalar()
 
 
 def last_before(connection: Connection, until: str | None) -> int | None:
-    """Return the last ``seq`` of the records before a time; of all, if none is given."""
+    """Return the last ``seq`` of the records before a time, or of all records for ``None``."""
     return connection.execute(_end(func.max, None if until is None else records.c.time < until)).scalar()
 
 

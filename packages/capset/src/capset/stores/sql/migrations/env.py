@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection given by ``schema``, within its current transaction."""
+"""Runs the migrations on the connection that ``schema`` passes, within its current transaction."""
 
 from __future__ import annotations
 

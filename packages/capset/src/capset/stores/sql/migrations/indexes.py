@@ -1,4 +1,4 @@
-"""Indexes that migrations create, or leave to ``capset db upgrade`` for large databases."""
+"""Indexes that migrations create, or leave to ``capset db upgrade`` in large databases."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from alembic import context, op
 from capset.stores.sql.postgres.online import IndexSpec, invalid_indexes
 
 POSTPONED: Final = "indexes_postponed"
-"""The attribute of Alembic's configuration that leaves indexes out."""
+"""The attribute of Alembic's configuration that postpones indexes."""
 
 
 def create_indexes(indexes: Sequence[IndexSpec]) -> None:
-    """Create indexes, again those that were left unfinished; none if they are postponed."""
+    """Create indexes, unless they are postponed. Unfinished indexes are created again."""
     if context.config.attributes.get(POSTPONED):
         return
     is_sqlite = op.get_context().dialect.name == "sqlite"

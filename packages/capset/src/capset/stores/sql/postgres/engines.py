@@ -1,12 +1,15 @@
-"""Connections to PostgreSQL: one that writes, some that read, and those that hold locks.
+"""Connections to PostgreSQL: one that writes, several that read, and those that hold locks.
 
-Writers take turns: every write transaction begins by waiting for one lock of the database, so that each, in any
-process, sees everything committed before it and no other writes beside it, as with SQLite's ``BEGIN IMMEDIATE``. It is
-the lock of a table, which only a role that may write that table can take; anybody who may connect can take an advisory
-lock, and reads in ``pg_locks`` which are held.
-Readers never wait for a writer, and each of their transactions sees a consistent snapshot; none of their statements
-takes longer than ``READ_SECONDS``. Writers of several hosts know each other to be alive by an advisory lock of each,
-held as long as its connection lasts.
+Write transactions of all processes are serialized, as by SQLite's ``BEGIN IMMEDIATE``: each begins by acquiring the
+write lock, so that it sees everything committed before it, and no other writes happen at the same time. The write lock
+is a table lock, which only a role that may write to the table can acquire. Anyone who may connect could acquire an
+advisory lock, and see in ``pg_locks`` which ones are held.
+
+Readers never wait for a writer. Each of their transactions sees a consistent snapshot, and none of their statements
+takes longer than ``READ_SECONDS``.
+
+Each writer holds an advisory lock as long as its connection lasts. By these locks, writers on several hosts know which
+of them are alive.
 """
 
 from __future__ import annotations
@@ -29,12 +32,12 @@ from capset.stores.sql.postgres.texts import adapt
 from capset.stores.sql.problems import CUT_OFF
 
 OLDEST: Final = 15
-"""The first version of PostgreSQL that capset works with."""
+"""The oldest supported version of PostgreSQL."""
 READERS: Final = 8
-"""Limit on connections that read at once; by default a server accepts 100 from all processes."""
+"""Maximum number of read connections. By default a server accepts 100 connections from all processes."""
 _OPTIONS: Final = {
     "connect_timeout": "5",
-    # So that a server that vanished silently is noticed within a minute, on both sides.
+    # So that a server that vanished silently is noticed within a minute.
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
@@ -43,51 +46,51 @@ _OPTIONS: Final = {
 }
 """Options for libpq, unless the URL sets them."""
 _SET: Final = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
-"""Settings for sessions that hold locks, so that the server notices a vanished host, and frees its locks."""
+"""Settings for sessions that hold locks, so that the server notices a vanished host and frees its locks."""
 
 TURN: Final = "LOCK TABLE alembic_version IN EXCLUSIVE MODE"
-"""Takes the turn to write. Only upgrades write this table; readers and ``pg_dump`` go on."""
+"""Acquires the write lock. Only upgrades write to this table; readers and ``pg_dump`` are not blocked."""
 UPGRADES: Final = "capset_upgrades"
-"""The execution option of an engine whose transactions make or upgrade the tables."""
+"""The execution option of an engine whose transactions create or upgrade the tables."""
 _MAKING: Final = "SELECT pg_advisory_xact_lock(%s)"
 _IS_MADE: Final = "SELECT to_regclass('alembic_version') IS NOT NULL"
 
 READ_SECONDS: Final = 20.0
-"""How long a statement of a reader may take, the wait for a lock included; a long read consists of many statements."""
+"""Time limit for a reader's statement, including the wait for a lock. A long read consists of many statements."""
 _READ_LIMIT: Final = (
     "SELECT set_config('statement_timeout', %s, false) FROM pg_settings"
     " WHERE name = 'statement_timeout' AND setting::bigint NOT BETWEEN 1 AND %s"
 )
-"""Sets it unless the server, or the role, has a stricter one."""
+"""Sets the limit unless the server or the role has a stricter one."""
 
 IDLE_SECONDS: Final = 3.0
-"""Time after which the server ends a writer's transaction that says nothing: its process is frozen."""
+"""Time after which the server aborts a writer's idle transaction: its process is frozen."""
 KEEP_SECONDS: Final = 1.0
-"""Interval in which a writer makes sure that it still has its lock."""
+"""Interval at which a writer checks that it still holds its lock."""
 SETTLED_SECONDS: Final = 5.0
-"""Time after a server's start by which live writers have their locks again."""
+"""Time after a server's start within which live writers reacquire their locks."""
 _AGAIN_SECONDS: Final = (0.0, 0.05, 0.1, 0.2)
-"""A server takes some milliseconds to see that a process died."""
+"""Pauses before each test of a lock: a server takes some milliseconds to notice that a process died."""
 
 _AGE: Final = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
 _TRY: Final = "SELECT pg_try_advisory_lock(%s)"
 _FREE: Final = "SELECT pg_advisory_unlock_all()"
 _BACKEND: Final = "SELECT pg_backend_pid()"
 _ROUNDS: Final = 10
-"""How many transactions are run to see whether a pooler runs those of one connection in several sessions."""
+"""Number of transactions that test whether a pooler runs those of one connection in several sessions."""
 
 
 def lock_key(name: str) -> int:
-    """Return the number of the advisory lock of a name: 64 bits of a hash, distinct from other programs' locks."""
+    """Return the number of a named advisory lock: 64 bits of a hash, distinct from other programs' locks."""
     return int.from_bytes(hashlib.sha256(f"capset {name}".encode()).digest()[:8], signed=True)
 
 
 _MAKERS: Final = lock_key("writes")
-"""The advisory lock of those who make or upgrade the tables: there may be no table yet to lock."""
+"""The advisory lock for creating or upgrading tables, since there may be no table to lock yet."""
 
 
 def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
-    """Return the engine of the one connection that writes; a transaction waits this long for its turn."""
+    """Return the engine of the write connection. A transaction waits ``busy_seconds`` for the write lock."""
     ended: WeakSet[Any] = WeakSet()
     is_made = False
 
@@ -96,7 +99,7 @@ def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
         raw.add_notice_handler(partial(_note_end, raw, ended))
         idle, busy = (max(1, round(seconds * 1000)) for seconds in (IDLE_SECONDS, busy_seconds))
         raw.execute(f"{_SET}; SET idle_in_transaction_session_timeout = {idle}; SET lock_timeout = {busy}")
-        # Left as it is if it is stricter than `on`: that a standby shows the data already.
+        # Unchanged if it is stricter than `on`: then a commit waits until a standby shows the data.
         raw.execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
             " WHERE current_setting('synchronous_commit') <> 'remote_apply'"
@@ -111,7 +114,7 @@ def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
         if is_made:
             connection.exec_driver_sql(TURN)
 
-    # Not the server's default: a snapshot from before the turn would not show what was written until then.
+    # Not the server's default: a snapshot from before the write lock would not show what was written until then.
     isolation = "READ COMMITTED"
     engine = _engine(url, name, prepare, pool_size=1, max_overflow=0, pool_pre_ping=True, isolation_level=isolation)
     event.listen(engine, "begin", begun)
@@ -120,16 +123,17 @@ def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
 
 
 def _note_end(raw: Any, ended: WeakSet[Any], diagnostic: Any) -> None:
-    """Note that the server has ended a connection in the middle of a transaction.
+    """Note that the server closed a connection during a transaction.
 
-    Where an answer is read together with this message, libpq reports it as a notice, and the next statement only fails.
+    If libpq reads this message together with a response, it reports it as a notice, and the next statement fails
+    without giving the reason.
     """
     if diagnostic.sqlstate == CUT_OFF:
         ended.add(raw)
 
 
 def _name_end(ended: WeakSet[Any], context: ExceptionContext) -> BaseException | None:
-    """Return the server's reason for the end of a connection in the place of the next statement's error."""
+    """Replace the error of the next statement with the server's reason for closing the connection."""
     raw = context.connection and context.connection.connection.driver_connection
     if raw not in ended:
         return None
@@ -140,7 +144,7 @@ def _name_end(ended: WeakSet[Any], context: ExceptionContext) -> BaseException |
 
 
 def reading_engine(url: URL, name: str) -> Engine:
-    """Return the engine of the connections that read."""
+    """Return the engine of the read connections."""
 
     def prepare(raw: Any) -> None:
         raw.read_only = True
@@ -149,22 +153,22 @@ def reading_engine(url: URL, name: str) -> Engine:
 
     isolation = "REPEATABLE READ"
     half = READERS // 2
-    # Without a ping before each read: one whose connection was ended in the meantime is run again.
+    # No ping before each read: a read whose connection was closed in the meantime is retried.
     return _engine(url, name, prepare, pool_size=half, max_overflow=half, isolation_level=isolation)
 
 
 def locking_engine(url: URL, name: str) -> Engine:
-    """Return the engine of connections that hold locks, and are closed with them."""
+    """Return the engine of connections that hold locks until they are closed."""
     return _engine(url, name, lambda raw: raw.execute(_SET), poolclass=NullPool, isolation_level="AUTOCOMMIT")
 
 
 def _engine(url: URL, name: str, prepare: Callable[[Any], object], **options: Any) -> Engine:
-    """Return an engine that prepares each connection, and checks that capset can work with its server."""
+    """Return an engine that checks that each connection's server is supported, and prepares the connection."""
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={key: value for key, value in _OPTIONS.items() if key not in url.query}
         | {"client_encoding": "utf8"},
-        use_native_hstore=False,  # would be looked up
+        use_native_hstore=False,  # it would need a lookup
         hide_parameters=True,  # in logged errors
         **options,
     )
@@ -184,7 +188,7 @@ def _engine(url: URL, name: str, prepare: Callable[[Any], object], **options: An
 
 
 def _check(raw: Any, name: str) -> None:
-    """Raise ``StoreError`` unless the server is new enough and the database holds any text."""
+    """Raise ``StoreError`` unless the server is new enough and the database can store any text."""
     version = raw.info.server_version // 10_000
     if version < OLDEST:
         raise StoreError(
@@ -194,17 +198,17 @@ def _check(raw: Any, name: str) -> None:
     if (encoding := raw.info.parameter_status("server_encoding")) != "UTF8":
         raise StoreError(
             f"the database {name!r} is encoded in {encoding}, which cannot hold every text",
-            hint="make it again with the encoding UTF8",
+            hint="recreate it with the encoding UTF8",
         )
 
 
 def _check_session(raw: Any, url: URL, name: str) -> None:
-    """Raise ``StoreError`` if a pooler gives the sessions of the server to others between two transactions.
+    """Raise ``StoreError`` if a pooler passes server sessions to other connections between two transactions.
 
-    Then a lock of one writer would be the lock of others, too, which would take each other for dead or alive. Without
-    a pooler, the server has said at the beginning which of its processes serves the connection; a pooler cannot say
-    that. Such a pooler is detected while another connection holds a transaction open: that one has got this one's
-    session, or this one's transactions run in several.
+    Several writers would then share one lock, and mistake each other for dead or alive. Without a pooler, the server
+    reports at the start which of its processes serves the connection; a pooler cannot report that. Such a pooler is
+    detected while another connection holds a transaction open: either that connection got this one's session, or this
+    one's transactions run in several sessions.
     """
     backend = _backend(raw)
     if backend == raw.info.backend_pid:
@@ -214,21 +218,21 @@ def _check_session(raw: Any, url: URL, name: str) -> None:
         is_shared = other.exec_driver_sql(_BACKEND).scalar_one() == backend
         if is_shared or any(_backend(raw) != backend for _ in range(_ROUNDS)):
             raise StoreError(
-                f"the database {name!r} is behind a pooler that keeps no sessions, such as PgBouncer with "
-                "pool_mode=transaction; capset listens and holds locks in its sessions",
-                hint="connect to the server itself, or give capset's user or database pool_mode=session",
+                f"the database {name!r} is behind a pooler that does not preserve sessions, such as PgBouncer with "
+                "pool_mode=transaction; capset needs sessions for notifications and locks",
+                hint="connect to the server directly, or set pool_mode=session for capset's user or database",
             )
 
 
 def _backend(raw: Any) -> int:
-    """Return which process of the server runs the next transaction of a connection."""
+    """Return the id of the server process that runs the next transaction of a connection."""
     (process,) = raw.execute(_BACKEND).fetchone()
     raw.commit()
     return process
 
 
 class SessionLeases:
-    """The locks of one database's writers; ``connect`` makes a dedicated connection, without transactions."""
+    """The advisory locks of a database's writers. ``connect`` opens a dedicated connection in autocommit mode."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
@@ -236,10 +240,10 @@ class SessionLeases:
         self._connection: Connection | None = None
         self._held = False
         self._ended: threading.Event | None = None
-        """Of the thread that keeps the lock; set to end it."""
+        """Ends the thread that keeps the lock."""
 
     def take(self, writer: str) -> None:
-        """Hold this writer's lock from now on, if it is not held already; propagates errors of the database."""
+        """Acquire this writer's lock and keep it, unless it is held already. Propagates database errors."""
         with self._guard:
             if self._connection is not None:
                 return
@@ -256,12 +260,12 @@ class SessionLeases:
         with self._guard:
             self._ended = None
             if self._connection is not None:
-                with contextlib.suppress(DBAPIError):  # otherwise it is free already
+                with contextlib.suppress(DBAPIError):  # then it is already free
                     self._connection.exec_driver_sql(_FREE)
             self._drop()
 
     def gone(self, writers: Iterable[str]) -> list[str]:
-        """Return the dead writers among ``writers``; on a newly started server, once live ones have reconnected."""
+        """Return the dead writers among ``writers``. Waits for live ones to reconnect to a newly started server."""
         remaining, dead = list(writers), list[str]()
         with contextlib.closing(self._connect()) as connection:
             age: float = connection.exec_driver_sql(_AGE).scalar_one()
@@ -285,12 +289,12 @@ class SessionLeases:
 
     def _hold(self, writer: str, ended: threading.Event) -> None:
         while not ended.wait(KEEP_SECONDS):
-            with self._guard, contextlib.suppress(DBAPIError):  # the server is still away
+            with self._guard, contextlib.suppress(DBAPIError):  # the server is still unreachable
                 if not ended.is_set():
                     self._ensure(writer)
 
     def _ensure(self, writer: str) -> None:
-        """Ensure a live connection and the lock, unless one of our own lost connections still holds it."""
+        """Ensure a live connection that holds the lock, unless one of our own lost connections still holds it."""
         if self._connection is not None:
             try:
                 self._connection.exec_driver_sql("SELECT 1")

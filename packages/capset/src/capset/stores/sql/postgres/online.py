@@ -1,7 +1,7 @@
-"""Indexes that are made beside PostgreSQL's writers, outside their turns (spec 5, P30).
+"""Indexes that are created while PostgreSQL's writers work, without the write lock (spec 5, P30).
 
-``CREATE INDEX CONCURRENTLY`` waits for every transaction that is older than itself. So the lock that keeps two upgrades
-apart is polled: its holder would wait for any process that waits for it within a statement.
+``CREATE INDEX CONCURRENTLY`` waits for all older transactions. Therefore processes poll the lock that keeps two
+upgrades apart: the lock's holder would wait for a process that waits for the lock within a statement.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sqlalchemy import Connection, Engine
 from capset.stores.sql.postgres.engines import lock_key
 
 POLL_SECONDS: Final = 0.2
-"""Interval of polling the lock while another process makes indexes."""
+"""Interval at which the lock is polled while another process creates indexes."""
 
 IndexSpec = tuple[str, str, tuple[str, ...], str | None]
-"""A name, a table, columns, and the condition of a partial index: a line of a migration's ``INDEXES``."""
+"""A name, a table, columns, and the condition of a partial index: an item of a migration's ``INDEXES``."""
 
 _LOCK: Final = lock_key("indexes")
 _INVALID: Final = (
@@ -28,14 +28,14 @@ _INVALID: Final = (
 
 
 def make_indexes(engine: Engine, indexes: Sequence[IndexSpec]) -> None:
-    """Make the missing ones of the indexes, one after the other; ``engine`` opens no transactions.
+    """Create the indexes that are missing, one by one. ``engine`` is in autocommit mode.
 
-    An unfinished index is made again. Propagates errors of the database.
+    Unfinished indexes are created again. Propagates database errors.
     """
     with engine.connect() as connection:
         while not connection.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).scalar_one():
             time.sleep(POLL_SECONDS)
-        # A server may end long statements; this one is long by nature.
+        # A server may abort long statements, and these take long.
         connection.exec_driver_sql("SET statement_timeout = 0")
         connection.exec_driver_sql("SET lock_timeout = 0")
         broken = invalid_indexes(connection)
@@ -45,9 +45,9 @@ def make_indexes(engine: Engine, indexes: Sequence[IndexSpec]) -> None:
             where = f" WHERE {condition}" if condition else ""
             on = f"{table} ({', '.join(columns)}){where}"
             connection.exec_driver_sql(f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {on}")
-        # The lock is freed when this dedicated connection ends.
+        # Closing this dedicated connection frees the lock.
 
 
 def invalid_indexes(connection: Connection) -> list[str]:
-    """Return the unfinished indexes of the schema: they cost writers, and help no reader."""
+    """Return the unfinished indexes of the schema, which slow writers down and do not help readers."""
     return list(connection.exec_driver_sql(_INVALID).scalars())

@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database: its URL, its engines, its opening, and notifications among servers."""
+"""A store in a PostgreSQL database: its URL, engines and backups, and notifications between servers."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
 
 CHANNEL: Final = "capset_events"
 RECONNECT_SECONDS: Final = 1.0
-"""Pause before a lost connection is made again."""
+"""Pause before a lost connection is reopened."""
 _LOOK_SECONDS: Final = 0.5
-"""Interval in which the thread sees that it shall end."""
+"""Interval at which the thread checks whether it should end."""
 _LONGEST: Final = 1_000
-"""Limit on the characters of an id in a notification; the server allows 8,000 bytes."""
+"""Maximum length of an id in a notification, in characters. The server allows 8,000 bytes."""
 _NOTIFY: Final = "SELECT pg_notify(%s, %s)"
 
 
 class PostgresNotifications:
-    """Notifications of one database; ``connect`` makes a connection for itself, without transactions."""
+    """Notifications of one database. ``connect`` opens a dedicated connection in autocommit mode."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self._own = 0
-        """The server's process of the connection that sends: what comes back from it is known here."""
+        """The server process of the sending connection. Notifications from it are our own, and are ignored."""
 
     def send(self, connection: Connection, session: str) -> None:
-        """Notify every other listening process of a change to a session's events, once it is committed."""
+        """Notify every other listening process that a session's events changed, once the change is committed."""
         self._own = cast("Any", connection.connection.driver_connection).info.backend_pid
         is_plain = session.isprintable() and len(session) <= _LONGEST
         connection.exec_driver_sql(_NOTIFY, (CHANNEL, session if is_plain else ""))
 
     @asynccontextmanager
     async def listening(self, heard: Heard) -> AsyncGenerator[Callable[[], bool]]:
-        """Listen in a thread while inside, and yield a function that says whether the connection stands."""
+        """Listen in a thread inside the context, and yield a function that returns whether it is connected."""
         listener = _Listener(self._connect, heard, asyncio.get_running_loop(), lambda: self._own)
         listener.start()
         try:
@@ -113,60 +113,62 @@ class _Listener(threading.Thread):
             connection.exec_driver_sql(f"LISTEN {CHANNEL}")
             raw = cast("Any", connection.connection.driver_connection)  # psycopg's, which is not imported here
             self.is_connected.set()
-            self._tell(None)  # what came before is not heard of
+            self._tell(None)  # earlier notifications may have been missed
             while not self.ended.is_set():
                 for notification in raw.notifies(timeout=_LOOK_SECONDS):
                     if notification.pid != self._own():
                         self._tell(notification.payload or None)
 
     def _tell(self, session: str | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the followers are gone with it
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and its followers are gone
             self._loop.call_soon_threadsafe(self._heard, session)
 
 
 _WORDS: Final = table("document_words", column("number", BigInteger), column("word", Text))
 _AFTER: Final = chr(0x10FFFF)
-"""Sorts after every letter and digit, in the order of code points."""
+"""A character that sorts after every letter and digit, by code point."""
 _KEEP: Final = insert(_WORDS).from_select(
     ["number", "word"],
     select(bindparam("number", type_=BigInteger), func.unnest(bindparam("words", type_=ARRAY(Text)))),
 )
 
-_CLIENT_HINT: Final = "install PostgreSQL's client programs, of the server's version or a newer one"
+_CLIENT_HINT: Final = "install PostgreSQL's client programs, in the server's version or newer"
 _VERSION: Final = re.compile(rb"\(PostgreSQL\) (\d+)")
 _SECRETS: Final = {"password": "PGPASSWORD"}
-"""Options that must not appear on a command line, which others can read, and libpq's variables for them."""
+"""Options that must not appear on a command line, which others can read, and libpq's environment variables for them."""
 
 SCHEMES: Final = ("postgresql", "postgres")
 DRIVER: Final = "psycopg"
-"""The one driver, which a URL may name as SQLAlchemy's do: ``postgresql+psycopg://``."""
+"""The only supported driver. A URL may name it as in SQLAlchemy: ``postgresql+psycopg://``."""
 BUSY_SECONDS: Final = 4.5
-"""Time that a write transaction waits for its turn; longer than a frozen process can keep it."""
+"""How long a write transaction waits for the write lock: longer than a frozen process can hold it."""
 _PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
 _HINT: Final = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; libpq's options may follow a '?'"
 
 
 def open_postgres(url: str) -> SqlStore:
-    """Return the store in the PostgreSQL database that ``postgresql://…`` or ``postgres://…`` names, not yet opened.
+    """Return the store for a ``postgresql://…`` or ``postgres://…`` URL, not yet opened.
 
-    ``postgresql+psycopg://…`` is the same. libpq finds the parts that the URL leaves out: a password in ``PGPASSWORD``
-    or ``~/.pgpass``, a host in ``PGHOST``. Raises ``DefinitionError`` for a URL that names no database; no error
-    repeats the URL, which may hold a password.
+    ``postgresql+psycopg://…`` is the same. libpq supplies the parts that the URL omits: a password from ``PGPASSWORD``
+    or ``~/.pgpass``, a host from ``PGHOST``. Raises ``DefinitionError`` if the URL is invalid or names no database. No
+    error repeats the URL, which may contain a password.
     """
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # their text is the URL's
+    except (ArgumentError, ValueError):  # whose texts may contain the URL
         raise DefinitionError("the store's URL cannot be read", hint=_HINT) from None
     scheme, _, driver = parsed.drivername.partition("+")
     if driver not in ("", DRIVER):
-        raise DefinitionError(f"the store's URL names the driver {driver[:40]!r}; there is {DRIVER} only", hint=_HINT)
+        raise DefinitionError(
+            f"the store's URL names the driver {driver[:40]!r}; only {DRIVER} is supported", hint=_HINT
+        )
     if scheme not in SCHEMES or not parsed.database:
         raise DefinitionError("the store's URL names no PostgreSQL database", hint=_HINT)
     return PostgresStore(parsed)
 
 
 class PostgresStore(SqlStore):
-    """A store in one PostgreSQL database. Errors give only its name, neither its host nor its user."""
+    """A store in one PostgreSQL database. Errors contain its name, but not its host or user."""
 
     def __init__(self, url: URL, *, busy_seconds: float = BUSY_SECONDS, bound: int = BOUND) -> None:
         self._url = url
@@ -181,7 +183,7 @@ class PostgresStore(SqlStore):
         )
 
     def make_engines(self) -> tuple[Engine, Engine]:
-        """Return the writer's engine and the readers'. Raises ``DefinitionError`` if the driver is not installed."""
+        """Return the write engine and the read engine. Raises ``DefinitionError`` if the driver is not installed."""
         try:
             import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError:
@@ -193,18 +195,18 @@ class PostgresStore(SqlStore):
         return writing, reading_engine(self._url, self._name)
 
     def copy_into(self, file: Path) -> None:
-        """Write a consistent copy, in the format of ``pg_restore``, into an existing empty file."""
+        """Write a consistent copy, in the format of ``pg_restore``, to an existing empty file."""
         dump(self._url, self._name, file)
 
     def fill_from(self, file: Path, finish: Callable[[Connection], T]) -> T:
-        """Fill the empty database with a copy, in one transaction, and change it by ``finish`` in another."""
+        """Restore a copy into the empty database in one transaction, and run ``finish`` in another."""
         writing, reading = self.make_engines()
         try:
             with reading.begin() as connection:
                 if inspect(connection).get_table_names():
                     raise DefinitionError(
                         f"the database {self._name!r} has tables already",
-                        hint="make a new one with createdb; one whose restoring was interrupted is not complete",
+                        hint="create a new one with createdb; after an interrupted restore, a database is incomplete",
                     )
             load(self._url, self._name, file)
             with writing.begin() as connection:
@@ -214,7 +216,7 @@ class PostgresStore(SqlStore):
             reading.dispose()
 
     def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:
-        """Make indexes while others write."""
+        """Create indexes while other connections write."""
         make_indexes(self._locking, indexes)
 
     @cached_property
@@ -226,7 +228,7 @@ class PostgresStore(SqlStore):
 
 
 class WordTable:
-    """A row for each different word of a document, with a token of its key in front; deleted by a foreign key."""
+    """One row per distinct word of a document, after the token of its key. A foreign key deletes the rows."""
 
     def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of a document."""
@@ -245,9 +247,9 @@ class WordTable:
 
 
 def dump(url: URL, name: str, file: Path) -> None:
-    """Write a database into a file in ``pg_dump``'s custom format. Raises ``StoreError`` if that is impossible.
+    """Write a database to a file in ``pg_dump``'s custom format. Raises ``StoreError`` if that fails.
 
-    It contains neither owners nor grants, so that it can be restored for any user.
+    The file contains no owners and no grants, so that it can be restored for any user.
     """
     program = shutil.which("pg_dump")
     if program is None:
@@ -255,7 +257,7 @@ def dump(url: URL, name: str, file: Path) -> None:
     _check(program, url, name)
     connection_string, environ = _conninfo(url)
     command = [program, "--format=custom", "--no-owner", "--no-privileges", "--no-password", f"--file={file}"]
-    # pg_dump is the result of shutil.which; the rest are our own words and libpq's options.
+    # pg_dump is the result of shutil.which; the other arguments are our own and libpq's options.
     done = subprocess.run([*command, f"--dbname={connection_string}"], env=environ, capture_output=True, check=False)  # noqa: S603
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
@@ -263,10 +265,12 @@ def dump(url: URL, name: str, file: Path) -> None:
 
 
 def load(url: URL, name: str, file: Path) -> None:
-    """Fill an empty database with what ``dump`` wrote, in one transaction. Raises ``StoreError`` if that fails."""
+    """Restore a file from ``dump`` into an empty database, in one transaction. Raises ``StoreError`` if that fails."""
     program = shutil.which("pg_restore")
     if program is None:
-        raise StoreError("a backup is restored by pg_restore, which is not on the PATH", hint=_CLIENT_HINT)
+        raise StoreError(
+            "restoring a PostgreSQL database needs pg_restore, which is not on the PATH", hint=_CLIENT_HINT
+        )
     _check(program, url, name)
     options, environ = _conninfo(url)
     command = [program, "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", "--no-password"]
@@ -280,7 +284,7 @@ def load(url: URL, name: str, file: Path) -> None:
 
 
 def _check(program: str, url: URL, name: str) -> None:
-    """Raise ``StoreError`` unless a program of PostgreSQL is as new as the server."""
+    """Raise ``StoreError`` if a client program is older than the server."""
     done = subprocess.run([program, "--version"], capture_output=True, check=False)  # noqa: S603
     match = _VERSION.search(done.stdout)
     version = int(match[1]) if match else 0
@@ -288,7 +292,7 @@ def _check(program: str, url: URL, name: str) -> None:
     with closing(engine.connect()) as connection:
         server = connection.exec_driver_sql("SELECT current_setting('server_version_num')::int / 10000").scalar_one()
     if version < server:
-        problem = f"{Path(program).name} is of version {version or 'unknown'}; the server's is {server}"
+        problem = f"{Path(program).name} has version {version or 'unknown'}; the server has {server}"
         raise StoreError(problem, hint=_CLIENT_HINT)
 
 
@@ -302,6 +306,7 @@ def _conninfo(url: URL) -> tuple[str, dict[str, str]]:
     secrets = {variable: options.pop(key) for key, variable in _SECRETS.items() if key in options}
     if "sslpassword" in options:
         raise StoreError(
-            "pg_dump can be told sslpassword only where others see it", hint="use a key without a password"
+            "pg_dump accepts sslpassword only on its command line, which others can read",
+            hint="use a key without a password",
         )
     return make_conninfo("", **options), {**os.environ, **secrets}

@@ -1,7 +1,7 @@
-"""Text with NUL in it, which PostgreSQL cannot hold: stored with an escape, and returned unchanged.
+"""Text with NUL, which PostgreSQL cannot store: it is escaped when stored, and returned unchanged.
 
-The audit log stores any text (spec 4, G11), and SQLite stores NUL. The escape is the character SUBSTITUTE (U+001A),
-which few texts hold; where one does, it is escaped itself, so that different texts stay different.
+The audit log stores any text (spec 4, G11), and SQLite stores NUL. The escape character is SUBSTITUTE (U+001A), which
+few texts contain. It is itself escaped, so that different texts stay different.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ESCAPE: Final = re.compile("\x1a(.?)", re.DOTALL)
 
 
 def escaped(text: str) -> str:
-    """Return a text as PostgreSQL can hold it."""
+    """Escape a text so that PostgreSQL can store it."""
     return _TO_ESCAPE.sub(lambda match: _ESCAPED[match[0]], text) if "\0" in text or SUBSTITUTE in text else text
 
 
 def given(text: str) -> str | bytes:
-    """Return the original of an ``escaped`` text; as bytes any other text, so that no change goes unnoticed."""
+    """Return the original of an ``escaped`` text. Text with an invalid escape becomes bytes, so that it is noticed."""
     if SUBSTITUTE not in text:
         return text
     try:
@@ -33,7 +33,7 @@ def given(text: str) -> str | bytes:
 
 
 def adapt(raw: Any) -> None:
-    """Make a psycopg connection store any text, NUL included, and return it unchanged."""
+    """Make a psycopg connection store any text, including NUL, and return it unchanged."""
     dumper, loader = _adapters()
     raw.adapters.register_dumper(str, dumper)
     raw.adapters.register_loader("text", loader)
@@ -44,7 +44,7 @@ def _adapters() -> tuple[type, type]:
     from psycopg.adapt import Dumper, Loader
 
     class TextDumper(Dumper):
-        """Sends text without a type, as psycopg does by itself: the server knows the type."""
+        """Sends text without a type, as psycopg does by default: the server infers the type."""
 
         def dump(self, obj: str) -> bytes:
             return escaped(obj).encode()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-# All tables are known as soon as one module of the schema is: what upgrades and checks goes over all of them.
+# Importing any module of the schema registers all tables, since upgrades and checks process all of them.
 from capset.stores.sql.schema import lineage_tables as lineage_tables
 from capset.stores.sql.schema import run_tables as run_tables

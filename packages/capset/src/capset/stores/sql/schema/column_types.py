@@ -1,4 +1,4 @@
-"""Column types that engines spell differently, for the migrations: they never change."""
+"""Column types for migrations that differ between engines. They never change."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Final
 from sqlalchemy import Text
 
 TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
-"""Text that is compared by its code points on every engine, as in SQLite, regardless of a database's collation."""
+"""Text that is compared by code points on every engine, as in SQLite, regardless of a database's collation."""

@@ -1,6 +1,6 @@
-"""The tables of lineage (spec 2, F28–F29), beside those of ``schema.tables``.
+"""The tables of lineage (spec 2, F28–F29). The other tables are in ``schema.tables``.
 
-Every row belongs to one org, ``''`` for none. ``number`` is the order of recording: ids may have another.
+Every row belongs to one org (``''`` for none). ``number`` is the order of recording, from which ids may differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from capset.stores.sql.schema.tables import metadata
 
-# SQLite increments a key by itself only if its type is written INTEGER.
+# SQLite assigns keys automatically only if their type is written INTEGER.
 _Sequence: Final = BigInteger().with_variant(Integer, "sqlite")
 
 registrations: Final = Table(
@@ -37,7 +37,7 @@ registrations: Final = Table(
     UniqueConstraint("org", "id", name="uq_registrations_id"),
     UniqueConstraint("org", "agent_id", "number", name="uq_registrations_number"),
 )
-"""Agents as they were declared; ``number`` grows with an agent's registrations, and the latest has the highest."""
+"""Agents as declared. The latest registration of an agent has its highest ``number``."""
 
 links: Final = Table(
     "links",
@@ -61,7 +61,7 @@ links: Final = Table(
     Index("ix_links_session", "org", "session", "id"),
     Index("ix_links_recorded", "org", "session", "number"),
 )
-"""The hashes of a turn; ``tool_refs`` is a JSON list of objects. ``session`` is no foreign key: links outlive it."""
+"""The hashes of a turn. ``tool_refs`` is a JSON list of objects. ``session`` is not a foreign key: links outlive it."""
 
 envelopes: Final = Table(
     "envelopes",
@@ -92,7 +92,7 @@ transitions: Final = Table(
     ForeignKeyConstraint(["org", "to_link"], ["links.org", "links.id"], name="fk_transitions_to_link"),
     Index("ix_transitions_session", "org", "session", "number"),
 )
-"""Changes of a session's runtime hash, with time, links and reason."""
+"""Changes of a session's runtime hash, with links, reason and time."""
 
 payloads: Final = Table(
     "payloads",
@@ -103,4 +103,4 @@ payloads: Final = Table(
     Column("kind", Text, nullable=False),
     Column("payload", Text, nullable=False),
 )
-"""The payloads of hashes, one for each within an org."""
+"""The payloads of hashes, one per hash within an org."""

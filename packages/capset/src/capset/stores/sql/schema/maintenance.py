@@ -34,15 +34,15 @@ from capset.stores.sql.schema.tables import approvals, metadata
 from capset.stores.sql.store import SqlStore
 
 _ONLINE: Final = "INDEXES"
-"""The name of a migration's indexes, if it makes nothing else that the code depends on."""
+"""The attribute that lists a migration's indexes, if the migration adds nothing else that the code depends on."""
 
 _SHOWN: Final = 20
-"""Limit on the reported damages of one kind."""
+"""Maximum number of problems of one kind that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStep:
-    """One migration: its revision, its effect in a sentence, and whether writers continue while it runs."""
+    """One migration: its revision, a one-sentence summary, and whether writers can continue while it runs."""
 
     revision: str
     does: str
@@ -51,14 +51,14 @@ class UpgradeStep:
 
 @dataclass(frozen=True, slots=True)
 class UpgradePlan:
-    """The revision of a database, ``None`` for an empty one, and the steps to this version's, in order."""
+    """The current revision of a database (``None`` if empty), and the steps to this version's revision, in order."""
 
     before: str | None
     steps: tuple[UpgradeStep, ...]
 
 
 def plan(store: SqlStore) -> UpgradePlan:
-    """Return the steps of ``upgrade`` without changing anything. Raises ``StoreError`` as ``Store.open`` does."""
+    """Return the steps that ``upgrade`` would take. Raises ``StoreError`` as ``Store.open`` does."""
     _, reading = store.make_engines()
     try:
         with explained(store.name), reading.begin() as connection:
@@ -70,14 +70,14 @@ def plan(store: SqlStore) -> UpgradePlan:
 def upgrade(store: SqlStore) -> UpgradePlan:
     """Upgrade a database, even an empty one, to this version's revision, and return the steps taken.
 
-    ``store`` is not open; others may have the database open, and continue to work. Raises ``StoreError`` as
-    ``Store.open`` does.
+    ``store`` must not be open; other processes may keep the database open and continue to work. Raises ``StoreError``
+    as ``Store.open`` does.
     """
     writing, reading = store.make_engines()
     try:
         with explained(store.name):
             with writing.connect():
-                pass  # the first connection makes the file
+                pass  # the first connection creates the file
             with reading.begin() as connection:
                 done = _plan(connection, store.name)
             if not done.steps or not all(step.beside_writers for step in done.steps):
@@ -104,17 +104,17 @@ def _plan(connection: Connection, name: str) -> UpgradePlan:
 
 
 def _finish(store: SqlStore, writing: Engine) -> None:
-    """Make the indexes that opening leaves out, and then record that they exist."""
+    """Create the indexes that opening the store leaves out, then record that they exist."""
     for _, _, indexes in migrations():
         if indexes is not None:
             store.make_beside_writers(indexes)
     with upgrade_turn(writing) as connection:
-        if revision_of(connection, store.name) in KNOWN - {HEAD}:  # otherwise another process was faster
+        if revision_of(connection, store.name) in KNOWN - {HEAD}:  # otherwise another process has done it
             raise_to(connection, HEAD)
 
 
 def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
-    """Return the revision, the first sentence and the indexes of each migration, in order."""
+    """Return the revision, the docstring and the indexes of each migration, in order."""
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
@@ -128,7 +128,7 @@ def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """The findings: the revision, every problem in a sentence, and the result of ``verify`` if requested.
+    """The result of a check: the revision, one sentence for each problem, and the verification if requested.
 
     ``notes`` say what was not compared.
     """
@@ -140,17 +140,18 @@ class DatabaseCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether there are no problems."""
+        """Whether no problem was found and any verification succeeded."""
         return not self.problems and (self.verification is None or self.verification.ok)
 
 
 def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
     """Look for damage, for differences from this version's schema, and for triggers and rules that are not capset's.
 
-    With ``verify``, verify the chain too, and compare API keys, people and agents with the acts on it. The chain of a
-    database that lacks a table, or that an upgrade would change in shape, is not verified, which is a problem then.
-    ``store`` is not open; others may have the database open, and continue to work. Other additions to a database are no
-    problem. Raises ``StoreError`` for one that is of another program, of a newer version, or cannot be read at all.
+    With ``verify``, also verify the chain, and compare API keys, people and agents with the acts recorded in it. If a
+    table is missing, or an upgrade would change the tables, the chain cannot be verified, which is reported as a
+    problem. Other additions to a database are not problems. ``store`` must not be open; other processes may keep the
+    database open and continue to work. Raises ``StoreError`` for a database that belongs to another program, is of an
+    incompatible newer version, or cannot be read at all.
     """
     reading = store.make_engines()[1]
     try:
@@ -161,22 +162,22 @@ def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
             problems, is_whole = _damage(connection), True
             if revision == HEAD:
                 problems += _differences(connection)
-            elif revision in KNOWN:  # otherwise it is newer, and compatible with this version
-                problems.append(f"it is of revision {revision}, not {HEAD}: capset db upgrade raises it")
+            elif revision in KNOWN:  # otherwise it is newer, but compatible with this version
+                problems.append(f"the revision is {revision}, not {HEAD}: run capset db upgrade")
             if revision not in KNOWN or revision >= ENOUGH:
                 missing = missing_tables(connection)
                 is_whole = not missing
                 problems += [problem for name in missing if (problem := f"the table {name} is missing") not in problems]
             problems += [
-                f"{item} is not capset's: remove it, or know what it does" for item in foreign_objects(connection)
+                f"{item} is not capset's: remove it unless you know its effect" for item in foreign_objects(connection)
             ]
             if not verify:
                 return DatabaseCheck(revision, tuple(problems))
             if revision in KNOWN and revision < ENOUGH:
-                problems.append("its chain was not verified: this version verifies it after an upgrade")
+                problems.append("the chain was not verified: upgrade the database first")
                 return DatabaseCheck(revision, tuple(problems))
             if not is_whole:
-                problems.append("its chain was not verified: a table is missing")
+                problems.append("the chain was not verified: a table is missing")
                 return DatabaseCheck(revision, tuple(problems))
             chain, notes = verified(connection, (), ()), tuple[str, ...]()
             if chain.ok:
@@ -189,11 +190,11 @@ def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
 
 
 def _compared(connection: Connection) -> ActComparison:
-    """Compare rows with their acts; one that cannot be read at all is a problem, too."""
+    """Compare rows with their acts. A row or an act that cannot be read is a problem, too."""
     try:
         return compare_with_acts(connection)
     except (ValueError, TypeError, KeyError, AttributeError):
-        return ActComparison(["a key, a person, an agent or an act holds what none can hold"], [])
+        return ActComparison(["a key, a person, an agent or an act contains an invalid value"], [])
 
 
 def _damage(connection: Connection) -> list[str]:
@@ -202,7 +203,7 @@ def _damage(connection: Connection) -> list[str]:
     lines = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars()
     problems = [f"the file is damaged: {line}" for line in lines if line != "ok"]
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(_SHOWN)
-    return problems + [f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there" for row in orphans]
+    return problems + [f"row {row[1]} of {row[0]} refers to a missing row of {row[2]}" for row in orphans]
 
 
 def _differences(connection: Connection) -> list[str]:
@@ -210,7 +211,7 @@ def _differences(connection: Connection) -> list[str]:
 
 
 def _of_file(connection: Connection) -> list[str]:
-    """Compare the statements that made each object, which is all that SQLite knows of it."""
+    """Compare the SQL that created each object, which is all that SQLite stores about it."""
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as empty:
@@ -220,7 +221,7 @@ def _of_file(connection: Connection) -> list[str]:
         engine.dispose()
     actual = _statements(connection)
     return [
-        f"the {name} is missing" if name not in actual else f"the {name} is not as this version makes it"
+        f"the {name} is missing" if name not in actual else f"the {name} differs from this version's schema"
         for name, statement in sorted(expected.items())
         if actual.get(name) != statement
     ]
@@ -239,41 +240,42 @@ def _of_server(connection: Connection) -> list[str]:
     context = MigrationContext.configure(connection, opts={"compare_type": True})
     problems: list[str] = []
     for change in compare_metadata(context, metadata):
-        # One change is a tuple; those of one column are a list of them.
+        # A change is a tuple, or a list of tuples for the changes of one column.
         ones = cast("list[tuple[object, ...]]", change if isinstance(change, list) else [change])
         problems += [
             _describe_change(difference) for difference in ones if not str(difference[0]).startswith("remove_")
-        ]  # additions
+        ]  # which would remove additions
     return problems
 
 
 def _describe_change(change: tuple[object, ...]) -> str:
-    """Describe one: ``("add_index", Index)``, ``("add_column", schema, table, Column)``, ``("modify_type", …)``."""
+    """Describe a change such as ``("add_index", Index)``, ``("add_column", …, Column)`` or ``("modify_type", …)``."""
     kind, target = str(change[0]), change[-1]
     if kind.startswith("add_"):
         return f"the {kind.removeprefix('add_')} {getattr(target, 'name', target)} is missing"
-    return f"the column {change[2]}.{change[3]} is not as this version makes it"
+    return f"the column {change[2]}.{change[3]} differs from this version's schema"
 
 
 def back_up(store: SqlStore, file: Path) -> int:
-    """Write a consistent copy of everything into a new file, and return its size in bytes.
+    """Write a consistent copy of the whole database to a new file, and return its size in bytes.
 
-    ``store`` is not open. Only its owner can read the file: it contains the key of the arguments' digests. It appears
-    under its name once it is complete and on the disk. Raises ``DefinitionError`` for a file that exists already or a
-    missing folder, and ``StoreError`` for a database that cannot be read or holds nothing, and a full disk.
+    ``store`` must not be open. Only its owner can read the file, since it contains the key of the arguments' digests.
+    The file appears under its name once it is complete and on disk. Raises ``DefinitionError`` if the file already
+    exists or its folder does not, and ``StoreError`` if the database cannot be read or is empty, or if the disk is
+    full.
     """
     if file.exists():
-        raise DefinitionError(f"there is a file {str(file)!r} already", hint="name a new one")
+        raise DefinitionError(f"the file {str(file)!r} already exists", hint="choose another name")
     if not file.parent.is_dir():
-        raise DefinitionError(f"there is no folder {str(file.parent)!r}", hint="make it first")
+        raise DefinitionError(f"the folder {str(file.parent)!r} does not exist", hint="create it first")
     reading = store.make_engines()[1]
     try:
         with explained(store.name), reading.begin() as connection:
             if revision_of(connection, store.name) is None:
-                raise StoreError(f"the database {store.name!r} is empty", hint="name the one that capset uses")
+                raise StoreError(f"the database {store.name!r} is empty", hint="name the database that capset uses")
     finally:
         reading.dispose()
-    number, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.", suffix=".part")  # for its owner alone
+    number, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.", suffix=".part")  # for its owner only
     part = Path(name)
     try:
         with explained(store.name):
@@ -281,7 +283,7 @@ def back_up(store: SqlStore, file: Path) -> int:
         os.fsync(number)
         size = part.stat().st_size
     except BaseException:
-        os.close(number)  # first: on Windows no open file can be removed or renamed
+        os.close(number)  # first: Windows cannot remove or rename an open file
         part.unlink(missing_ok=True)
         raise
     os.close(number)
@@ -292,19 +294,19 @@ def back_up(store: SqlStore, file: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """The result of a restore: the records go up to ``last``, and so many approvals and open requests were ended."""
+    """The result of a restore: the ``last`` record's number, and how many approvals and open requests were ended."""
 
     last: int
     approvals: int
 
 
 def restore(store: SqlStore, file: Path, *, now: str) -> Restoration:
-    """Make a database of a backup, and end at ``now``, ISO 8601 UTC, all approvals and open requests in it.
+    """Create a database from a backup, and end all approvals and open requests in it at ``now`` (ISO 8601 UTC).
 
-    Some of them may have been used, rejected or withdrawn since the backup, and nothing here says which. ``store`` is
-    not open, and its database is not there or has no tables. A database in a file appears only once all of that is
-    done. Raises ``DefinitionError`` for a missing backup and for a database that is there; ``StoreError`` for a file
-    that is no backup, and if the database cannot be written.
+    Some of them may have been used, rejected or withdrawn after the backup was made, and it does not say which.
+    ``store`` must not be open, and its database must not exist or must have no tables. A database file appears under
+    its name only once everything is done. Raises ``DefinitionError`` if the backup is missing or the database already
+    exists, and ``StoreError`` if the file is not a backup or the database cannot be written.
     """
     if not file.is_file():
         raise DefinitionError(f"there is no file {str(file)!r}")
@@ -314,7 +316,7 @@ def restore(store: SqlStore, file: Path, *, now: str) -> Restoration:
 
 def _end_approvals(connection: Connection, *, now: str, name: str) -> Restoration:
     if revision_of(connection, name) is None:
-        raise StoreError(f"the backup {name!r} is empty", hint="name one that `capset db backup FILE` has written")
+        raise StoreError(f"the backup {name!r} is empty", hint="name a file written by `capset db backup FILE`")
     ended = 0
     if approvals.name in inspect(connection).get_table_names():
         are_open = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at > now)
@@ -324,7 +326,7 @@ def _end_approvals(connection: Connection, *, now: str, name: str) -> Restoratio
 
 
 def _sync(folder: Path) -> None:
-    """Sync the name of a new file to the disk too, if a folder can be opened."""
+    """Flush the folder to disk, so that the new file's name is durable, if the system can open folders."""
     with contextlib.suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Tables of capset that a database lacks, and triggers and rules of others on those that it has (spec 5, P70)."""
+"""Missing tables, and foreign triggers and rules on capset's tables (spec 5, P70)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _OF_SERVER: Final = (
 
 
 def missing_tables(connection: Connection) -> list[str]:
-    """Return the names of capset's tables that are not there; the database is of a revision that has all of them."""
+    """Return the names of capset's missing tables. The database's revision must be one that has all of them."""
     return sorted(metadata.tables.keys() - set(inspect(connection).get_table_names()))
 
 
 def foreign_objects(connection: Connection) -> list[str]:
-    """Return the triggers and rules on capset's tables that capset did not make, in words.
+    """Return descriptions of the triggers and rules on capset's tables that capset did not create.
 
-    They change what is written without being seen in any record.
+    They can change what is written without a trace in any record.
     """
     if connection.dialect.name == "sqlite":
         rows = connection.exec_driver_sql(_OF_FILE)
         named = [("trigger", name, table) for name, table, sql in rows if " ".join(str(sql).split()) not in _OWN]
     else:
         named = [tuple(row) for row in connection.exec_driver_sql(_OF_SERVER)]
-    # SQLite has the name of the table as the trigger was written.
+    # SQLite stores the table's name with the case used in the trigger's statement.
     return [f"the {kind} {name} on {table}" for kind, name, table in named if str(table).lower() in metadata.tables]

@@ -1,6 +1,6 @@
-"""The version of a database: read by plain SQL, upgraded by Alembic, which is imported only for that.
+"""Schema revisions: read with plain SQL, upgraded with Alembic, which is imported only for upgrades.
 
-A new database needs no upgrade: it is made from the tables that the code describes.
+A new database needs no upgrade: its tables are created from their definitions in the code.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _REVISIONS: Final = dict(
         if path.name[:4].isdigit()
     )
 )
-"""Whether each revision only adds indexes: then its file is ``NNNN_indexes_….py``."""
+"""Whether each revision only adds indexes, as its file name ``NNNN_indexes_….py`` says."""
 
 HEAD: Final = max(_REVISIONS)
-"""The revision that this version of capset works with: the last of ``migrations/versions``."""
+"""The revision of this version of capset: the last one in ``migrations/versions``."""
 
 ENOUGH: Final = max(revision for revision, only_adds_indexes in _REVISIONS.items() if not only_adds_indexes)
-"""The oldest revision that this version works with; later ones add indexes, without which it is only slower."""
+"""The oldest revision that this version works with. Later ones add indexes, without which it is only slower."""
 
 KNOWN: Final = frozenset(_REVISIONS)
 """Every revision that this version can upgrade to ``HEAD``."""
 
 LARGE: Final = 100_000
-"""Number of records or files from which opening a server's database makes no indexes: that would block its writers."""
+"""Number of records or files from which opening a server's database creates no indexes, as that would block writers."""
 
 WAIT_SECONDS: Final = 60.0
-"""Time that opening waits for its turn to make or upgrade the tables: another process may be at it for long."""
+"""How long opening waits to create or upgrade the tables: another process may take a while to do the same."""
 
 _UPGRADING: Final = Lock()
-"""Alembic has one current database in a process: of two upgrades at once, one would change the other's."""
+"""Alembic has one current database per process: concurrent upgrades would change each other's."""
 
 _logger = logging.getLogger("capset.stores")
 
@@ -60,19 +60,19 @@ _STAMP: Final = (
     " version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
 )
 _COMPATIBLE: Final = "INSERT INTO settings VALUES ('compatible', '0001')"
-"""Stores the oldest revision whose code works with this schema; the last migration to change it stores the same."""
+"""Stores the oldest revision whose code works with this schema. The migration that last changed it stores the same."""
 _NO_COMPRESSION: Final = "ALTER TABLE blob_parts ALTER COLUMN content SET STORAGE EXTERNAL"
-"""For PostgreSQL: to compress parts of files takes longer than to write what that saves."""
+"""For PostgreSQL: compressing the parts of files takes longer than writing the bytes that it saves."""
 
 
 def prepare(reading: Engine, writing: Engine, name: str) -> None:
     """Create or upgrade the tables, unless they are current.
 
-    Raises ``StoreError`` if the database was made by an unknown version of capset or by another program. Two processes
-    may do this at once: the second waits for the first and finds nothing left to do.
+    Two processes may do this at once: the second waits for the first and finds nothing left to do. Raises
+    ``StoreError`` if the database was created by an incompatible version of capset or by another program.
     """
     with writing.connect():
-        pass  # the first connection makes the file and switches it to WAL
+        pass  # the first connection creates the file and switches it to WAL
     with reading.connect() as connection:
         revision = revision_of(connection, name)
         aim = _aim(connection, revision)
@@ -85,14 +85,15 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
             elif revision != aim:
                 raise_to(connection, aim, postpone_indexes=aim != HEAD)
     if aim in KNOWN - {HEAD}:
-        _logger.warning("the database %r lacks indexes: capset db upgrade makes them beside its writers", name)
+        _logger.warning("the database %r lacks indexes: capset db upgrade makes them without blocking writers", name)
 
 
 @contextmanager
 def upgrade_turn(writing: Engine) -> Generator[Connection]:
-    """Begin a transaction, and wait for its turn longer than a writer waits for one that may be frozen.
+    """Begin an upgrade's transaction, waiting up to ``WAIT_SECONDS`` for its turn.
 
-    On PostgreSQL it may be idle between its statements, where a migration or a busy machine takes its time.
+    Writers give up sooner, in case the process with the lock is frozen. On PostgreSQL, the transaction may be idle
+    between its statements for any time, since a migration or a busy machine may need it.
     """
     until = time.monotonic() + WAIT_SECONDS
     options: dict[str, Any] = {UPGRADES: True}
@@ -111,31 +112,31 @@ def upgrade_turn(writing: Engine) -> Generator[Connection]:
 
 
 def revision_of(connection: Connection, name: str) -> str | None:
-    """Return the database's revision, ``None`` for an empty one.
+    """Return the database's revision, or ``None`` if the database is empty.
 
-    It may be unknown to this version, if the newer version that made it marked it as compatible with this one. Raises
+    The revision may be unknown to this version, if the newer version that created it marked it as compatible. Raises
     ``StoreError`` as ``prepare`` does.
     """
     tables = inspect(connection).get_table_names()
     if "alembic_version" not in tables:
         if tables:
-            raise StoreError(f"the database {name!r} belongs to another program", hint="name one of its own for capset")
+            raise StoreError(f"the database {name!r} belongs to another program", hint="give capset its own database")
         return None
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     if revision is not None and revision not in KNOWN and not ("settings" in tables and _is_compatible(connection)):
         raise StoreError(
-            f"the database {name!r} was made by a version of capset that this one cannot work with"
-            f" (its revision is {str(revision)[:40]!r}, and this version knows {min(KNOWN)} to {HEAD})",
-            hint="upgrade capset; a database from before the first release cannot be upgraded: name a new one",
+            f"the database {name!r} was made by an incompatible version of capset"
+            f" (its revision is {str(revision)[:40]!r}; this version knows {min(KNOWN)} to {HEAD})",
+            hint="upgrade capset; a database from before the first release cannot be upgraded: use a new one",
         )
     return revision
 
 
 def is_large(connection: Connection) -> bool:
-    """Return whether an upgrade must not make indexes while all writers wait; a file's are made in seconds."""
+    """Return whether creating indexes would block writers for too long. An SQLite file takes seconds only."""
     if connection.dialect.name == "sqlite":
         return False
-    # Records are numbered without gaps, and their first and last number cost nothing to find.
+    # Records are numbered without gaps, and finding the first and last number is cheap.
     records = "SELECT coalesce(max(seq) - min(seq), 0) FROM records"
     files = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('files')"  # the server's estimate
     return any((connection.exec_driver_sql(statement).scalar() or 0) >= LARGE for statement in (records, files))
@@ -144,7 +145,7 @@ def is_large(connection: Connection) -> bool:
 def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = False) -> None:
     """Run the migrations up to a revision, within the connection's current transaction.
 
-    ``postpone_indexes`` leaves out those without which capset is only slower: the last migration makes them.
+    ``postpone_indexes`` skips the indexes without which capset is only slower.
     """
     with _UPGRADING:
         from alembic import command
@@ -156,7 +157,7 @@ def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = 
 
 
 def _aim(connection: Connection, revision: str | None) -> str:
-    """Return the revision to upgrade a database to when it is opened: its own if it needs no upgrade."""
+    """Return the revision to upgrade a database to when it is opened: its current one if it needs no upgrade."""
     if revision is None or revision in KNOWN - {HEAD}:
         return max(ENOUGH, revision) if revision is not None and is_large(connection) else HEAD
     return revision
@@ -182,7 +183,7 @@ def create_tables(connection: Connection) -> None:
 
 
 class _Collated(PGTypeCompiler):
-    """Compiler of PostgreSQL's types whose texts are compared by their code points, as in SQLite."""
+    """Compiler of PostgreSQL's types that compares text by code point, as SQLite does."""
 
     def visit_TEXT(self, type_: Text, **options: Any) -> str:  # SQLAlchemy's own options
         return 'TEXT COLLATE "C"'
@@ -190,7 +191,7 @@ class _Collated(PGTypeCompiler):
 
 @cache
 def _statements(engine: str) -> tuple[str, ...]:
-    """Return the statements that create all tables in an engine; to compile them takes longer than to run them."""
+    """Return the statements that create all tables in an engine. Compiling them takes longer than running them."""
     if engine == "sqlite":
         dialect: Dialect = sqlite.dialect()
     else:

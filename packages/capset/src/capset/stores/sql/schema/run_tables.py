@@ -1,4 +1,4 @@
-"""The tables of runs, of schedules and of workers, beside those of ``schema.tables``."""
+"""The tables of runs, schedules and workers, in addition to those of ``schema.tables``."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ workers: Final = Table(
     Column("id", Text, primary_key=True),
     *(Column(name, Text, nullable=False) for name in ("queues", "started_at", "until")),
 )
-"""The workers: ``stores.base.WorkerRow``; ``queues`` is a JSON list of texts."""
+"""The workers: ``stores.base.WorkerRow``; ``queues`` is a JSON list of strings."""

@@ -1,7 +1,7 @@
-"""The tables in SQLAlchemy Core. ``schema.revisions`` creates them; tests compare what migrations make of older ones.
+"""The tables in SQLAlchemy Core. ``schema.revisions`` creates them; tests compare the results of migrations with them.
 
-Times are text, ISO 8601 UTC of fixed width (``capset.clock.iso``), so that they are the same on every engine and sort
-by time. ``org`` is ``''`` for none, since it is part of keys.
+Times are text, ISO 8601 UTC of fixed width (``capset.clock.iso``): the same on every engine, and sortable. ``org`` is
+``''`` for none, since it is part of keys.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from capset.definitions.governance.usage import COUNTS, RESOURCES
 
 metadata: Final = MetaData()
 
-# SQLite stores a table in the order of a key only if its type is written INTEGER.
+# SQLite stores a table in the order of its key only if the key's type is spelled INTEGER.
 _Sequence: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -51,10 +51,10 @@ records: Final = Table(
 IS_OUTCOME: Final = text("phase = 'outcome'")
 IS_ACT: Final = text("phase = 'act'")
 IS_PENDING: Final = text("status = 'pending'")
-"""The conditions of the partial indexes below. They are spelled out, not bound, or SQLite would not use them."""
+"""The conditions of the partial indexes below, as literals: with bound parameters, SQLite would not use the indexes."""
 
 FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org", "agent")
-"""The columns of an ``AuditQuery`` that have an index each, in which a page is one range; ``id`` is unique."""
+"""The columns of an ``AuditQuery`` with an index each, in which a page is one range; ``id`` is unique anyway."""
 
 for _name in FILTERS:
     Index(
@@ -67,7 +67,7 @@ for _name in FILTERS:
 
 Index("ix_records_time", records.c.time, records.c.seq)
 
-for _name in ("approval", "code"):  # which few records have
+for _name in ("approval", "code"):  # set in few records
     Index(
         f"ix_records_{_name}",
         records.c[_name],
@@ -98,7 +98,7 @@ checkpoints: Final = Table(
     Column("signature", Text, nullable=False),
     Index("ix_checkpoints_seq", "seq", "number"),
 )
-"""Signed heads of the log: ``fingerprint.checkpoints.Checkpoint``, but in an order of its own."""
+"""Signed heads of the log: ``fingerprint.checkpoints.Checkpoint``, with the columns in another order."""
 
 open_intents: Final = Table(
     "open_intents",
@@ -107,7 +107,7 @@ open_intents: Final = Table(
     Column("seq", _Sequence, nullable=False),
     Column("writer", Text, nullable=False),
 )
-"""The intents without an outcome yet, so that finding them does not read the whole log. Derived from ``records``."""
+"""The intents without an outcome yet, derived from ``records`` so that finding them does not read the whole log."""
 
 sessions: Final = Table(
     "sessions",
@@ -159,7 +159,7 @@ agents: Final = Table(
     Index("ix_agents_status", "org", "status", "id"),
     Index("ix_agents_name", "org", "name", "id"),
 )
-"""The stored agents; ``instructions`` and ``tags`` are JSON lists of texts, ``static_context`` is a JSON object."""
+"""The stored agents; ``instructions`` and ``tags`` are JSON lists of strings, ``static_context`` is a JSON object."""
 
 agent_versions: Final = Table(
     "agent_versions",
@@ -173,7 +173,7 @@ agent_versions: Final = Table(
     Column("created_at", Text, nullable=False),
     Index("ix_agent_versions_of_hash", "org", "static_hash", "agent_id", "version"),
 )
-"""The versions of stored agents; ``definition`` is JSON of the fields without a column."""
+"""The versions of stored agents; ``definition`` is JSON of the fields that have no column."""
 
 agent_capabilities: Final = Table(
     "agent_capabilities",
@@ -184,7 +184,7 @@ agent_capabilities: Final = Table(
     Column("entry", Text),
     UniqueConstraint("agent_id", "capability_id", name="uq_agent_capabilities"),
 )
-"""The capabilities of stored agents, in the order of their priority; ``entry`` is JSON, null for a plain id."""
+"""The capabilities of stored agents, in order of priority; ``entry`` is JSON, null for a plain id."""
 
 approvals: Final = Table(
     "approvals",
@@ -238,7 +238,7 @@ approvals: Final = Table(
         postgresql_where=text("escalates_at IS NOT NULL"),
     ),
 )
-"""The requests for approvals: ``definitions.approvals.ApprovalRow``, in its order."""
+"""The approval requests: ``definitions.governance.approvals.ApprovalRow``, in its order."""
 
 deliveries: Final = Table(
     "deliveries",
@@ -270,8 +270,8 @@ people: Final = Table(
     UniqueConstraint("team", "user", "org", name="uq_people_user"),
     Index("ix_people_org", "org", "id"),
 )
-"""The users of chats as principals of each org; ``permissions`` and ``makers`` are JSON lists of texts, ``attributes``
-is a JSON object."""
+"""The principals that chat users act as, by org; ``permissions`` and ``makers`` are JSON lists of strings,
+``attributes`` is a JSON object."""
 
 api_keys: Final = Table(
     "api_keys",
@@ -294,7 +294,7 @@ api_keys: Final = Table(
     UniqueConstraint("digest", name="uq_api_keys_digest"),
     Index("ix_api_keys_org", "org", "id"),
 )
-"""The API keys, hashed; ``permissions``, ``scopes`` and ``makers`` are JSON lists of texts, ``attributes`` is a JSON
+"""The API keys, hashed; ``permissions``, ``scopes`` and ``makers`` are JSON lists of strings, ``attributes`` is a JSON
 object."""
 
 reservations: Final = Table(
@@ -307,7 +307,7 @@ reservations: Final = Table(
     Column("ends", BigInteger, nullable=False),
     Index("ix_reservations_ends", "ends"),
 )
-"""The calls that count in moving windows, numbered from 1 in each; times are Unix time in microseconds."""
+"""The calls that count in moving windows, numbered from 1 in each window; times are Unix time in microseconds."""
 
 spendings: Final = Table(
     "spendings",
@@ -316,7 +316,7 @@ spendings: Final = Table(
     Column("calls", BigInteger, nullable=False),
     Column("cost", Double, nullable=False),
 )
-"""The used amounts of the budgets of sessions and runs."""
+"""What sessions and runs have used of their budgets."""
 
 usages: Final = Table(
     "usages",
@@ -327,7 +327,7 @@ usages: Final = Table(
     *(Column(name, BigInteger if name in COUNTS else Double, nullable=False) for name in RESOURCES),
     Index("ix_usages_ends", "ends"),
 )
-"""The parts of the windows in which the usage of models counts; times are Unix time in nanoseconds."""
+"""The parts of the windows in which model usage is counted; times are Unix time in nanoseconds."""
 
 usage_reservations: Final = Table(
     "usage_reservations",
@@ -338,7 +338,7 @@ usage_reservations: Final = Table(
     *(Column(name, BigInteger if name in COUNTS else Double, nullable=False) for name in RESOURCES),
     Index("ix_usage_reservations_writer", "writer"),
 )
-"""The most that each step of a model under way may use, in each of its windows; a step belongs to its writer."""
+"""The most that each running model step may use, in each of its windows; a step belongs to its writer."""
 
 pins: Final = Table(
     "pins",
@@ -346,7 +346,7 @@ pins: Final = Table(
     *(Column(name, Text, primary_key=True) for name in ("server", "tool")),
     *(Column(name, Text, nullable=False) for name in ("hash", "shape", "approved_by", "approved_at")),
 )
-"""The tools of others that were approved, each as what."""
+"""The approved tools of MCP servers and APIs, and the form in which each was approved."""
 
 replies: Final = Table(
     "replies",
@@ -373,7 +373,7 @@ blobs: Final = Table(
     Column("size", BigInteger, nullable=False),
     Column("content", LargeBinary, nullable=False),
 )
-"""The content of files, once by its SHA-256 within an org, deleted with the last file that refers to it."""
+"""The content of files, stored once per SHA-256 within an org and deleted with the last file that refers to it."""
 
 blob_parts: Final = Table(
     "blob_parts",
@@ -383,7 +383,7 @@ blob_parts: Final = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("content", LargeBinary, nullable=False),
 )
-"""Large content, in parts numbered from 0, by the SHA-256 of the whole within an org."""
+"""Large content, in parts numbered from 0, by org and the SHA-256 of the whole."""
 
 loose_parts: Final = Table(
     "loose_parts",
@@ -393,7 +393,7 @@ loose_parts: Final = Table(
     Column("digest", Text, nullable=False),
     Column("until", Text, nullable=False),
 )
-"""The content in parts that no file refers to, kept until a time: ``''`` if its files are gone."""
+"""The content in parts that no file refers to, kept until a given time; ``until`` is ``''`` if its files are gone."""
 
 files: Final = Table(
     "files",
@@ -422,7 +422,7 @@ files: Final = Table(
         postgresql_where=text("parts IS NOT NULL"),
     ),
 )
-"""The files and directories of sessions. The version of a row of ``/`` is the highest of all removed entries.
+"""The files and directories of sessions. The version of the row of ``/`` is the highest of all removed entries.
 
 A file's content is that of ``digest`` in ``blobs``, or of ``parts`` in ``blob_parts``.
 """
@@ -440,7 +440,7 @@ states: Final = Table(
     Column("updated_at", Text, nullable=False),
     Index("ix_states_session", "session"),
 )
-"""State and resources; ``value`` is JSON, null if deleted. ``session`` is the owner if that is a session."""
+"""State and resources; ``value`` is JSON, null if deleted. ``session`` is the owner if the scope is ``session``."""
 
 documents: Final = Table(
     "documents",
@@ -457,7 +457,7 @@ documents: Final = Table(
     UniqueConstraint("scope", "owner", "org", "name", "id", name="uq_documents"),
     Index("ix_documents_session", "session"),
 )
-"""The searchable texts; each engine has an index of their words, made by the migrations."""
+"""The searchable texts; each engine indexes their words in its own way (``documents.WORD_TABLES``)."""
 
 settings: Final = Table(
     "settings",
@@ -499,9 +499,9 @@ session_turns: Final = Table(
     Column("checkpoint", Text),
     Index("ix_session_turns_until", "until"),
 )
-"""The turn that a session is in, and the time until which its process holds it, unless renewed.
+"""The current turn of each session, and the time until which a process holds it, unless renewed.
 
-The holder is ``''`` if it is suspended; ``checkpoint`` is JSON, null for a turn that cannot be continued.
+``holder`` is ``''`` if the turn is suspended; ``checkpoint`` is JSON, null for a turn that cannot be continued.
 """
 
 session_messages: Final = Table(

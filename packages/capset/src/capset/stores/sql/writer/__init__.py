@@ -1,1 +1,1 @@
-"""The one writer of a process: its queue, its transactions, its lease, and recovery after a crash."""
+"""The single writer of a process: its queue, its transactions, its lease, and recovery after a crash."""

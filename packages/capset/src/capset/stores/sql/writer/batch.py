@@ -1,4 +1,4 @@
-"""The items of the writer's queue, and a batch of them: write functions, entries as rows, and waiters for all of it."""
+"""The items of the writer's queue, and batches of them: write functions, entries as rows, and the waiting callers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Loop = asyncio.AbstractEventLoop
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiter:
-    """A waiting task on an event loop. The type of its answer depends on the item it waits for."""
+    """A waiting task on an event loop. The type of its answer depends on the item that it waits for."""
 
     loop: Loop = field(default_factory=asyncio.get_running_loop)
     future: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -38,9 +38,9 @@ class Durable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueCall:
-    """A write function whose caller waits for its result; for a lock, until a time in ``time.monotonic()`` seconds.
+    """A write function whose caller waits for its result.
 
-    ``act`` becomes a record with it.
+    It may wait for a lock until ``until``, in ``time.monotonic()`` seconds. Its transaction also records ``act``.
     """
 
     function: Callable[[Connection], Any]
@@ -51,7 +51,7 @@ class QueueCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """A call to be counted, with its intent if it has one; its caller waits for a lock as that of a ``QueueCall``."""
+    """A call to be counted, with its intent if it has one. It may wait for a lock as a ``QueueCall`` does."""
 
     claim: Claim
     entry: Entry | None
@@ -61,7 +61,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Barrier:
-    """A caller that waits until everything before is durable."""
+    """A caller that waits until all earlier items are durable."""
 
     waiter: Waiter = field(default_factory=Waiter)
 
@@ -76,12 +76,12 @@ class QueueAnswer:
 
 
 def deliver_answers(answers: Iterable[QueueAnswer]) -> None:
-    """Deliver answers, from any thread: one wake-up for each loop, regardless of its number of waiters."""
+    """Deliver answers, from any thread: one wake-up per event loop, however many waiters it has."""
     loops: dict[Loop, list[QueueAnswer]] = {}
     for answer in answers:
         loops.setdefault(answer.waiter.loop, []).append(answer)
     for loop, for_loop in loops.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and its waiters are gone with it
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and so are its waiters
             loop.call_soon_threadsafe(_resolve, for_loop)
 
 
@@ -100,11 +100,11 @@ Item = Entry | Durable | QueueCall | Admission | Barrier
 
 
 class Batch:
-    """Items by kind, each in the order of the queue. ``name`` is the database's, for errors.
+    """Items by kind, each in the order of the queue. ``name`` is the database's, for error messages.
 
-    ``acts`` maps the place of a call to the row of its act. ``rows`` are made of ``makers``, one of each; ``terms``
-    maps a row's place to the place in ``admissions`` that it depends on. An entry that cannot become a row is in
-    ``refused``, with the reason.
+    ``acts`` maps the index of a call to the row of its act. ``rows`` has one row for each item in ``_makers``, and
+    ``terms`` maps the index of a row to the index of the admission that it depends on. Items with an entry that cannot
+    become a row are in ``_refused``, with the reason.
     """
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
@@ -151,7 +151,7 @@ class Batch:
 
     @property
     def has_intent(self) -> bool:
-        """Whether a row is an intent."""
+        """Whether any row is an intent."""
         return any(row["phase"] == "intent" for row in self.rows)
 
     @property
@@ -165,11 +165,11 @@ class Batch:
 
     @property
     def bad(self) -> list[BadEntry]:
-        """The errors of buffered entries, which have no waiter, that cannot become records."""
+        """The errors of entries without a waiter that cannot become records."""
         return [bad for item, bad in self._refused if not isinstance(item, Durable | Admission | QueueCall)]
 
     def committed(self, done: Done) -> list[QueueAnswer]:
-        """Return the answers after a commit to all but the barriers."""
+        """Return the answers to all items except barriers after a commit."""
         answers = [
             QueueAnswer(item.waiter, error=why) for item, why in zip(self.admissions, done.admitted, strict=True)
         ]
@@ -186,14 +186,14 @@ class Batch:
         return answers + self._refusals()
 
     def failed(self, error: StoreError, *, spared: Collection[QueueCall | Admission]) -> list[QueueAnswer]:
-        """Return the answers to all but the barriers and the spared items when nothing was committed."""
+        """Return the answers to all items except barriers and ``spared`` ones after a failed transaction."""
         requests = [item for item in (*self.calls, *self.admissions) if item not in spared]
         durable = [maker for maker in self._makers if isinstance(maker, Durable)]
         failures = [QueueAnswer(item.waiter, error=repeated(error)) for item in (*requests, *durable)]
         return failures + self._refusals()
 
     def passed(self, error: StoreError | None) -> list[QueueAnswer]:
-        """Return the answers to the barriers, which wait for all before them."""
+        """Return the answers to the barriers."""
         return [QueueAnswer(barrier.waiter, error=error and repeated(error)) for barrier in self._barriers]
 
     def _refusals(self) -> list[QueueAnswer]:

@@ -1,8 +1,8 @@
 """Liveness of writers: each holds a lock for as long as its process lives (spec 4, G19).
 
-For a database file, it is a lock on a file of the writer's own (one host). The system frees it when the process ends,
-in any way. So a writer is gone when its file is, or when another can lock it; a time-out would take a slow writer for a
-dead one. A database on a network drive needs locks that work there.
+For a database file, each writer locks a file of its own, so all writers must be on one host. The system releases the
+lock when the process ends, however it ends. So a writer is dead when its file is missing, or when another process can
+lock it. A timeout would mistake a slow writer for a dead one. On a network drive, file locks have to work there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int) -> bool:
-        """Try to lock an open file for this process; return whether that worked."""
+        """Try to lock an open file for this process, and return whether it is locked now."""
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -29,7 +29,7 @@ else:
     import fcntl
 
     def _lock(descriptor: int) -> bool:
-        """Try to lock an open file for this open file description; return whether that worked."""
+        """Try to lock an open file for this open file description, and return whether it is locked now."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -38,10 +38,10 @@ else:
 
 
 class Leases(Protocol):
-    """The locks of one database's writers. A dead writer never comes back: a writer's id is used once."""
+    """The locks of one database's writers. A dead writer never comes back, since each id is used once."""
 
     def take(self, writer: str) -> None:
-        """Hold this writer's lock from now on, if it is not held already; propagates system and database errors."""
+        """Take this writer's lock unless it is already held. Propagates system and database errors."""
         ...
 
     def release(self) -> None:
@@ -49,44 +49,44 @@ class Leases(Protocol):
         ...
 
     def gone(self, writers: Iterable[str]) -> list[str]:
-        """Return the dead writers among ``writers``; it may wait for some seconds to be sure."""
+        """Return the dead writers among ``writers``. It may take some seconds to be sure."""
         ...
 
     def sweep(self) -> None:
-        """Remove leftovers of dead writers' locks."""
+        """Remove the leftover locks of dead writers."""
         ...
 
     def prepare(self, writer: str) -> None:
-        """Prepare for a transaction of this writer; propagates system errors."""
+        """Prepare for a transaction of this writer. Propagates system errors."""
         ...
 
 
 _STATE_AT: Final = 1
-"""Offset of a lock file's content; Windows refuses reads of the locked byte."""
+"""Offset of a lock file's content: on Windows, the locked first byte cannot be read."""
 _WRITES: Final = b"w"
 _RESTS: Final = b"-"
 _LONGEST: Final = 400
 
 
 class FileLeases:
-    """The folder of the locks of one file's writers. Each file names its process, and says whether it is writing."""
+    """A folder with the lock files of one database's writers. Each names its process and says whether it is writing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._held: tuple[Path, int] | None = None
 
     def take(self, writer: str) -> None:
-        """Hold this writer's lock from now on, if it is not held already. Raises ``OSError`` if that is impossible."""
+        """Take this writer's lock unless it is already held. Raises ``OSError`` if that fails."""
         while self._held is None:
             path = self._path(writer)
             try:
                 self._folder.mkdir()
-            except FileExistsError:  # exist_ok would raise it, too, if the folder goes at this moment
+            except FileExistsError:  # exist_ok would raise it too if the folder is removed at this moment
                 if self._folder.is_file():
                     raise
-            with contextlib.suppress(FileNotFoundError):  # another writer, closing, removed the empty folder
+            with contextlib.suppress(FileNotFoundError):  # another writer closed and removed the empty folder
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-                # Another's `gone` may have locked and removed the new file in between.
+                # Another process's `gone` may have locked and removed the new file in between.
                 if _lock(descriptor) and _is(path, descriptor):
                     self._held = (path, descriptor)
                     self._mark(_RESTS + f" process {os.getpid()} on {socket.gethostname()}".encode())
@@ -99,12 +99,12 @@ class FileLeases:
             return
         (path, descriptor), self._held = self._held, None
         os.close(descriptor)
-        with contextlib.suppress(OSError):  # the next `gone` finds a leftover file unlocked, and removes it
+        with contextlib.suppress(OSError):  # the next `gone` removes a leftover file, as it is unlocked
             path.unlink()
             self._folder.rmdir()
 
     def gone(self, writers: Iterable[str]) -> list[str]:
-        """Return the dead writers among ``writers``, and remove their locks."""
+        """Return the dead writers among ``writers``, and remove their lock files."""
         dead: list[str] = []
         for writer in writers:
             path = self._path(writer)
@@ -113,7 +113,7 @@ class FileLeases:
             except FileNotFoundError:
                 dead.append(writer)
             except PermissionError:
-                continue  # another user's: this process cannot tell whether it lives
+                continue  # another user's file: this process cannot tell whether the writer is alive
             else:
                 if _lock(descriptor):
                     dead.append(writer)
@@ -123,21 +123,21 @@ class FileLeases:
         return dead
 
     def prepare(self, writer: str) -> None:
-        """Hold this writer's lock, so that others can see when it writes."""
+        """Take this writer's lock, so that other processes can see when it writes."""
         self.take(writer)
 
     def begun(self) -> None:
-        """Say that this process is writing the database."""
-        with contextlib.suppress(OSError):  # a full disk: it only tells others whom they wait for
+        """Mark this process as writing to the database."""
+        with contextlib.suppress(OSError):  # such as a full disk: the mark only improves error messages
             self._mark(_WRITES)
 
     def ended(self) -> None:
-        """Say that this process is not writing the database any more."""
-        with contextlib.suppress(OSError):  # or the connection would not come back to its pool, and none could write
+        """Mark this process as no longer writing to the database."""
+        with contextlib.suppress(OSError):  # an error would keep the only connection from returning to its pool
             self._mark(_RESTS)
 
     def holder(self) -> str | None:
-        """Return the process that says it is writing the database, such as ``process 123 on host``, if any."""
+        """Return the process that is marked as writing, such as ``process 123 on host``, or ``None``."""
         own_path = self._held and self._held[0]
         for path in self._files():
             if path == own_path:
@@ -155,13 +155,13 @@ class FileLeases:
             os.write(self._held[1], content)
 
     def sweep(self) -> None:
-        """Remove the files of dead writers, for tidiness: liveness matters only for writers with open intents."""
+        """Remove the files of dead writers. This is tidying: liveness matters only for writers with open intents."""
         self.gone([path.stem for path in self._files()])
 
     def _files(self) -> list[Path]:
         try:
             return list(self._folder.glob("*.lock"))
-        except FileNotFoundError:  # some versions of Python raise it where another writer removes the folder now
+        except FileNotFoundError:  # some versions of Python raise it if another writer is removing the folder
             return []
 
     def _path(self, writer: str) -> Path:
@@ -169,7 +169,7 @@ class FileLeases:
 
 
 def _is(path: Path, descriptor: int) -> bool:
-    """Whether a path still leads to an open file."""
+    """Whether a path still refers to an open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -177,8 +177,8 @@ def _is(path: Path, descriptor: int) -> bool:
 
 
 def _remove(path: Path, descriptor: int) -> None:
-    """Remove a file whose lock is held, and release it; no other process may lock the file in between."""
-    if sys.platform == "win32":  # refuses to remove an open file, and thereby guards a live writer's
+    """Remove a file whose lock is held, and release the lock. No other process may lock the file in between."""
+    if sys.platform == "win32":  # cannot remove an open file, which protects the file of a live writer
         os.close(descriptor)
         with contextlib.suppress(PermissionError):
             path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Counting calls in windows and budgets, in the writer's transactions, which follow one another (ADR 0029).
+"""Counting of calls in windows and budgets, in the writer's transactions, which never overlap (ADR 0029).
 
-A transaction counts all its claims in few statements, regardless of their number.
+A transaction needs few statements for all its claims, regardless of their number.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from capset.stores.base.admissions import (
 from capset.stores.sql.schema.tables import approvals, reservations, session_turns, spendings
 
 _AHEAD: Final = 64
-"""Number of a window's oldest calls that are read at once, and of those retained beyond its limit."""
+"""How many calls of a window are read at once; up to as many more than its limit are retained."""
 _TRACED: Final = 1_000
-"""Number of a budget's calls that can be told apart; a release comes right after its call."""
+"""Number of calls whose traces a budget retains for their release, which soon follows the call."""
 _RECENT: Final = 10_000
-"""Number of a window's calls among which a released one is searched."""
+"""Number of a window's newest calls among which a released call is searched."""
 _TRACE_NS: Final = 600 * 1_000_000_000
 _MARGIN_NS: Final = 86_400 * 1_000_000_000
-"""Time that a call is retained after its window: setting back a clock that was ahead must not free capacity."""
+"""How long a call is retained after its window: setting back a clock that was ahead must not free capacity."""
 _SWEEPS: Final = 1 / 32
 """Share of the counting transactions that remove expired calls."""
 _SWEPT: Final = 500
-"""Minimum number of these to remove at once."""
+"""The smallest limit on the calls that a sweep removes."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Window:
-    """The known part of one window: its newest call, and the times of some of its calls by number."""
+    """The loaded part of one window: its newest call, and the times of some of its calls by number."""
 
     number: int
     newest: int
@@ -62,7 +62,7 @@ class _Window:
 
 
 class Counting:
-    """The counting of one transaction: ``take`` decides one claim after the other, and ``write`` stores the result."""
+    """The counting of one transaction: ``take`` decides each claim in turn, and ``write`` stores the result."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class Counting:
         self._changed: set[str] = set()
 
     def take(self, claim: Claim) -> Refused | None:
-        """Count a call, and use up its approval; or return the refusal."""
+        """Count a call and use its approval, or return the refusal."""
         now = claim.clock()
         if (refused := self._refusal(claim, now)) is not None:
             return refused
@@ -91,7 +91,7 @@ class Counting:
         return None
 
     def refusal(self, claim: Claim) -> Refused | None:
-        """Return the reason why a call cannot be counted."""
+        """Return the reason why a call would be refused, or ``None``."""
         return self._refusal(claim, claim.clock())
 
     def _refusal(self, claim: Claim, now: int) -> Refused | None:
@@ -109,7 +109,7 @@ class Counting:
         return longest
 
     def write(self) -> int:
-        """Write the counted calls, and return the number of rows."""
+        """Write the counted calls, and return the number of inserted rows."""
         rows = [
             {"key": key, "number": row.number, "call": row.call, "at": row.at, "ends": row.ends}
             for key, window in self._windows.items()
@@ -132,7 +132,7 @@ class Counting:
         return len(rows)
 
     def _wait(self, window: Window, at: int) -> int | None:
-        """Return the nanoseconds until one more call fits; ``None`` if one fits now."""
+        """Return the nanoseconds until the window has room for another call; ``None`` if it has room now."""
         counted = self._window(window.key)
         if counted.number < window.requests:
             return None
@@ -188,18 +188,18 @@ def _move_approval(connection: Connection, approval: ApprovalRow, before: str, a
 
 
 def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[Refused | None]:
-    """Count calls one after the other, and return for each its refusal, or ``None``."""
+    """Count calls in order, and return the refusal of each, or ``None``."""
     counting = Counting(connection)
     refusals = [counting.take(claim) for claim in claims]
     row_count = counting.write()
     if claims and random() < _SWEEPS:  # noqa: S311 - not used for security
-        # More than come in between two sweeps.
+        # More than are added between two sweeps.
         _sweep(connection, claims[0].clock(), max(_SWEPT, round(2 * row_count / _SWEEPS)))
     return refusals
 
 
 def count_calls(connection: Connection, window: Window, now: int) -> int:
-    """Return how many calls count in a window: found by halves, since times never go back in it."""
+    """Return the number of calls in a window, by binary search: its times never decrease."""
     condition = reservations.c.key == window.key
     query = select(reservations.c.number, reservations.c.at).where(condition)
     newest = connection.execute(query.order_by(reservations.c.number.desc()).limit(1)).first()
@@ -212,7 +212,7 @@ def count_calls(connection: Connection, window: Window, now: int) -> int:
     while upper - before > 1:
         middle = (before + upper) // 2
         at = connection.execute(select(reservations.c.at).where(condition, reservations.c.number == middle)).scalar()
-        if at is None or at <= past:  # one that is not there any more has expired
+        if at is None or at <= past:  # a missing call has expired
             before = middle
         else:
             upper = middle
@@ -220,14 +220,14 @@ def count_calls(connection: Connection, window: Window, now: int) -> int:
 
 
 def spent_by(connection: Connection, owners: Sequence[str]) -> list[tuple[int, float]]:
-    """Return the used amounts of the budgets of these owners."""
+    """Return the calls and the cost that each owner has used of its budget."""
     query = select(spendings).where(spendings.c.owner.in_(owners))
     spent = {row.owner: (row.calls, row.cost) for row in connection.execute(query)}
     return [spent.get(owner, (0, 0.0)) for owner in owners]
 
 
 def release(connection: Connection, claim: Claim) -> None:
-    """Stop counting a call, and give its approval back, as far as it was counted."""
+    """Undo the counting of a call and the use of its approval, as far as they happened."""
     for window in claim.windows:
         _forget(connection, window.key, claim.call)
     for quota, key in zip(claim.quotas, claim.traces(), strict=False):
@@ -239,7 +239,7 @@ def release(connection: Connection, claim: Claim) -> None:
 
 
 def _forget(connection: Connection, key: str, call: str) -> bool:
-    """Remove a call from a window, close the gap in its numbers, and return whether it was there."""
+    """Remove a call from a window, close the gap in the numbers, and return whether the call was in it."""
     condition = reservations.c.key == key
     newest = connection.execute(select(func.max(reservations.c.number)).where(condition)).scalar() or 0
     recent = condition & (reservations.c.number > newest - _RECENT)
@@ -257,7 +257,7 @@ def _forget(connection: Connection, key: str, call: str) -> bool:
 
 
 def _sweep(connection: Connection, now: int, limit: int) -> None:
-    """Remove some expired calls, of windows that may never be used again."""
+    """Remove some expired calls from all windows, since some windows are never used again."""
     columns = reservations.c.key, reservations.c.number
     old = select(*columns).where(reservations.c.ends < now - _MARGIN_NS).limit(limit)
     connection.execute(delete(reservations).where(tuple_(*columns).in_(old)))

@@ -1,6 +1,6 @@
-"""One transaction of the writer: calls that are counted, write functions, then chained records; all or nothing.
+"""One transaction of the writer: admissions of calls, write functions, then chained records; all or nothing.
 
-The record of a function's act is written with what the function has changed, or neither is.
+The changes of a function and the record of its act are committed together or not at all.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from capset.stores.sql.writer.reservations import admit_all
 _NAMED: Final = 1_000
 """Number of ids per statement."""
 
-# A write function; its result is its caller's business.
+# A write function. Only its caller interprets its result.
 Function = Callable[[Connection], Any]
 
 
 class RecoveryState:
-    """The rows, by id and phase, of which one writer does not know whether they are stored."""
+    """The rows, by id and phase, that a writer may or may not have stored before it lost the connection."""
 
     def __init__(self) -> None:
         self._rows: set[tuple[str, str]] = set()
         self._lost = False
 
     def begin(self, error: Exception, rows: Iterable[Row]) -> None:
-        """Note rows that could not be written as uncertain, if the connection was lost in the process."""
+        """Mark rows as uncertain if the connection was lost while they were written."""
         if isinstance(error, DBAPIError) and error.connection_invalidated:
             self._lost = True
             self._rows.update((row["id"], row["phase"]) for row in rows)
 
     def settle(self, connection: Connection, writer: str, rows: Sequence[Row], open_ids: set[str]) -> Collection[int]:
-        """Return the places of the rows that are stored already, and update ``open_ids`` from the database.
+        """Return the indexes of the rows that are already stored, and update ``open_ids`` from the database.
 
-        Call it within the transaction that writes them. The uncertainty lasts until ``end``.
+        Call it within the transaction that writes the rows. They stay uncertain until ``end``.
         """
         if not self._lost:
             return ()
@@ -57,7 +57,7 @@ class RecoveryState:
         return {place for place, row in enumerate(rows) if (row["id"], row["phase"]) in confirmed}
 
     def end(self) -> None:
-        """Clear the state: a transaction was committed that took account of it."""
+        """Clear the state, after a transaction that used it was committed."""
         self._rows.clear()
         self._lost = False
 
@@ -66,7 +66,7 @@ class RecoveryState:
 class Done:
     """The results of a committed transaction.
 
-    For each claim its refusal, for each function its result or error, for each row its refusal.
+    They are the refusals of the claims, the results or errors of the functions, and the refusals of the rows, in order.
     """
 
     admitted: list[Exception | None]
@@ -76,9 +76,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one transaction; ``terms`` maps a row's place to that of the claim that must be admitted for it.
+    """The work of one transaction.
 
-    ``acts`` maps a function's place to the row that is written if its result is true.
+    ``terms`` maps the index of a row to the index of the claim that must be admitted for it to be written. ``acts``
+    maps the index of a function to the row that is written if the function's result is true.
     """
 
     claims: Sequence[Claim]
@@ -89,7 +90,7 @@ class Work:
 
 
 class _Abandon(Exception):
-    """A function failed with all else, or its act cannot become a record: begin again without that one."""
+    """Raised to start over without a function that failed the transaction, or whose act cannot become a record."""
 
     def __init__(self, index: int, error: Exception) -> None:
         super().__init__(index)
@@ -98,7 +99,7 @@ class _Abandon(Exception):
 
 
 class _Unwritten(Exception):
-    """Intents whose calls were counted cannot become records: begin again without these claims."""
+    """Raised to start over without claims whose intents cannot become records."""
 
     def __init__(self, refused: Mapping[int, BadEntry]) -> None:
         super().__init__(refused)
@@ -108,15 +109,15 @@ class _Unwritten(Exception):
 def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt: RecoveryState) -> Done:
     """Run everything in one transaction and return the results.
 
-    A function that raises is undone alone. ``open_ids``, this writer's open intents, is updated once the transaction is
-    committed. Propagates errors of the database if nothing was committed, or if that is unknown: then the rows are in
-    ``doubt``, and those that are stored are not written again.
+    If a function raises, only its own changes are undone. ``open_ids``, the writer's open intents, is updated after the
+    commit. Propagates errors of the database if nothing was committed, or if that is unknown. In the latter case the
+    rows are added to ``doubt``, and those that turn out to be stored are not written again.
     """
     functions, rows, terms = work.functions, work.rows, work.terms
     abandoned: dict[int, Exception] = {}
     unwritten: dict[int, BadEntry] = {}
-    # A savepoint costs as much as two other statements, so there is none where beginning again costs no more: for a
-    # function alone, and for records until one is refused.
+    # A savepoint costs as much as two other statements. So there is none where starting over costs no more: for a
+    # single function, and for records until one is refused.
     run = _run_alone if len(functions) == 1 else _run
     append = extend_at_once
     while True:
@@ -146,7 +147,7 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
         except RefusedTogether:
             append = extend
         except _Abandon as failure:
-            # Nothing can be committed on a lost connection, without that one either.
+            # On a lost connection, nothing can be committed without this function either.
             if isinstance(failure.error, DBAPIError) and failure.error.connection_invalidated:
                 raise failure.error from None
             abandoned[failure.index] = failure.error
@@ -165,7 +166,7 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
 def _admit(
     connection: Connection, claims: Sequence[Claim], unwritten: Mapping[int, BadEntry]
 ) -> list[Exception | None]:
-    """Count the calls whose intents may become records, and return for each its refusal, or ``None``."""
+    """Count the calls whose intents can become records, and return the refusal of each claim, or ``None``."""
     if not claims:
         return []
     refusals = iter(admit_all(connection, [claim for place, claim in enumerate(claims) if place not in unwritten]))
@@ -175,7 +176,7 @@ def _admit(
 def _bad_terms(
     terms: Mapping[int, int], places: Sequence[int], refused: Sequence[BadEntry | None]
 ) -> dict[int, BadEntry]:
-    """Return the refusals of intents, by the place of their claims."""
+    """Return the refusals of intents, by the index of their claims."""
     return {terms[place]: bad for place, bad in zip(places, refused, strict=True) if bad is not None and place in terms}
 
 

@@ -1,8 +1,8 @@
-"""The one writer of a process: a thread that collects items and commits them in groups (spec 4, G21, G23).
+"""The single writer of a process: a thread that collects items and commits them in groups (spec 4, G21, G23).
 
 ``append`` costs the event loop a fraction of a microsecond, and a durable write shares its fsync with everything that
-waits beside it. The order of the queue is the order of the chain. Nothing is dropped: while the database cannot be
-written, buffered entries wait, in order and up to a bound, and callers that wait for durability get an error at once.
+waits at the same time. The order of the queue is the order of the chain. Nothing is dropped: while the database cannot
+be written, buffered entries wait in order, up to a bound, and callers that wait for durability get an error at once.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.transaction import RecoveryState, Work, transact
 
 BOUND: Final = 10_000
-"""Limit on the entries waiting to be written."""
+"""Maximum number of entries waiting to be written."""
 GATHER_SECONDS: Final = 0.1
-"""Time that the thread collects more while no caller waits for it."""
+"""How long the thread collects entries while no caller waits."""
 CROWD: Final = 4
-"""Where so many callers waited for a transaction, the next begins when as much is there again."""
+"""If at least this many callers waited for a transaction, the next one waits for as many items as it had."""
 CROWD_SECONDS: Final = (0.0005, 0.003)
-"""The time in which nothing comes after which it begins anyway, and the longest time until then."""
+"""How long it waits without a new item, and how long in total, before it begins anyway."""
 PAUSES_SECONDS: Final = (0.05, 5.0)
-"""The first and the longest pause before a failed write is tried again; a waiting caller ends a pause."""
+"""The first and the longest pause before a failed write is retried. A waiting caller ends a pause."""
 PATIENCE_SECONDS: Final = 30.0
-"""Time that a write function is retried while other processes write, before its caller gets an error."""
+"""How long a write function is retried while other processes write, before its caller gets an error."""
 TOGETHER: Final = 1_000
-"""Limit on the items of one transaction: others wait for its end."""
+"""Maximum number of items in one transaction. Later items wait for its end."""
 
 _T = TypeVar("_T")
 _logger = logging.getLogger("capset.stores")
 
 
 class Writer:
-    """The thread, its queue and its interface. ``name`` is the database's, for errors."""
+    """The thread, its queue and its interface. ``name`` is the database's, for error messages."""
 
     def __init__(
         self, name: str, leases: Leases, *, bound: int = BOUND, patience_seconds: float = PATIENCE_SECONDS
     ) -> None:
         self.id = ""
-        """A UUIDv7 for each opening of the store; every record written then contains it."""
+        """A UUIDv7, new for each opening of the store. Every record contains the id of its writer."""
         self._name = name
         self._leases = leases
         self._bound = bound
         self._patience = patience_seconds
         self._queue: deque[Item] = deque()
         self._room = 0  # the bound, or 0 when not open
-        self._held = 0  # number of items taken from the queue and not written yet
+        self._held = 0  # number of items taken from the queue but not written yet
         self._wake = threading.Event()
-        self._armed = False  # the thread is going to look into the queue by itself
+        self._armed = False  # the thread will look into the queue without being woken
         self._urgent = False  # … and at once, since a caller waits
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -70,10 +70,10 @@ class Writer:
         self._doubt = RecoveryState()
         self._cut_off = False  # the last transaction was rolled back by the server while this process was frozen
         self._crowd = 0  # number of items of the last transaction, if several callers waited for it
-        self._bad = 0  # buffered entries that could not become records, since the last report
+        self._bad = 0  # number of buffered entries that could not become records since the last report
 
     def start(self, engine: Engine) -> None:
-        """Start the thread, which writes by this engine's one connection."""
+        """Start the thread, which writes through the engine's only connection."""
         self.id = Ids().new()
         self._armed = self._urgent = self._stopping = False
         self._wake.clear()
@@ -83,12 +83,12 @@ class Writer:
         atexit.register(self._at_exit)  # otherwise the buffered entries would be lost with the daemon thread
 
     async def stop(self) -> int:
-        """Write everything left, end the thread, and return the number of lost entries."""
+        """Write everything pending, stop the thread, and return the number of lost entries."""
         self._halt()
         return await asyncio.to_thread(self._finish)
 
     def append(self, entry: Entry) -> None:
-        """Accept an entry, to be written soon. Raises ``StoreError`` if too many wait already."""
+        """Accept an entry, to be written soon. Raises ``StoreError`` if too many are waiting."""
         if len(self._queue) + self._held >= self._room:
             raise self._refusal()
         self._queue.append(entry)
@@ -97,26 +97,27 @@ class Writer:
             self._wake.set()
 
     async def commit(self, entry: Entry) -> None:
-        """Write an entry and return once it is durable. Raises ``StoreError`` if it is not."""
+        """Write an entry and return once it is durable. Raises ``StoreError`` if it cannot be written."""
         await self._ask(Durable(entry))
 
     async def flush(self) -> None:
-        """Return once everything accepted so far is durable. Raises ``StoreError`` if it is not."""
+        """Return once everything accepted so far is durable. Raises ``StoreError`` if it cannot be written."""
         await self._ask(Barrier())
 
     async def write(self, function: Callable[[Connection], _T], act: Entry | None = None) -> _T:
         """Run a function in the writer's next transaction, on its thread, and return its result once that is durable.
 
-        If the result is true, the record of the ``act`` is part of the transaction: there is neither without the other.
+        If the result is true, the record of the ``act`` is part of the transaction, so neither exists without the
+        other.
 
-        The function may run again if the transaction must begin again, so it must change nothing but the database. An
-        error in it undoes its own changes only; errors of the database become ``StoreError``. While other processes
-        write, it is retried within ``PATIENCE_SECONDS``.
+        The function may run again if the transaction starts over, so it must change nothing but the database. An error
+        in it undoes only its own changes. Errors of the database become ``StoreError``. While other processes write,
+        the function is retried within ``PATIENCE_SECONDS``.
         """
         return await self._ask(QueueCall(function, time.monotonic() + self._patience, act))
 
     async def admit(self, claim: Claim, entry: Entry | None) -> None:
-        """Count a call and write its intent in one transaction, as patient as ``write``. Raises ``Refused``."""
+        """Count a call and write its intent in one transaction, retried as in ``write``. Raises ``Refused``."""
         await self._ask(Admission(claim, entry, time.monotonic() + self._patience))
 
     async def _ask(self, item: Durable | QueueCall | Admission | Barrier) -> Any:
@@ -132,12 +133,12 @@ class Writer:
         if not self._room:
             return StoreError(f"the database {self._name!r} is not open")
         return StoreError(
-            f"the audit log has no room: {counted(self._bound, 'record')} still to be written",
+            f"the audit log's queue is full: {counted(self._bound, 'record')} waiting to be written",
             hint="wait for flush(), or use commit(), which waits",
         )
 
     def _halt(self) -> None:
-        """Accept nothing more, and make the thread end once it has written everything pending."""
+        """Accept nothing more, and make the thread stop once it has written everything pending."""
         self._room = 0
         self._stopping = self._urgent = True
         self._wake.set()
@@ -148,7 +149,7 @@ class Writer:
             return 0
         thread.join()
         atexit.unregister(self._at_exit)
-        remaining = Batch(self._name, self._queue)  # buffered entries, and more than one transaction takes
+        remaining = Batch(self._name, self._queue)  # buffered entries, and what one transaction could not take
         closed = self._refusal()
         deliver_answers(remaining.failed(closed, spared=()) + remaining.passed(closed))
         lost, self._bad = len(remaining.buffered) + len(remaining.bad) + self._bad, 0
@@ -160,7 +161,7 @@ class Writer:
     def _at_exit(self) -> None:
         self._halt()
         if lost := self._finish():
-            _logger.error("could not be written and so lost: %s", counted(lost, "audit record"))
+            _logger.error("lost %s that could not be written", counted(lost, "audit record"))
         self._leases.release()
 
     def _run(self, engine: Engine) -> None:
@@ -179,8 +180,8 @@ class Writer:
             self._held = min(queued, TOGETHER)
             items = [self._queue.popleft() for _ in range(self._held)]
             is_written = not items or self._write(engine, items, last=stopping)
-            del items  # the thread may wait for long, and one of them may be of many megabytes
-            # What came after that wakes the thread by itself, and is collected first.
+            del items  # the thread may wait for long, and an item may have many megabytes
+            # Items added since then have woken the thread already, and are collected first.
             if is_written and (queued > TOGETHER or (stopping and self._queue)):
                 self._look_again()
             elif stopping:
@@ -192,7 +193,7 @@ class Writer:
                 self._armed = True  # until the pause is over, an append need not wake the thread
 
     def _gather(self) -> None:
-        """Wait a little until as much is there as the last time: one transaction of many costs less than several."""
+        """Wait a little until the queue is as long as last time: one large transaction costs less than several."""
         queued, until = 0, time.monotonic() + CROWD_SECONDS[1]
         while queued < len(self._queue) < self._crowd and time.monotonic() < until and not self._stopping:
             queued = len(self._queue)
@@ -200,9 +201,10 @@ class Writer:
             self._wake.clear()
 
     def _write(self, engine: Engine, items: list[Item], *, last: bool) -> bool:
-        """Write a batch and answer its waiters; if it cannot be written, put back the items that need not fail yet.
+        """Write a batch and answer its waiters; return whether it was written.
 
-        Those are its buffered entries, and write functions that may still wait for a lock, unless it is the last time.
+        If it was not, put back the items that need not fail yet: buffered entries, and items that may still wait for a
+        lock, unless this is the ``last`` time.
         """
         batch = Batch(self._name, items)
         try:
@@ -218,7 +220,7 @@ class Writer:
             )
             done = transact(engine, self.id, work, self._open_ids, self._doubt)
         except Exception as error:
-            if is_cut_off(error) and not (self._cut_off or last):  # nothing was written: all of it can be repeated
+            if is_cut_off(error) and not (self._cut_off or last):  # nothing was written, so everything can be retried
                 self._cut_off = True
                 self._queue.extendleft(reversed(items))
                 self._held = 0
@@ -228,7 +230,7 @@ class Writer:
                 _logger.exception("the audit writer failed")
             failure = store_error(self._name, error)
             failure.__cause__ = error
-            _logger.warning("%s; what is buffered is kept", failure.message)
+            _logger.warning("%s; buffered records are kept", failure.message)
             patient = batch.patient(time.monotonic()) if is_locked(error) and not last else []
             answers = batch.failed(failure, spared=patient)
             self._queue.extendleft(reversed([*patient, *batch.buffered]))
@@ -243,18 +245,18 @@ class Writer:
         passed = batch.passed(failure or self._lasting())
         if passed and failure is None:
             self._bad = 0
-        self._held = 0  # first, so that there is room for the callers answered
+        self._held = 0  # before the answers, so that their callers find room
         self._crowd = len(items) if len(answers) >= CROWD else 0
         deliver_answers(answers + passed)
         return failure is None
 
     def _look_again(self) -> None:
-        """Have the thread look into the queue again at once."""
+        """Make the thread look into the queue again at once."""
         self._armed = self._urgent = True
         self._wake.set()
 
     def _lasting(self) -> StoreError | None:
-        """Return the error for barriers that lasts although everything writable is written."""
+        """Return the error for barriers if entries could not become records, although all others are written."""
         return (
             StoreError(f"{counted(self._bad, 'call')} left no audit record: none could be made") if self._bad else None
         )

@@ -62,53 +62,53 @@ CHANGES: Final[list[tuple[LiteralString, LiteralString, str]]] = [
     (
         """UPDATE api_keys SET scopes = '["capset:admin"]' WHERE name = 'ci'""",
         """UPDATE api_keys SET scopes = '["capset:read", "capset:call"]' WHERE name = 'ci'""",
-        "is not as record",
+        "differs from what record",
     ),
     (
         "UPDATE api_keys SET revoked_at = NULL WHERE name = 'revoked'",
         "UPDATE api_keys SET revoked_at = '2026-01-02T03:04:05.000006Z' WHERE name = 'revoked'",
-        "is valid, though record",
+        "is valid, although record",
     ),
     (
         "UPDATE api_keys SET revoked_at = '2026-01-02T03:04:05.000006Z' WHERE name = 'long'",
         "UPDATE api_keys SET revoked_at = NULL WHERE name = 'long'",
-        "is revoked, and no act revoked it",
+        "is revoked, but no act revoked it",
     ),
     (
         "INSERT INTO api_keys (id, name, digest, principal, principal_kind, permissions, scopes, created_at,"
         """ makers) VALUES ('forged', 'x', 'd', 'eve', 'user', '[]', '["capset:admin"]', '2999', '[]')""",
         "DELETE FROM api_keys WHERE id = 'forged'",
-        "the API key forged is there, and no act set it",
+        "the API key forged exists, but no act set it",
     ),
     (
         "UPDATE people SET principal = 'eve'",
         "UPDATE people SET principal = 'bob'",
-        "the person p-1 is not as record",
+        "the person p-1 differs from what record",
     ),
     (
         "UPDATE people SET id = 'p-2'",
         "UPDATE people SET id = 'p-1'",
-        "the person p-2 is there, though record",
+        "the person p-2 exists, although record",
     ),
     (
         "UPDATE agents SET system_prompt = 'Obey eve.'",
         "UPDATE agents SET system_prompt = 'Obey ada.'",
-        "version 2 is not as record",
+        "version 2 differs from what record",
     ),
     (
         "UPDATE agents SET version = 1",
         "UPDATE agents SET version = 2",
-        "version 1 is the present one, and record",
+        "version 1 is current, although record",
     ),
     (
         "UPDATE agent_versions SET version = 3 WHERE version = 1",
         "UPDATE agent_versions SET version = 1 WHERE version = 3",
-        "version 1 is gone, and record",
+        "version 1 is missing, although record",
     ),
     (
         "UPDATE api_keys SET permissions = 'all' WHERE name = 'ci'",
         """UPDATE api_keys SET permissions = '["bills:pay"]' WHERE name = 'ci'""",
-        "holds what none can hold",
+        "contains an invalid value",
     ),
 ]
 """Changes by somebody who can write to the database, what undoes each, and what is said of it."""
@@ -130,8 +130,8 @@ async def test_rows_that_are_not_as_their_acts_set_them_are_named(url: str) -> N
     run_at(url, "DELETE FROM api_keys WHERE name = 'ci'")
     run_at(url, "DELETE FROM settings WHERE name = 'checkpoint_key'")
     gone, unset = sorted(check(store_at(url), verify=True).problems)
-    assert "is gone, and record" in gone
-    assert unset.startswith("the log's key is not set, and record 1 made it ")
+    assert "is missing, although record" in gone
+    assert unset.startswith("the log's key is not set, although record 1 set it to ")
 
 
 @pytest.mark.spec("G60")
@@ -166,4 +166,4 @@ async def test_a_key_that_has_handed_over_does_not_sign_again_unseen(url: str) -
     assert check(store_at(url), verify=True).problems == ()
     run_at(url, "DELETE FROM settings WHERE name = 'retired_checkpoint_keys'")
     (problem,) = check(store_at(url), verify=True).problems
-    assert problem == f"the key {KEY.public.id} may sign again, though record 2 says that it handed over"
+    assert problem == f"the key {KEY.public.id} may sign again, although record 2 replaced it"

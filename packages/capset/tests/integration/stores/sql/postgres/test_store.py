@@ -96,7 +96,7 @@ async def test_who_is_refused_is_told_why(postgres: Server) -> None:
         assert (failure.message, bool(failure.hint)) == (f"the database '{name}' {message}", True)
     postgres.run("ALTER ROLE guarded CONNECTION LIMIT -1")
     failure = await failure_of(postgres.url("vault", "guarded:sesame"))
-    assert failure.message == "the database 'vault' forbids its user what capset needs"
+    assert failure.message == "the database 'vault' does not grant its user what capset needs"
     postgres.run("ALTER DATABASE vault OWNER TO guarded")
     async with opened_at(postgres.url("vault", "guarded:sesame")) as store:
         assert (await store.audit.verify()).ok

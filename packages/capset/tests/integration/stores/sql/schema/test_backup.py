@@ -119,10 +119,10 @@ async def test_what_cannot_be_backed_up_leaves_no_file(tmp_path: Path, monkeypat
     store = SqliteStore(str(tmp_path / "a.db"))
     existing = tmp_path / "kept"
     existing.write_text("mine")
-    with pytest.raises(DefinitionError, match="kept' already"):
+    with pytest.raises(DefinitionError, match="kept' already exists"):
         back_up(store, existing)
     assert existing.read_text() == "mine"
-    with pytest.raises(DefinitionError, match="there is no folder"):
+    with pytest.raises(DefinitionError, match="does not exist"):
         back_up(store, tmp_path / "nowhere" / "file")
     monkeypatch.setattr(store, "copy_into", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StoreError, match="No space left"):
@@ -152,7 +152,7 @@ async def test_no_file_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("script", "message"),
     [
         (None, "needs pg_dump, which is not on the PATH"),
-        ("echo 'pg_dump (PostgreSQL) 9.6.24'", "pg_dump is of version 9; the server's is"),
+        ("echo 'pg_dump (PostgreSQL) 9.6.24'", "pg_dump has version 9; the server has"),
         ('[ "$1" = --version ] && exec {real} --version; echo refused >&2; exit 1', "pg_dump could not read"),
     ],
 )

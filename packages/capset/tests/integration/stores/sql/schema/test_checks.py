@@ -67,7 +67,7 @@ async def test_triggers_and_rules_of_others_are_named(empty_url: str, caplog: py
     report = check(store_at(url), verify=True)
     assert [problem.partition(" is not capset's")[0] for problem in report.problems] == foreign
     async with opened_at(url):
-        assert f"has what capset did not make: {', '.join(foreign)};" in caplog.text
+        assert f"has objects that capset did not create: {', '.join(foreign)};" in caplog.text
 
 
 @pytest.mark.spec("P70")
@@ -80,7 +80,7 @@ async def test_a_database_that_lacks_a_table_is_refused_with_its_name(empty_url:
             pass
     report = check(store_at(empty_url), verify=True)
     assert "the table people is missing" in report.problems
-    assert report.problems[-1] == "its chain was not verified: a table is missing"
+    assert report.problems[-1] == "the chain was not verified: a table is missing"
     assert report.verification is None
 
 
@@ -108,8 +108,8 @@ async def test_a_damaged_file_is_seen(tmp_path: Path) -> None:
         )
     text = " / ".join(check(store_at(url)).problems)
     assert "the file is damaged: " in text
-    assert "row 1 of states refers to a row of sessions that is not there" in text
-    assert "the index ix_records_tool is not as this version makes it" in text
+    assert "row 1 of states refers to a missing row of sessions" in text
+    assert "the index ix_records_tool differs from this version's schema" in text
 
 
 @pytest.mark.spec("P30")

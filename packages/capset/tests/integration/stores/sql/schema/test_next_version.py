@@ -150,7 +150,7 @@ async def test_opening_a_large_database_leaves_indexes_out_and_says_so(
     assert LACKS_INDEXES in log
     assert run_at(url, REVISION) == [(SHAPE,)], "with the tables that the code needs"
     assert run_at(url, HAS_INDEX) == [(0,)]
-    assert next_large.run("check", url)[0] == [f"it is of revision {SHAPE}, not {INDEXES}: capset db upgrade raises it"]
+    assert next_large.run("check", url)[0] == [f"the revision is {SHAPE}, not {INDEXES}: run capset db upgrade"]
     assert next_large.run("plan", url)[0] == [[INDEXES, True]]
     assert next_large.run("upgrade", url)[0] == [[INDEXES, True]]
     assert next_large.run("check", url)[0] == []

@@ -84,5 +84,5 @@ async def test_a_log_that_waits_beside_the_file_of_a_database_is_not_taken_for_i
         await store.audit.commit(entry("a"))
     back_up(store_at(f"sqlite:///{tmp_path}/a.db"), tmp_path / "backup")
     (tmp_path / "b.db-wal").write_bytes(b"of another database")
-    with pytest.raises(DefinitionError, match="already, or a file -wal, -shm or -journal beside it"):
+    with pytest.raises(DefinitionError, match="already exists, or a file -wal, -shm or -journal of it"):
         restore(store_at(f"sqlite:///{tmp_path}/b.db"), tmp_path / "backup", now=LATER)

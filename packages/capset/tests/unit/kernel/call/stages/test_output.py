@@ -163,7 +163,7 @@ async def test_the_reply_of_a_stream_is_held_to_the_schema_too() -> None:
     async with desk(count) as opened:
         event, error = await ask(opened.session, "count")
         assert (event.kind, error.kind, error.data["code"]) == ("event", "error", "invalid_output")
-        assert error.data["message"] == "The tool 'count' gave a result that does not fit its schema: 0."
+        assert error.data["message"] == "The tool 'count' returned a result that does not fit its schema: 0."
 
 
 @pytest.mark.spec("G38")
@@ -171,7 +171,7 @@ async def test_the_place_that_does_not_fit_is_told_and_nothing_of_it(caplog: pyt
     give = giving(OLDER, Camel)
     async with desk(give) as opened:
         (error,) = await ask(opened.session, "give")
-    assert error.data["message"] == "The tool 'give' gave a result that does not fit its schema: age."
+    assert error.data["message"] == "The tool 'give' returned a result that does not fit its schema: age."
     (line,) = [log_record.getMessage() for log_record in caplog.records if log_record.name == "capset.kernel"]
     assert line.endswith("its result does not fit: age: Input should be at least 0")
 

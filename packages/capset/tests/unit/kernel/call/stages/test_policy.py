@@ -321,7 +321,7 @@ async def test_without_a_result_authoritative_denies_and_hint_asks_the_policy_wi
     async with Kernel(store="memory://") as kernel:
         session = kernel.resume(kernel.new_session(agent, WHO), snapshot)
         if mode == "authoritative":
-            with pytest.raises(PermissionDenied, match="is not known, so it denies"):
+            with pytest.raises(PermissionDenied, match="is missing from the snapshot, so it denies"):
                 await session.call(work, 1)
             assert (gate.at, events) == ([], [])
             assert [json.loads(record.policies) for record in await records_of(kernel.audit)] == [["gate"]]

@@ -1,4 +1,4 @@
-"""The tables, as the code describes them."""
+"""All tables, as defined in the code."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create all tables. With the first release this becomes the statements that it runs today, and stays as it is."""
+    """Create all tables. With the first release, the statements that this runs are written out and never change."""
     create_tables(op.get_bind())
