@@ -48,7 +48,7 @@ _DECIDE: Final = (
     '<p>{approve}<button name="action" value="reject">Reject</button></p></form>'
 )
 _APPROVE: Final = Markup('<button name="action" value="approve">Approve this call</button>')
-_REFUSED: Final = '<p role="note">You cannot approve it: {why}.</p>'
+_REFUSED: Final = '<p role="note">You cannot approve this: {why}.</p>'
 _CONSOLE: Final = (
     '<p>You are signed in to the console: <a href="../approvals/{id}">decide there</a>, '
     "with all details of this request.</p>"
@@ -94,7 +94,7 @@ class ApprovalEndpoint:
                 public_error.message if public_error.hint is None else f"{public_error.message} ({public_error.hint})"
             )
             back = html('<p role="alert">{said}</p><p><a href="">Back</a></p>', said=message)
-            return await self._answer(send, public_error.status, page("This cannot be done", back))
+            return await self._answer(send, public_error.status, page("This action failed", back))
 
     async def _show(self, id: str, scope: Scope, send: Send) -> None:
         """Show the request to a signed-in caller. Anyone else gets the sign-in form, the same for every id."""
@@ -290,7 +290,7 @@ def _files(request: ApprovalShape) -> Markup:
     for number, file in enumerate(request.files):
         is_there = file.sha256 is not None
         facts = f"{file.size_bytes} bytes, SHA-256 {file.sha256}" if is_there else "missing"
-        name = file.path or "a file that is secret"
+        name = file.path or "a secret file"
         link = html('<a href="?show={number}">Read it</a>', number=str(number)) if is_there and file.path else Markup()
         items.append(html(_FILE, described=f"{file.argument}: {name}, {facts}", link=link))
     note = Markup("<p>The approval covers this content: if a file changes, the call needs a new approval.</p>")

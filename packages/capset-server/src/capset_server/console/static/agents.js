@@ -1,4 +1,4 @@
-// The editor of agents: dragging, and what an answer of the server must not undo. Without it, everything works by buttons.
+// The agent editor: dragging, and keeping what the server's responses must not undo. Without it, the buttons suffice.
 (() => {
   "use strict";
   const form = () => document.getElementById("agent-form");
@@ -10,7 +10,7 @@
 
   const texts = () => [...form().querySelectorAll("input[id]:not([type=hidden], [type=checkbox]), textarea[id]")];
 
-  // The parts that somebody has opened or closed stay so when the server's answer is merged in.
+  // Sections that the user has opened or closed stay so when a response is merged in.
   const chosen = new WeakSet();
   document.addEventListener("click", (event) => {
     const summary = event.target.closest("summary");
@@ -20,7 +20,7 @@
     htmx_before_morph_attr: (element, detail) => !(detail.attrName === "open" && chosen.has(element)),
   });
 
-  // What is typed while a request is under way is newer than its answer.
+  // Text typed during a request is newer than its response.
   document.addEventListener("htmx:config:request", (event) => {
     if (event.detail.ctx.sourceElement !== form()) return;
     sent = new Map(texts().map((one) => [one.id, one.value]));
@@ -42,7 +42,7 @@
     focused = null;
   });
 
-  // One is asked before typed text is left behind; a form that is saved leads on by itself.
+  // The browser asks before it discards typed text. Saving leaves the page without a question.
   document.addEventListener("input", (event) => { if (form() && form().contains(event.target)) isDirty = true; });
   document.addEventListener("submit", (event) => {
     const what = event.submitter && event.submitter.value;
@@ -52,7 +52,7 @@
   document.addEventListener("htmx:after:swap", () => { if (document.getElementById("editor-error")) isDirty = true; });
   window.addEventListener("beforeunload", (event) => { if (isDirty && form()) event.preventDefault(); });
 
-  // A capability is dragged by its handle; the form then says the new order.
+  // Capabilities are dragged by their handles; the form then has the new order.
   document.addEventListener("dragstart", (event) => {
     const handle = event.target.closest && event.target.closest(".handle");
     if (!handle) return;
@@ -66,7 +66,7 @@
     if (!over) return;
     event.preventDefault();
     if (over === dragged) return;
-    // Past its middle only, in the direction of the movement: what has changed places must not change back.
+    // Swap only past the middle, in the direction of the movement: otherwise the two would swap back.
     const box = over.getBoundingClientRect(), isLower = event.clientY > box.top + box.height / 2;
     const comesAfter = Boolean(over.compareDocumentPosition(dragged) & Node.DOCUMENT_POSITION_FOLLOWING);
     if (isLower !== comesAfter) over.parentElement.insertBefore(dragged, isLower ? over.nextSibling : over);

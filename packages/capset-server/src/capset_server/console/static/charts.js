@@ -1,4 +1,4 @@
-// Charts of the record: each figure with data-chart is drawn by uPlot in the colours of the page.
+// Charts of the record: uPlot draws each figure with data-chart in the colours of the page.
 (() => {
   "use strict";
   const HEIGHT = 220;
@@ -35,7 +35,7 @@
       ],
     };
     if (drawn.has(figure)) drawn.get(figure).destroy();
-    // A step is as wide as its bucket: the last one, too.
+    // A step is as wide as its bucket, including the last one.
     const x = [...data.x, data.x[data.x.length - 1] + data.step];
     drawn.set(figure, new uPlot(options, [x, ...data.series.map((one) => [...one.values, one.values[one.values.length - 1]])], place));
   }

@@ -1,4 +1,4 @@
-// The little that the console does in the browser beside htmx. There is no inline script, and nothing is evaluated.
+// The console's scripts besides htmx. Pages have no inline scripts, and nothing is evaluated.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -6,17 +6,17 @@
   const stored = localStorage.getItem("capset-theme");
   if (stored) root.dataset.theme = stored;
 
-  // htmx may not make code of text: attributes such as hx-on or "js:" do nothing.
-  const refuse = class { constructor() { throw new Error("evaluation is off"); } };
+  // htmx must not evaluate text as code: attributes such as hx-on or "js:" do nothing.
+  const refuse = class { constructor() { throw new Error("evaluation is disabled"); } };
   htmx.registerExtension("no-eval", { init: (api) => api.initSecurity(null, refuse, refuse) });
 
-  // Every request of htmx that changes something proves that it comes from a page of this sign-in.
+  // The token proves that a request of htmx comes from a page of this sign-in.
   document.addEventListener("htmx:config:request", (event) => {
     const request = event.detail.ctx.request;
     request.headers["X-Capset-Token"] = document.body.dataset.token;
   });
 
-  // What went wrong is shown in the place of messages, and replaces nothing else.
+  // Errors are shown in the message area, and replace nothing else.
   document.addEventListener("htmx:before:swap", (event) => {
     const response = event.detail.ctx.response;
     if (!response || response.status < 400) return;
@@ -26,7 +26,7 @@
   });
   document.addEventListener("htmx:error", () => showText("The server cannot be reached. Try again."));
 
-  // After another sign-in, in another window, a page goes on with what is typed in it: by the token of that sign-in.
+  // After a new sign-in in another window, a page keeps its typed text and takes the token of the new sign-in.
   let isOld = false;
   async function renewToken() {
     isOld = true;
@@ -41,7 +41,7 @@
 
   function showMessage(html) {
     const found = new DOMParser().parseFromString(html, "text/html").querySelector("[role=alert]");
-    showText(found ? found.textContent : "Something went wrong.");
+    showText(found ? found.textContent : "Something went wrong. Try again.");
   }
   function showText(text) {
     const place = document.getElementById("messages");
@@ -76,25 +76,25 @@
       await navigator.clipboard.writeText(element.dataset.copy);
       element.textContent = "Copied";
     } catch {
-      showText("The browser does not allow it to be copied: select it, and copy it by hand.");
+      showText("The browser does not allow copying. Select the text and copy it yourself.");
     }
   }
 
-  // What is shown once is not there any more when somebody goes back to its page, even if the browser has kept that.
+  // What is shown once is removed, so that it is gone when the user goes back, even if the browser has cached the page.
   addEventListener("pagehide", () => {
     for (const element of document.querySelectorAll("[data-once]")) element.remove();
     for (const form of document.querySelectorAll("form[data-single]")) delete form.dataset.sent;
   });
 
-  // A form whose answer must not be lost is sent once, however often its button is pressed.
+  // A form whose response must not be lost is sent only once, even if its button is pressed again.
   document.addEventListener("submit", (event) => {
     if (!event.target.matches("[data-single]")) return;
     if (event.target.dataset.sent) event.preventDefault();
     event.target.dataset.sent = "yes";
   });
 
-  // Keys: each element with data-key="a" is pressed by that key, unless one is writing; with data-key-focuses it is only
-  // focused, so that no single key decides anything.
+  // Shortcuts: a key presses the element with its data-key, except while the user is typing. With data-key-focuses the
+  // element is only focused, so that no single key decides anything.
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
     const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);

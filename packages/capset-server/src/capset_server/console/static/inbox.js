@@ -1,4 +1,4 @@
-// The inbox: what is under the pointer stays where it is, the title counts, and keys go from request to request.
+// The inbox: a list in use does not move, the title has the number of open requests, and j and k select requests.
 (() => {
   "use strict";
   const ids = (root) => [...root.querySelectorAll("[data-request]")].map((one) => one.dataset.request);
@@ -9,7 +9,7 @@
     return list.matches(":hover") || list.contains(document.activeElement);
   }
 
-  // Only what comes after all that is there moves nothing.
+  // Requests that come after all others move nothing.
   function movesAnything(before, after) {
     return before.some((id, place) => after[place] !== id);
   }
@@ -19,25 +19,25 @@
     if (pending === undefined) return;
     document.title = pending === "0" ? base : `(${pending}) ${base}`;
     const announced = document.getElementById("announced");
-    const text = pending === "1" ? "1 request waits" : `${pending} requests wait`;
+    const text = pending === "1" ? "1 open request" : `${pending} open requests`;
     if (announced && announced.textContent !== text) announced.textContent = text;
   }
 
-  // While the list is in use it keeps its places: what was decided is marked, and what is new is counted above.
+  // While the list is in use, its order does not change: decided requests are marked, and new ones are counted above.
   function hold(list, fresh) {
     const before = ids(list), after = new Set(ids(fresh));
     for (const row of list.querySelectorAll("[data-request]")) {
       const gone = row.querySelector(".gone");
       if (!gone) continue;
       gone.hidden = after.has(row.dataset.request);
-      gone.textContent = gone.hidden ? "" : "No longer here: it was decided, or has expired.";
+      gone.textContent = gone.hidden ? "" : "No longer listed: it was decided, or has expired.";
       row.classList.toggle("is-gone", !gone.hidden);
     }
     const news = [...after].filter((id) => !before.includes(id)).length;
     const held = document.getElementById("held");
     if (!held) return;
     held.hidden = false;
-    held.firstElementChild.textContent = news ? `Show ${news} new` : "Show the list as it is now";
+    held.firstElementChild.textContent = news ? `Show ${news} new` : "Refresh the list";
   }
 
   document.addEventListener("htmx:before:swap", (event) => {
@@ -58,7 +58,7 @@
 
   document.addEventListener("click", (event) => {
     if (!event.target.closest("#held button")) return;
-    waiting = document.getElementById("inbox");  // the next answer is shown even where the pointer is
+    waiting = document.getElementById("inbox");  // the next response is shown even if the list is in use
     htmx.ajax("GET", waiting.getAttribute("hx-get"), { source: waiting, target: waiting, swap: "outerMorph" });
   });
 

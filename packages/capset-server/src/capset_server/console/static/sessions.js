@@ -1,8 +1,8 @@
-// What a session's pages do beside htmx: sending by Enter, following the end of a conversation, and uploads.
+// The scripts of a session's pages besides htmx: sending with Enter, following the end of a conversation, uploads.
 (() => {
   "use strict";
 
-  // htmx looks at the page in a task of its own, which may run before its extension for streams is there, or after.
+  // htmx processes the page in a separate task, which may run before or after its extension for streams is loaded.
   setTimeout(() => {
     const live = document.getElementById("live");
     if (!live) return;
@@ -16,7 +16,7 @@
     event.target.form.requestSubmit();
   });
 
-  // The conversation stays at its end while it grows, unless somebody reads further up.
+  // While the conversation grows, the page stays scrolled to its end, unless the reader has scrolled up.
   const root = document.scrollingElement;
   const isAtEnd = () => root.scrollHeight - root.scrollTop - root.clientHeight < 120;
   let follows = true;
@@ -24,7 +24,7 @@
   document.addEventListener("htmx:sse:after:message", () => { if (follows) root.scrollTop = root.scrollHeight; });
   if (document.querySelector("#conversation .turn")) root.scrollTop = root.scrollHeight;
 
-  // A stream that may not go on belongs to a sign-in that is over, or to a session that is gone: the page says which.
+  // The stream is refused if the sign-in has ended or the session was deleted: the reloaded page says which.
   document.addEventListener("htmx:sse:error", (event) => {
     if ([401, 403, 404].includes(event.detail.status)) location.reload();
   });
@@ -42,10 +42,10 @@
     if (folder === undefined) return;
     const state = document.querySelector("[data-upload-state]");
     for (const file of event.target.files) {
-      state.textContent = `Storing ${file.name} …`;
+      state.textContent = `Uploading ${file.name} …`;
       const problem = await store(folder + encodeURIComponent(file.name), file);
       if (problem) {
-        state.textContent = `${file.name} was not stored: ${problem}`;
+        state.textContent = `${file.name} was not uploaded: ${problem}`;
         return;
       }
     }
@@ -54,7 +54,7 @@
 
   async function store(path, file) {
     let answer = await put(path, file, { "If-None-Match": "*" });
-    if (answer.status === 412 && window.confirm(`${file.name} is there already. Replace it?`)) {
+    if (answer.status === 412 && window.confirm(`${file.name} already exists. Replace it?`)) {
       answer = await put(path, file, {});
     }
     if (answer.ok) return "";
