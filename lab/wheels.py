@@ -19,7 +19,7 @@ from typing import Final
 from scripts.packages import ROOT, source_folders
 
 UV: Final = Path(sys.executable).with_name("uv")
-_IMPORT_ALL: Final = """
+IMPORT_ALL: Final = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
 missing, modules = {}, 1
@@ -101,7 +101,7 @@ def problems(name: str, wheels: Path, folder: Path) -> list[str]:
     python = environment / "bin/python"
     _install(python, wheels, name)
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    command = [python, "-I", "-W", "error", "-c", _IMPORT_ALL, name.replace("-", "_")]
+    command = [python, "-I", "-W", "error", "-c", IMPORT_ALL, name.replace("-", "_")]
     done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, check=False)
     if done.returncode:
         return [f"{name}: {done.stderr.strip().splitlines()[-1]}"]

@@ -42,6 +42,7 @@ _ELSEWHERE: Final = (
     "tests/scripts/",
     "tests/typing/",
     "packages/capset-cli/tests/",
+    "packages/capset-frameworks/tests/integration/frameworks/",  # each needs an environment of its own
     "packages/capset/tests/integration/stores/scale/",
 )
 """Folders of tests about something else, or that take long for what they add."""

@@ -58,9 +58,17 @@ class Tree:
         os.utime(self.root / path, (self._stamp, self._stamp))
 
     def measure(self, folder: str, files: Sequence[str], report_path: Path) -> None:
-        """Run the tests of some files, and write which of them reached which line to ``report_path``, and beside it."""
+        """Run the tests of some files, and write which of them reached which line to ``report_path``, and beside it.
+
+        Raises ``RuntimeError`` if pytest does not run the tests, such as for a file that cannot be imported.
+        """
         marks = "not nightly and not weekly and not clients and not browser"
-        self._run({"measure": folder, "arguments": ["-m", marks, "--tb=no", *files]}, report_path, None)
+        code = self._run({"measure": folder, "arguments": ["-m", marks, "--tb=no", *files]}, report_path, None)
+        if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            raise RuntimeError(
+                f"expected pytest to run the tests that are measured; it ended with {code}: "
+                f"run pytest --collect-only for these files to see why"
+            )
 
     def run(self, tests: Sequence[str], seconds: float, *, at_once: bool = True) -> Outcome:
         """Run some tests, up to the first that fails; ``seconds`` is what they took when they were measured."""

@@ -75,6 +75,14 @@ def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: 
 
 @pytest.mark.realtime
 @pytest.mark.nightly
+def test_tests_that_cannot_be_measured_end_the_run(tiny: Aim) -> None:
+    (tiny.root / "tests/test_broken.py").write_text("import no_such_package\n")
+    with pytest.raises(RuntimeError, match="expected pytest to run the tests"):
+        run(tiny, 99, 1, 60)
+
+
+@pytest.mark.realtime
+@pytest.mark.nightly
 def test_what_it_names_of_this_project_is_there(tiny: Aim) -> None:
     project = Aim(ROOT, PACKAGES, MODULES, tiny.cache, ROOT / "lab/mutants/equivalent.toml")
     assert len(sample(project, 3, 1)) == 3

@@ -40,7 +40,8 @@ from capset_server.http.paths import APPROVAL_PAGE, CALLS_PATH, METADATA_PATHS, 
 from capset_server.http.request_context import CLIENT_LEFT, note_refusal, path_of, request_context
 from capset_server.http.request_rules import AllowedHosts, HttpRefusal
 from capset_server.http.responses import misfit, problem_response
-from capset_server.http.routes import DirectRoutes, Routes, check_root_path
+from capset_server.http.root_path import check_root_path
+from capset_server.http.routes import DirectRoutes, Routes
 from capset_server.mcp.mounts import mcp_endpoints
 from capset_server.observability.log_writer import AccessLog, LogWriter
 from capset_server.observability.metrics import Exposition, Metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import to_json
 
@@ -29,13 +29,15 @@ from capset_connect.agent_files.server_allowances import ServerAllowances
 from capset_connect.agent_files.store import StoredAgents, ensure_session, find_session, new_session_row
 from capset_connect.declared_sources import DeclaredSources
 from capset_server.auth.callers import Caller, Callers, Identifies, SessionCredential
-from capset_server.auth.open_id import OpenIdSignIn
 from capset_server.config_checker import ConfigChecker
 from capset_server.fingerprints import FingerprintLookup
 from capset_server.followers import FollowerLimit, Notifier
 from capset_server.http.request_rules import HttpRefusal, RequestLimits
-from capset_server.http.routes import root_path_of
+from capset_server.http.root_path import root_path_of
 from capset_server.store_probe import StoreProbe
+
+if TYPE_CHECKING:
+    from capset_server.auth.open_id import OpenIdSignIn
 
 ANYONE: Final = "anyone"
 KEY: Final = "key"

@@ -173,7 +173,7 @@ def serve_command(
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
     from capset_server.auth.resources import PublicAddress
     from capset_server.http.request_rules import AllowedHosts
-    from capset_server.http.routes import root_path_of
+    from capset_server.http.root_path import root_path_of
 
     settings = load_settings(db=db, redis=redis, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):

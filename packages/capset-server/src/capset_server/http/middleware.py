@@ -34,7 +34,7 @@ from capset_server.http.request_rules import (
     needs_no_caller,
 )
 from capset_server.http.responses import answer_problem
-from capset_server.http.routes import place_request
+from capset_server.http.root_path import place_request
 from capset_server.observability.log_writer import AccessLog, line_head
 from capset_server.observability.requests import Telemetry
 from capset_server.service import Service

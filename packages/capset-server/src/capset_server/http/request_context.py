@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from starlette.types import Scope
-
 from capset_server.auth.callers import Caller
 from capset_server.http.request_rules import HttpRefusal
 from capset_server.shield.guard import UNGUARDED, RequestGuard
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from capset_server.http.bodies import RequestBody
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")

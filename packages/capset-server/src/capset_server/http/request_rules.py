@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
-
-from starlette.types import Scope
 
 from capset.definitions.calls.files import FILE_BYTES
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.net.addresses import is_loopback
 from capset_server.http.paths import APPROVAL_PAGE, CALLS_PATH, PROTOCOL_PATHS, SLACK_INTERACTIONS
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
 LARGE: Final = 64 * 1024
 """Bodies above this size, in bytes, are read into a temporary file, once it is known that they are allowed."""

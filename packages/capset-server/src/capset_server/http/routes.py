@@ -1,20 +1,14 @@
-"""Request paths: the root path of the server, and the templates that paths match (spec 5, P92)."""
+"""Route templates: which one a request's path matches, and the endpoints that need no router."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from capset.errors import DefinitionError
-from capset_server.auth.resources import WELL_KNOWN
 from capset_server.http.request_context import path_of, request_context
 
-_ROOT: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*")
-_MCP: Final = "/mcp/"
 _ANY: Final = "{}"
 _REST: Final = "{path}"
 _ID: Final = "{id}"
@@ -81,58 +75,3 @@ class DirectRoutes:
                 endpoint, at = route
                 return await endpoint(None if at is None else path_of(scope).split("/")[at], scope, receive, send)
         return await self._app(scope, receive, send)
-
-
-def root_path_of(root_path: str | None, public_url: str | None) -> str | None:
-    """Return the root path of a server, without a trailing slash; the default is the path of the public URL.
-
-    Without either, return ``None``: the root path is that of the application in which the server is mounted. Raises
-    ``DefinitionError`` for a path that needs escaping, and for one that differs from that of the public URL.
-    """
-    public = None if public_url is None else urlsplit(public_url).path.rstrip("/")
-    root = public if root_path is None else root_path.rstrip("/")
-    if root is None:
-        return None
-    if not _ROOT.fullmatch(root):
-        raise DefinitionError(
-            f"a root path is a slash and letters, digits, '.', '_', '~' or '-', for each segment; got {root!r:.200}",
-            hint="such as /capset or /tools/capset",
-        )
-    if public is not None and root != public:
-        raise DefinitionError(
-            f"the root path is {root or '/'!r}, and the public URL has the path {public or '/'!r}",
-            hint="leave the root path out: the default is that of the public URL",
-        )
-    return root
-
-
-def check_root_path(root: str | None, templates: Iterable[str]) -> None:
-    """Raise ``DefinitionError`` for a root path that begins like a path of the server: a proxy may strip the root."""
-    if root and (first := root.split("/")[1]) in {template.split("/")[1] for template in templates}:
-        raise DefinitionError(
-            f"the root path {root!r} begins with /{first}, which is a path of the server's own",
-            hint="choose another one, such as /capset",
-        )
-
-
-def place_request(scope: Scope, root: str | None) -> Scope:
-    """Return the scope of a request with its path below the root, as ASGI defines; ``None`` leaves the root unchanged.
-
-    The path may come with or without the root. Metadata is also found where RFC 9728 has clients look for it, with its
-    prefix before the root. ``/mcp/`` counts as ``/mcp``: many clients do not send the body again after a redirect.
-    """
-    root_before: str = scope.get("root_path", "")
-    path_before = path = path_of(scope)
-    if root:
-        for head in (WELL_KNOWN, ""):
-            if path == head + root or path.startswith(f"{head}{root}/"):
-                path = head + path[len(head) + len(root) :]
-                break
-    path = path or "/"
-    if path.startswith(_MCP):
-        path = path.rstrip("/")
-    if root is None:
-        root = root_before
-    if (path, root) == (path_before, root_before):
-        return scope
-    return {**scope, "path": root + path, "root_path": root}

@@ -364,7 +364,7 @@ async def test_the_page_obeys_rules_for_approvers_and_says_what_is_needed() -> N
         _, asked_for = await requested(server)
         page = await signed_in(eve, server.keys["eve"], asked_for)
         assert "two different approvers with the permission payments:approve" in page.text
-        assert "You cannot approve it: this request needs an approver with the permission" in page.text
+        assert "You cannot approve this: this request needs an approver with the permission" in page.text
         assert "you have bills:read" in page.text
         assert ("Approve this call" in page.text, "Reject" in page.text) == (False, True)
         forged = await decided(eve, asked_for, page, action="approve")

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from capset.errors import DefinitionError
-from capset_server.http.routes import place_request, root_path_of
+from capset_server.http.root_path import place_request, root_path_of
 from capset_server.http.uvicorn_server import bind
 from tests.helpers.server.http import cutting_proxy
 from tests.helpers.server.support import Site, call, problem, site
