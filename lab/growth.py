@@ -24,11 +24,11 @@ _LEFT, _RIGHT, _TOP, _FOOT = 62, 18, 46, 40
 """Pixels around the lines of a panel."""
 
 _HEAD: Final = """\
-## How it grows
+## Growth
 
-Each is measured at ten times more, and ten times more again, in one process; the axes of the chart are logarithmic, so
-a line that is flat does not grow. Servers and workers are those of `make lab-load`, a quarter of a core for each, so
-that none takes what the others need ([Scale](scale.md#several-servers)).
+Each row is measured in one process while its count grows by factors of ten. The axes of the chart are logarithmic: a
+flat line does not grow. Servers and workers are those of `make lab-load`, with a quarter of a core each, so that
+none takes CPU from the others ([Scale](scale.md#several-servers)).
 """
 
 
@@ -39,7 +39,7 @@ def curves(grown: Found, load: Found) -> list[Curve]:
     for part, of, unit in several:
         rows = [row for row in load[part]["rows"] if row["cores_each"] == SHARE]
         points = [[row[of], row["rate"]] for row in rows]
-        all_curves.append({"name": f"What {of} do", "of": of, "unit": "a second", "lines": {unit: points}})
+        all_curves.append({"name": f"Throughput of {of}", "of": of, "unit": "a second", "lines": {unit: points}})
     return all_curves
 
 
@@ -57,8 +57,8 @@ def section(grown: Found, load: Found) -> str:
 def _loads(grown: Found) -> str:
     loads = ", ".join(f"{name} {part['machine']['load']:g}" for name, part in grown.items())
     return (
-        f"The load of the machine when a part began: {loads}. The sessions of a process are those of the store "
-        "`memory://`, which keeps its records there, too.\n"
+        f"The load of the machine at the start of each part: {loads}. The open sessions of a process use the store "
+        "`memory://`, which also keeps their records in memory.\n"
     )
 
 

@@ -37,50 +37,49 @@ _LABELS, _WIDTH, _STEP, _BAR = 330, 820, 30, 16
 _HEAD: Final = """\
 # Performance
 
-What governance costs, what you pay for by which setting, and how to measure your own tools. What is measured stands
-beside what it is compared with: in one process, in turns, so that all meet the same noise. A time is the median of a
-round, in the best of several rounds; what counts are the ratios, since they hold on other machines too.
+What governance costs, what each setting adds, and how to measure your own tools. Each measurement and its baseline run
+in one process, in turns, so that both see the same noise. A time is the median of a round, in the best of several
+rounds. The ratios matter most, because they also hold on other machines.
 
-This page is written from [one saved run](../reference/benchmarks.json); all of its rows, and those that miss their
-target, are on the page [Benchmarks](benchmarks.md).
+This page is generated from [one saved run](../reference/benchmarks.json). [Benchmarks](benchmarks.md) has all of its
+rows, and those that miss their target.
 """
 
 _ROWS_HEAD: Final = """\
 # Benchmarks
 
-All that `make lab-bench` measures, beside what it is compared with in the same run. Targets are those of the
-[requirements](../spec/4-governance.md#speed), where they name any; the others keep from growing what was measured once.
-Nothing here is a test: a target that is missed is told, and fails no build. What one server carries, and what several
-do together, is on the page [Scale](scale.md).
+Everything that `make lab-bench` measures, beside what it is compared with in the same run. Targets come from the
+[requirements](../spec/4-governance.md#speed), if these name any; the others only guard against regressions. A missed
+target is reported, but fails no build. [Scale](scale.md) shows what one server and several servers carry.
 
-This page is written from [one saved run](../reference/benchmarks.json).
+This page is generated from [one saved run](../reference/benchmarks.json).
 """
 
 _OWN_TOOLS: Final = """\
 ## Your own tools
 
-`capset bench` measures a tool of yours on your machine: its handler alone, governed, and on record, and the share of
-each phase of the [pipeline](how-it-works.md).
+`capset bench` measures your tool on your machine: its handler alone, the governed call, the call with its record, and
+the share of each phase of the [pipeline](how-it-works.md).
 
 ```sh
 capset bench test_math.add --args '{"a": 2, "b": 3}'
 ```
 
-It really calls the tool, some thousand times, as the principal that `--grant` and `--attribute` describe, with records
-in a database that is removed afterwards; with `--db` in your own. A tool that changes something needs `--effects`.
+It really calls the tool, some thousand times, as the principal that `--grant` and `--attribute` describe. Records go to
+a temporary database, or to your own with `--db`. A tool that changes something needs `--effects`.
 `--json` prints the same for programs.
 
-| what you set | where it shows |
+| setting | phase and cost |
 |---|---|
-| `effect="write"` or `"destructive"` | admit, begin and end: two commits, of the intent and of the outcome |
-| `effect="read"` | on record: the record is queued, and written by another thread; `record_reads=False` leaves it out |
-| policies | arguments: a function call each; one that awaits something also gives the event loop a turn |
-| `limits` | admit: a microsecond with `scope="process"`; a transaction where the store counts them |
-| `approval="ask"`, budgets | admit: rows of the store |
-| a handler that is no `async def` | run: two hops between threads |
+| `effect="write"` or `"destructive"` | admit, begin and end: two commits, for the intent and for the outcome |
+| `effect="read"` | on record: the record is queued, and written by another thread; `record_reads=False` omits it |
+| policies | arguments: one function call each; a policy that awaits something also gives the event loop a turn |
+| `limits` | admit: a microsecond with `scope="process"`; a transaction if the store counts them |
+| `approval="ask"`, budgets | admit: rows in the store |
+| a handler that is not `async def` | run: two thread switches |
 | `timeout`, deadlines | run: one timer of the event loop |
-| results of models | result: they are validated, and written as JSON |
-| an OpenTelemetry SDK | begin and end: a span each |
+| results that are pydantic models | result: they are validated, and written as JSON |
+| an OpenTelemetry SDK | begin and end: one span each |
 """
 
 _AGAIN: Final = """\
@@ -93,10 +92,10 @@ make lab-bench ARGS="--save docs/reference/benchmarks.json"
 .venv/bin/python -m lab.benchmarks.compare before.json after.json
 ```
 
-The last puts two saved runs of one machine side by side, and names what has become worse by more than 5 %.
+The last command compares two saved runs of one machine, and names what became worse by more than 5 %.
 
-The peers are installed into `.venv-bench`, an environment of their own; without them, capset is measured alone.
-Nothing of it uses the network or a key, and the peers' telemetry is off.
+The peers are installed into a separate environment, `.venv-bench`; without them, only capset is measured.
+The measurements use no network and no key, and the peers' telemetry is off.
 """
 
 
@@ -132,9 +131,9 @@ def rows_page(result: Result, grown: Result, load: Result) -> str:
 _MEANS: Final = """\
 The tool adds two numbers. A governed call has every stage on: permission, validation, a limit, three policies of which
 one suspends, validation of the output, and a record in the chained audit log, written to SQLite by the writer's thread.
-The bare call is an `await` of the same function after the same validation by pydantic. Peers call the same tool as they
-do in process, without any governance (agent-os-kernel asks its own three policies), and suspend nowhere; so they are
-compared with the call whose policies do not.
+The bare call is an `await` of the same function after the same validation by pydantic. Peers call the same tool in
+process, without governance (agent-os-kernel evaluates its own three policies). They never suspend, so they are
+compared with the call whose policies do not suspend either.
 """
 
 
@@ -147,12 +146,12 @@ def _not_met(rows: list[Result]) -> str:
     for row in missed:
         share = max(row["value"], row["target"]) / min(row["value"], row["target"]) - 1
         target = f"{row['direction']} {row['target']:g}"
-        lines.append(f"- {row['name']}: {row['value']:g} {row['unit']}, {target} asked, so {share:.0%} off")
+        lines.append(f"- {row['name']}: {row['value']:g} {row['unit']}; target {target}, missed by {share:.0%}")
     return "\n".join([*lines, ""])
 
 
 _WHY: Final = (
-    "What was tried, and the arithmetic of what is left, stands in [How a call goes](../adr/pipeline.md), "
+    "These pages say what was tried, and calculate what remains: [How a call goes](../adr/pipeline.md), "
     "[Turns](../adr/turns.md), [The MCP interface](../adr/mcp-server.md), [Packages](../adr/packages.md) "
     "and [The HTTP API](../adr/http-api.md)."
 )
@@ -172,9 +171,9 @@ def _is_of_calls(row: Result) -> bool:
 def _suspension(times: dict[str, float]) -> str:
     turn = times[_SUSPENDED] - times[_BARE]
     return (
-        "A policy that suspends gives the event loop a turn, and that has a price: it makes the bare call "
+        "A policy that suspends gives the event loop a turn. A bare call that does the same takes "
         f"{turn:.1f} µs longer, {times[_SUSPENDED] / times[_BARE]:.1f} times as long. So the call with a suspension is "
-        "compared with that, too.\n"
+        "also compared with that bare call.\n"
     )
 
 

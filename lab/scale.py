@@ -43,10 +43,10 @@ def _machine(load: Found, soak: Found) -> str:
     loads = ", ".join(f"{name} {part['machine']['load']:g}" for name, part in load.items())
     peak_load = max(sample["load"] for sample in soak["samples"])
     return (
-        f"Measured on {machine['cores']} cores, {machine['system']}, Python {machine['python']}, where "
-        f"other people's work ran at the same time; server, PostgreSQL and clients shared the cores. "
-        f"The load of the machine when a part began: {loads}. "
-        f"During the soak it was up to {peak_load:g}, its own included."
+        f"Measured on {machine['cores']} cores, {machine['system']}, Python {machine['python']}, "
+        "with other work running at the same time; server, PostgreSQL and clients shared the cores. "
+        f"The load of the machine at the start of each part: {loads}. "
+        f"During the soak it rose to {peak_load:g}, including its own."
     )
 
 
@@ -86,23 +86,23 @@ def _replicas(report: Found) -> str:
 def _ratios(report: Found) -> str:
     ratios_by_count = ratios(report)
     free = ratios_by_count[None, 2]
-    text = f"Where all share two cores, two servers took {free:.2f} times the calls of one. "
+    text = f"Where all share two cores, two servers handled {free:.2f} times the calls of one. "
     if (SHARE, 2) in ratios_by_count:
         two = ratios_by_count[SHARE, 2]
         several = [
-            f"{count} took {ratio:.2f} times"
+            f"{count} servers handled {ratio:.2f} times"
             for (share, count), ratio in ratios_by_count.items()
             if share and count > 1
         ]
-        text += f"With {SHARE:g} cores for each, {', '.join(several)} the calls of one. "
-        text += "The target is 1.7 for two, and is " + _met(two)
+        text += f"With {SHARE:g} cores each, {', '.join(several)} the calls of one. "
+        text += "The target for two servers is 1.7, and is " + _met(two)
     acknowledged, recorded = f"{report['acknowledged']:,}", f"{report['written']:,}"
     return text + f" {acknowledged} calls were acknowledged, and {recorded} are on record; the chain verifies."
 
 
 def _met(two: float) -> str:
     if two > 2:
-        return "**not shown**: more than twice cannot be, so other work has slowed the measurement of one."
+        return "**not shown**: more than twice is impossible, so other work slowed the measurement of one server."
     return "met." if two >= TARGET else "**not met** in this run."
 
 
@@ -136,14 +136,14 @@ def _verdict(soak: Found) -> str:
     count = sum(kind["count"] for kind in soak["kinds"].values())
     closed = sum(times for error, times in soak["errors"].items() if error.strip().endswith("closed"))
     text = (
-        f"This run took {soak['seconds'] / 60:.0f} minutes on {soak['engine']}: {count:,} pieces of work, "
+        f"This run took {soak['seconds'] / 60:.0f} minutes on {soak['engine']}: {count:,} operations, "
         f"at most {soak['peak_rss'] / 1e6:.0f} MB. Memory grew by {growth['rss'] / 1e6:.1f} MB by its slope, "
         f"descriptors by {growth['descriptors']}, threads by {growth['threads']}; "
         "the record verifies."
     )
     if not problems(soak):
         return text + " It passed."
-    return text + f" It **failed**: {failed} pieces of work did, {closed} of them as their connection was closed."
+    return text + f" It **failed**: {failed} operations failed, {closed} of them because their connection was closed."
 
 
 def main() -> None:

@@ -23,6 +23,8 @@ DECLARED = {"capset-cli": {"cryptography"}}
 """Dependencies of a package that are an extra of another."""
 
 
+@pytest.mark.realtime
+@pytest.mark.gate
 @pytest.mark.parametrize("name", ["capset-cli", "capset-connect"])
 def test_modules_need_no_package_that_only_other_extras_bring(name: str) -> None:
     absent = set[str]().union(*EXTRAS.values()) - DECLARED.get(name, set())

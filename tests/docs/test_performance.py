@@ -26,7 +26,7 @@ def test_each_row_that_is_not_met_is_named_with_what_was_asked() -> None:
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     unmet_section = ROWS.read_text(encoding="utf-8").partition("## Not met")[2].partition("## All rows")[0]
     for row in result["rows"]:
-        line = f"- {row['name']}: {row['value']:g} {row['unit']}, {row['direction']} {row['target']:g} asked"
+        line = f"- {row['name']}: {row['value']:g} {row['unit']}; target {row['direction']} {row['target']:g}, missed"
         assert (line in unmet_section) == (not row["met"])
 
 

@@ -34,7 +34,7 @@ def upgrade_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Upgrade a database to this version's revision, or create it. Other processes may keep using it meanwhile."""
+    """Upgrade a database to this version's revision, or create it. Other processes may keep using it."""
     from capset.stores.sql.schema.maintenance import plan, upgrade
     from capset.stores.sql.schema.revisions import HEAD
 

@@ -84,7 +84,7 @@ def worker_command(
     """Do runs queued over REST (/v1/runs), alongside servers and other workers, until SIGINT or SIGTERM.
 
     It takes the servers' options for what an agent may do, and shares their database. When this worker ends, for
-    whatever reason, another one continues its runs.
+    any reason, another one continues its runs.
     """
     needs_extra("server", "fastapi", "structlog", "mcp")
     needs_extra("dbos", "dbos")

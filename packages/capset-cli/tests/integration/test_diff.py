@@ -192,7 +192,7 @@ def test_markup_in_an_envelope_is_no_markup(run: Run, files: Path) -> None:
         ("diff before.json", "Missing argument"),
         ("diff - -", "stdin can be read once"),
         ("diff befor.json after.json", "there is no file 'befor.json'; did you mean 'before.json'?"),
-        ("diff before.json nowhere/x.json", "there is no file 'nowhere/x.json' hint: or give the id of a link"),
+        ("diff before.json nowhere/x.json", "there is no file 'nowhere/x.json' hint: or give the id of"),
         ("diff before.json .", ".: cannot be read: Is a directory"),
         (f"diff before.json {'x' * 300}", "cannot be read: File name too long"),
         ("diff before.json text.txt", "text.txt is not JSON"),

@@ -212,7 +212,7 @@ def test_a_session_goes_on_with_what_was_chosen_and_refuses_where_code_is_gone(l
     elsewhere = Command(library.folder, {**library.environ, "PYTHONPATH": ""})
     gone = elsewhere("call", "peek", "--session", begun["session"], "--json")
     assert (gone.code, gone.json["error"]["code"]) == (2, "conflict")
-    assert "only its code defines (dynamic uses) and which is not installed here" in gone.json["error"]["message"]
+    assert "defined only in code (dynamic uses)" in gone.json["error"]["message"]
 
 
 @pytest.mark.spec("P4")

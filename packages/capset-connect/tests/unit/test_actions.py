@@ -166,7 +166,7 @@ async def test_running_executions_keep_the_version_that_they_started_with() -> N
 async def test_registering_is_all_or_none() -> None:
     async with registry(GET_WEATHER) as (_, actions):
         wrong: Any
-        for wrong, problem in ((weather(), "action 'get-weather'"), (handle_get_weather, "an action is a Tool")):
+        for wrong, problem in ((weather(), "'get-weather'"), (handle_get_weather, "an action is a Tool")):
             with pytest.raises(DefinitionError, match=problem):
                 actions.register(fail, wrong)
             assert actions.list() == [GET_WEATHER]

@@ -106,7 +106,7 @@ async def test_an_answer_that_is_too_large_to_be_kept_says_where_it_is_recorded(
         assert first.status_code == 200
         body = problem(await call(ada, session, "print_out", "k-1", size=ANSWER_BYTES), 409, "conflict")
         assert first.json()["record"] in body["detail"]
-        assert "read" in body["detail"]
+        assert "record" in body["detail"]
         assert len(await server.records(tool="print_out")) == 1, "it is done once"
         small = [await call(ada, session, "print_out", "k-2", size=10) for _ in range(2)]
         assert small[0].json() == small[1].json()

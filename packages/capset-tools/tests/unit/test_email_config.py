@@ -29,8 +29,8 @@ def test_ports_go_with_the_kind_of_tls() -> None:
     [
         ({"tls": "none"}, "a password goes over TLS only"),
         ({"tls": "none", "login": True}, "a password goes over TLS only"),
-        ({"host": None}, "a host and a sender are needed"),
-        ({"sender": None}, "a host and a sender are needed"),
+        ({"host": None}, "need a host and a sender"),
+        ({"sender": None}, "need a host and a sender"),
         ({"sender": "Agent <agent@example.org>"}, "Input should be a bare address"),
         ({"sender": "agent@example.org\r\nBcc: eve@evil.example"}, "visible ASCII"),
         ({"recipients": ["example.org"]}, "one address"),

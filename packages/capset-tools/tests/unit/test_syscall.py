@@ -334,5 +334,5 @@ def test_all_of_it_is_asked_by_queries() -> None:
 
 def test_a_context_of_ones_own_shows_nothing() -> None:
     stranger: Any = object()
-    with pytest.raises(DefinitionError, match="takes the Context that a handler is given"):
+    with pytest.raises(DefinitionError, match="takes the Context"):
         tools_of(stranger)

@@ -197,7 +197,7 @@ CASES: dict[str, tuple[Answering, Any]] = {
     "structure that nobody declared": (plain(structuredContent={"n": 1}), "done"),
     "an image": (plain(content=[IMAGE, {"type": "text", "text": "a", "annotations": None}]), "image/png"),
     "a failure": (plain(isError=True), "done"),
-    "a failure without a word": (plain(isError=True, content=[]), "and not why"),
+    "a failure without a word": (plain(isError=True, content=[]), "without a reason"),
     "members that it may have": (plain(_meta={"io.modelcontextprotocol/serverInfo": 1}, other=1), "done"),
     "a structure that is no object": (plain(structuredContent=[1]), "done"),
     "a structure that is null": (plain(structuredContent=None), "done"),

@@ -34,7 +34,7 @@ T = TypeVar("T")
 class Administration:
     """Administration of a local database.
 
-    Whoever can open the database has an administrator's rights. Acts are recorded as those of the principal.
+    Anyone who can open the database has an administrator's rights. Acts are recorded as those of the principal.
     """
 
     def __init__(self, kernel: Kernel, settings: Settings, org: str | None) -> None:

@@ -181,7 +181,7 @@ def succeed_command(
         return Exit.DONE
     print(new.id, flush=True)
     if not is_signed:
-        warning = f"the key {before} has not signed this: whoever trusts only that key will not trust {new.id}"
+        warning = f"the key {before} has not signed this: auditors that trust only that key will not trust {new.id}"
         err().print(f"[yellow]warning:[/] {warning}; name it with --key FILE", soft_wrap=True)
     return Exit.DONE
 

@@ -50,7 +50,7 @@ else:
 def own_temporary_folder() -> Generator[Path]:
     """Yield a temporary folder that this process and its subprocesses use for all temporary files.
 
-    A live process holds the lock of its folder. The system releases the lock when the process ends, for whatever
+    A live process holds the lock of its folder. The system releases the lock when the process ends, for any
     reason, and the next process that starts removes the unlocked folders. Raises ``OSError`` if no temporary files can
     be written.
     """

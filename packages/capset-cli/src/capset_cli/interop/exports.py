@@ -225,7 +225,7 @@ def _put(format: Format, export: Export, content: bytes, output: Path | None, *,
         print_json({**data, **({"content": export.content} if output is None else {"output": str(output)})})
         return
     if output is None:
-        sys.stdout.buffer.write(content)  # the same bytes, whatever the stream's encoding
+        sys.stdout.buffer.write(content)  # the same bytes for any encoding of the stream
         sys.stdout.flush()
     for line in _told(export):
         err().print(line, soft_wrap=True)

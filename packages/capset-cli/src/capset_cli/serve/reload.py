@@ -115,7 +115,7 @@ class Reload:
             try:
                 is_stale = self._upstream.is_shared and await self._pins() != self._read_pins()
             except StoreError:
-                continue  # whatever needs the store reports it; the next check finds the change
+                continue  # code that needs the store reports it; the next check finds the change
             if is_stale and not await self.reload():
                 await asyncio.sleep(_RETRY_SECONDS)
 

@@ -52,7 +52,7 @@ async def test_tools_are_looked_at_approved_and_withdrawn_on_a_server(run: Run) 
                 ("shop", {"new"})
             ]
             wrong = await agents("approve", agent, "shop", "price@abc")
-            assert (wrong.code, "its whole hash" in wrong.err) == (2, True)
+            assert (wrong.code, "full hash" in wrong.err) == (2, True)
 
 
 @pytest.mark.spec("M26")

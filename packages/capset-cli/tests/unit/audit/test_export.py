@@ -129,7 +129,7 @@ def test_a_log_that_was_changed_is_not_exported_as_if_it_were_not(filled: Run) -
         ("export --since noon", "--since must be a time"),
         ("verify nothing", "there is no file 'nothing'"),
         ("verify text", "line 1 is not a record"),
-        ("verify text --db capset.db", "leave out FILE or --db"),
+        ("verify text --db capset.db", "leave out FILE, or --db"),
         ("verify text --key audit.key.pub", "name it with --checkpoint"),
         ("verify binary", "is not UTF-8 text, at byte 0"),
     ],

@@ -381,7 +381,7 @@ def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent 
     state = "has changed since the session began" if versions else "is not installed here"
     raise Conflict(
         f"the session {row.id!r} belongs to the agent {row.agent!r}, which is defined only in code "
-        f"({', '.join(unsaid)}) and which {state}",
+        f"({', '.join(unsaid)}) and {state}",
         hint="open it with its code: kernel.open(agent, session_id=…), or an entry point in capset.agents",
     )
 

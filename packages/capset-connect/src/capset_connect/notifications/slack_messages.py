@@ -44,7 +44,7 @@ def blocks_of(words: Words, request: str, url: str | None) -> list[dict[str, Any
         ]
         blocks.append(ActionsBlock(elements=[*buttons]))
     elif words.is_open:
-        where = "on its page" if url else "with capset approvals, or over REST"
+        where = "on its page" if url else "with capset approvals list, or over REST"
         blocks.append(SectionBlock(text=PlainTextObject(text=_PARTLY.format(where=where), emoji=False)))
     if url is not None:
         blocks.append(SectionBlock(text=MarkdownTextObject(text=f"<{escaped(url)}|Open the request>")))

@@ -139,10 +139,10 @@ def test_what_a_configuration_has_not_is_said() -> None:
         ('{"mcpServers": {"a": []}}', "must be an object"),
         ('{"mcpServers": {"a": {}}}', "neither a url nor a command"),
         ('{"mcpServers": {"a": {"url": 3}}}', "'a': url must be text; got 3"),
-        ('{"mcpServers": {"a": {"url": "https://a.com/", "headers": ["X: y"]}}}', "'a': its headers must be an object"),
+        ('{"mcpServers": {"a": {"url": "https://a.com/", "headers": ["X: y"]}}}', "'a': headers must be an object"),
         ('{"mcpServers": {"a": {"command": "x", "args": "-y x"}}}', "'a': args must be a list; got '-y x'"),
         ('{"mcpServers": {"a": {"command": "x", "args": [null]}}}', "'a': args must be text; got None"),
-        ('{"mcpServers": {"a": {"command": "x", "env": "A=b"}}}', "'a': its env must be an object; got 'A=b'"),
+        ('{"mcpServers": {"a": {"command": "x", "env": "A=b"}}}', "'a': env must be an object; got 'A=b'"),
         ('{"mcpServers": {"a": {"command": "x", "env": {"A": null}}}}', "'a': env.A must be text; got None"),
     ],
 )

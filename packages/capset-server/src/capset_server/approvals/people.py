@@ -50,7 +50,7 @@ def check_grants(person: PersonInput, by: Principal) -> None:
     """Raise ``PermissionDenied`` if a new person would have permissions that ``by`` lacks."""
     if beyond := sorted(set(person.permissions) - by.permissions):
         raise PermissionDenied(
-            f"Permission denied: a person has at most the permissions of whoever adds them; you lack "
+            f"Permission denied: a person has at most the permissions of the one who adds them; you lack "
             f"{', '.join(beyond)}",
             fields=[Field("permissions", f"at most your own are expected; not {', '.join(beyond)}")],
         )

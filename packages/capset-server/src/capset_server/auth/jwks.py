@@ -151,6 +151,6 @@ def _checked_host(source: str) -> str:
         raise DefinitionError(f"the keys of an issuer must be at a URL or in a file: {error.message}") from None
     if url.scheme != "https" and not is_loopback(url.host):
         raise DefinitionError(
-            f"the keys of an issuer must come over https: whoever can change them can let anyone in; got {url}"
+            f"the keys of an issuer must come over https: anyone who can change them can let anyone in; got {url}"
         )
     return url.authority

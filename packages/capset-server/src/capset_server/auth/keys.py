@@ -67,9 +67,9 @@ async def create_key(
     Only the SHA-256 of the key is stored: 256 random bits need no slow hash. ``agent`` is the default agent of
     ``/mcp``, by its id, or by its name if it is defined in code; it may be created later. ``by`` is the principal that
     creates the key. It is recorded, and counts as the key's principal when requests are approved. It defaults to the
-    host, which counts as nobody. Raises ``DefinitionError`` for an unknown scope, an invalid name of the key or the
-    organisation, an invalid agent, and a principal that no key can represent; ``PermissionDenied`` as ``makers_of``
-    does.
+    host, which counts as no principal. Raises ``DefinitionError`` for an unknown scope, an invalid name of the key or
+    the organisation, an invalid agent, and a principal that no key can represent; ``PermissionDenied`` as
+    ``makers_of`` does.
     """
     if principal.kind == "anonymous" or principal.on_behalf_of is not None:
         # A key identifies a principal, but not the principals it acts for.

@@ -27,7 +27,7 @@ from capset_server.mcp.tasks import Tasks
 DECIDED_SECONDS: Final = 45.0
 """How long a call waits for a person who has opened the page to decide."""
 MAX_SHOWN: Final = 4_000
-"""Maximum length of the arguments in a form: nobody should decide on truncated arguments."""
+"""Maximum length of the arguments in a form: no decision should rest on truncated arguments."""
 
 Again = Callable[[], Awaitable[Ended]]
 """Makes the same call again."""

@@ -104,7 +104,7 @@ async def test_an_answer_to_a_request_counts_only_from_one_who_may_give_it(bank:
         assert request.type == "mcp_approval_request"
         answer: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
         options: dict[str, Any] = {"model": bank.agent, "previous_response_id": first.id, "input": [answer]}
-        with pytest.raises(openai.PermissionDeniedError, match="another principal"):
+        with pytest.raises(openai.PermissionDeniedError, match="principal other than"):
             await respond(client, **options)
         await bank.here.key("eve")
         async with bank.client("eve") as eve:

@@ -253,6 +253,6 @@ async def test_what_there_is_no_room_for_is_too_large() -> None:
         assert "the session has 1,000 bytes of files, this needs 501 more, and the limit is 1,500" in refusal["detail"]
         assert (await drawer.put("b", b"x" * 500)).status_code == 200
         refusal = problem(await drawer.put("c", b""), 413, "quota_exceeded")
-        assert "the session has 2 files, this needs 1 more, and the limit is 2; delete what" in refusal["detail"]
+        assert "the session has 2 files, this needs 1 more, and the limit is 2; delete" in refusal["detail"]
         assert (await drawer.delete("b")).status_code == 204
         assert (await drawer.put("c", b"x" * 500)).status_code == 200

@@ -160,7 +160,7 @@ def held_answer(policy: Policy, results: Mapping[Policy, Decision], mode: Policy
 
 
 def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
-    """Return the outcome of some answers, whatever their order."""
+    """Return the outcome of some answers; their order does not matter."""
     denials = [answer for answer in answers if answer[1].kind == "deny"]
     if denials:
         return Ruling("deny", denials)

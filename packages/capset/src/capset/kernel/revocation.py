@@ -1,4 +1,4 @@
-"""Revocation: whatever may be withdrawn while it is in use is looked up again within a second (spec 4, G54)."""
+"""Revocation: rights that may be withdrawn while in use are looked up again within a second (spec 4, G54)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_SECONDS: Final = 0.3
 
 
 class Credential(Protocol):
-    """What the caller of a session acts with, such as an API key.
+    """The credential that the caller of a session acts with, such as an API key.
 
     Every call checks it, and checks it again after a wait; so does a turn while it runs.
     """

@@ -163,7 +163,7 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
                 if proxy is not None:
                     stream = await self._tunnel(stream, proxy, request)
                 stream = await self._secured(stream, host, timeout)
-            if self._network.is_closed:  # closed meanwhile: the pool no longer tracks this connection
+            if self._network.is_closed:  # closed during the handshake: the pool no longer tracks this connection
                 raise httpcore2.ConnectError
         except BaseException:  # a cancelled handshake leaves the stream open
             with anyio.CancelScope(shield=True):

@@ -80,7 +80,7 @@ _EXCLUDED: Final = ("serialization_exclude", "serialization_exclude_if")
 def json_form_of(core_schema: Any) -> JsonForm:  # as for ``runs_own_code``
     """Return how the values of a core schema differ from their JSON data.
 
-    The parts left out are excluded fields, and whatever the host's own serialisers drop.
+    The parts left out are excluded fields, and all that the host's own serialisers drop.
     """
     has_sets = leaves_out = False
     for node in _nodes(core_schema):

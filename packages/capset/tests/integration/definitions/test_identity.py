@@ -179,7 +179,7 @@ def test_hooks_and_offers_can_be_copied() -> None:
         (careful, {"id": "no id"}, "a policy's id must match"),
         (careful, {"evaluate": bool}, "must be a function of one argument"),
         (careful, {"binding": "snapshot", "phase": "call"}, "is asked at calls only"),
-        (texts, {"scope": "request"}, "live in a session"),
+        (texts, {"scope": "request"}, "need the scope session"),
         (shelf.ref, {"presets": {"none": True}}, "unknown preset 'none'"),
         (shelf.ref, {"presets": {"more": 1}}, "True or False; got 1"),
         (shelf.ref, {"config": object()}, "its config is a Options"),

@@ -242,7 +242,7 @@ class Aliased(BaseModel):
         (lambda: as_tool(Sequencer("s", description="d")), "the input type of the sequencer is unknown"),
         (
             lambda: as_tool(Router("r", lambda _: "a", routes={"a": add("a", 1)}, description="d")),
-            "what the router takes",
+            "input type of the router",
         ),
         (lambda: as_tool(Sequencer("s", input=Open, description="d")), "Open allows extra fields"),
         (lambda: as_tool(Sequencer("s", input=Aliased, description="d")), "Aliased.a has an alias"),

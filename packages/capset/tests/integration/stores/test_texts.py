@@ -120,5 +120,5 @@ def test_a_text_gives_so_many_words_at_most() -> None:
 @pytest.mark.parametrize(("text", "why"), [("a\0b", "NUL"), ("a\ud800b", "surrogate")])
 def test_a_text_that_no_database_keeps_is_refused_by_name(text: str, why: str) -> None:
     assert storable("Ünïcode 🎉", "the title") == "Ünïcode 🎉"
-    with pytest.raises(StateError, match=f"the title holds .*{why}"):
+    with pytest.raises(StateError, match=f"the title contains .*{why}"):
         storable(text, "the title")

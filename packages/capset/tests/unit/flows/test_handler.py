@@ -174,8 +174,8 @@ ABOVE = Capability("above", uses=[SHOWING])
     ("capability", "message", "mended"),
     [
         (ABOVE, "capability 'showing', preset 'shown' (a → above → showing) declares context", "(shown=False)"),
-        (Capability("c", tools=[ping]), "capability 'c' (a → c) declares tools", "in a preset"),
-        (Capability("c", tools=[]), "capability 'c' (a → c) declares tools", "in a preset"),
+        (Capability("c", tools=[ping]), "capability 'c' (a → c) declares tools", "a preset"),
+        (Capability("c", tools=[]), "capability 'c' (a → c) declares tools", "a preset"),
     ],
 )
 def test_what_its_kind_cannot_have_is_refused_with_what_mends_it(

@@ -29,11 +29,11 @@ _NO_RIGHTS: Final = Principal("approver")
 """The host's own approver as the rules see it: it has neither permissions nor attributes."""
 _OWN: Final = "a request must be approved by a principal other than the one who made it"
 _REPEATED: Final = "you have approved it already, and it needs the approval of a different principal, too"
-_MAKERS: Final = "whoever made a key, or added a person, counts as its holder"
+_MAKERS: Final = "the principal that made a key, or added a person, counts as its holder"
 
 
 def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) -> str | None:
-    """Return why a principal may not approve a request, whatever its status, or ``None`` if it may."""
+    """Return why a principal may not approve a request of any status, or ``None`` if it may."""
     needs = ApprovalNeeds.read(row)
     if by is None:
         return needs.unmet(row, _NO_RIGHTS, frozenset(), now)

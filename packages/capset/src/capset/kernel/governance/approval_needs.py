@@ -1,4 +1,4 @@
-"""What a request needs by the rules for approvers, and the approvals that it has (spec 4, G45–G49)."""
+"""The approvals that a request needs by the rules for approvers, and those that it has (spec 4, G45–G49)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ApproverNeed:
-    """What one rule demands of each approver of a request, with the attributes of its requester filled in.
+    """The demands of one rule on each approver of a request, with the attributes of its requester filled in.
 
     ``attributes`` has the allowed values of each attribute; an attribute without any excludes every approver.
     ``same_attributes`` names those that must equal the requester's.
@@ -63,7 +63,7 @@ class ApproverNeed:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalNeeds:
-    """What all rules together demand of the approvals of one request. Each approver must meet every rule."""
+    """The demands of all rules together on the approvals of one request. Each approver must meet every rule."""
 
     rules: Sequence[ApproverNeed]
     approvals: int = 1

@@ -110,7 +110,7 @@ def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
 
 
 def _stated(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attributes are
-    """Return the one value that a requester and those it acts for state; none if they differ, as nobody matches two."""
+    """Return the single value that a requester and those it acts for state; none if they state several."""
     values = {
         written(attributes[name]): attributes[name]
         for attributes in people

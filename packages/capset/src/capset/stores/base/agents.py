@@ -126,7 +126,7 @@ class AgentStore(Protocol):
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
         """Write the next version of an agent if it follows the current one; return whether it did.
 
-        The current one is stored as a version too, whoever wrote it.
+        The current one is stored as a version too, by any writer.
         """
         ...
 

@@ -316,7 +316,7 @@ class AnnouncingStore:
         except BaseException:
             await self._store.close()
             raise
-        # The same for all processes of a database, whatever its URL, and different for every other database.
+        # Equal for all processes of a database, even if their URLs differ, and different for every other database.
         self.changes.start(hashlib.sha256(b"capset changes " + secret).hexdigest()[:32])
 
     async def close(self) -> None:

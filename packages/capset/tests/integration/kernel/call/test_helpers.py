@@ -220,7 +220,7 @@ async def test_helpers_that_need_each_other_to_be_made_are_refused_with_the_whol
         return str(caught.value.hint)
 
     async with opened(Agent("tester", uses=[first, second], tools=[ask])) as desk:
-        assert "not while it is made" in await desk.session.call(ask)
+        assert "not while it is built" in await desk.session.call(ask)
 
 
 @pytest.mark.spec("C30", "C33")

@@ -44,7 +44,7 @@ INBOUND = {
     "data with a default too many": (message(Needed, default={"x": 1}), "its default as a whole differs"),
     "a JSON Schema without a type": (json_schema(type=None), rf"its inbound: its type {ROUTED} \[\]"),
     "a JSON Schema of two kinds": (json_schema(kind={"enum": ["A", "B"]}), rf"its kind {ROUTED} \['A', 'B'\]"),
-    "a JSON Schema with more": (json_schema(meta={}), "and no 'meta'; put it into data"),
+    "a JSON Schema with more": (json_schema(meta={}), "put 'meta' into data"),
     "a JSON Schema whose data is none": (json_schema(data=[1]), "its inbound: not a valid JSON Schema: properties.d"),
     "a JSON Schema of no properties": ({**json_schema(), "properties": [1]}, "not a valid JSON Schema: properties"),
     "a JSON Schema without words": ({**json_schema(), "description": ""}, "needs a description"),

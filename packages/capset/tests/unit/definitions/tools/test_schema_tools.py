@@ -88,7 +88,7 @@ def by_name(*, location: str) -> str:
 @pytest.mark.parametrize(
     ("handler", "message"),
     [
-        (generator, "yields nothing"),
+        (generator, "cannot yield"),
         (no_parameters, r"takes \(params, context\) or \(params\)"),
         (by_name, r"takes \(params, context\) or \(params\)"),
         (Handler, "a handler is a function"),
