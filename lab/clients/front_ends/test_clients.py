@@ -153,7 +153,7 @@ def test_a_chat_of_the_ai_sdk_shows_a_refusal_and_waits_for_an_approval(office: 
 
         self_approval = do(answer={"id": tool_parts["pay"]["approval"]["id"], "approved": True})
         assert self_approval["status"] == "error"
-        assert "another principal" in self_approval["error"]
+        assert "principal other than" in self_approval["error"]
         assert office.paid == before
 
         office.approve("ada")
@@ -197,7 +197,7 @@ def test_a_client_of_ag_ui_shows_a_refusal_and_waits_for_an_approval(office: Off
         assert interrupt["metadata"]["arguments"] == {"to": "bob", "amount": 7}
 
         self_approval = do(answer={"id": interrupt["id"], "approved": True})
-        assert "another principal" in self_approval["error"]
+        assert "principal other than" in self_approval["error"]
         assert office.paid == before
 
         office.approve("eve")

@@ -119,7 +119,7 @@ async def test_two_who_edit_at_once_lose_nothing(shop: Site, browser: Browser) -
         await expect(clash).to_contain_text("Version 2 was saved by somebody else")
         await expect(clash).to_contain_text("user:boss")
         await expect(second.get_by_label("System prompt")).to_have_value("Second.")
-        await clash.get_by_text("Their changes").click()
+        await clash.get_by_text("Their changes", exact=True).click()
         await expect(clash).to_contain_text("First.")
         await hold_page(second)
         await second.get_by_role("button", name="Take their changes where I made none").click()
