@@ -67,12 +67,12 @@ async def main() -> None:
         print(await session.run(Ticket(subject="a lovely lamp")))
         print(await session.run(Ticket(subject="broken lamp", amount=19.5)))
 
-        step = runner.seen[0]
+        step = runner.steps[0]
         print("\nwhat the model was told:", step.system_text, "with the tools", step.tools, sep="\n")
         await kernel.audit.flush()
         verification = await kernel.audit.verify()
         print(f"\n{verification.checked} records, chain holds: {verification.ok}")
-    runner.check_done()
+    runner.assert_done()
 
 
 asyncio.run(main())

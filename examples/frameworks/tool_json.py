@@ -57,7 +57,7 @@ async def main() -> None:
                 print("somebody has to approve", waiting)
                 await kernel.approvals.decide(request, Answer(approved=True), by=Principal("boss"))
             if answers.waiting:
-                answers = await tools.answer(output, made=answers.results)
+                answers = await tools.answer(output, previous_results=answers.results)
             items += [*output, *answers.results]
             for result in answers.results:
                 print("the model read:", result["output"])

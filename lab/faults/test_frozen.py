@@ -16,7 +16,7 @@ import pytest
 
 from capset.errors import StoreBusy
 from capset.stores.base import AuditQuery
-from capset_testing.store_suite.support import begin, entry, intent
+from capset_testing.store_suite.support import create_sessions, entry, intent
 from tests.helpers.stores.sql.support import opened_at
 from tests.waiting import until
 
@@ -69,7 +69,7 @@ async def frozen(url: str) -> AsyncGenerator[Frozen]:
 @pytest.mark.spec("P38")
 async def test_others_write_within_five_seconds_and_the_frozen_one_writes_nothing_twice(postgres_url: str) -> None:
     async with opened_at(postgres_url) as store:
-        await begin(store, "s")
+        await create_sessions(store, "s")
         async with frozen(postgres_url) as other:
             began = time.monotonic()
             await store.audit.commit(intent("mine"))
@@ -93,7 +93,7 @@ async def test_others_write_within_five_seconds_and_the_frozen_one_writes_nothin
 async def test_a_frozen_holder_of_the_file_is_named_and_readers_go_on(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/capset.db"
     async with opened_at(url) as store:
-        await begin(store, "s")
+        await create_sessions(store, "s")
         await store.audit.commit(entry("before"))
         async with frozen(url) as other:
 
@@ -109,7 +109,7 @@ async def test_a_frozen_holder_of_the_file_is_named_and_readers_go_on(tmp_path: 
             async def refused_function() -> float:
                 began = time.monotonic()
                 with pytest.raises(StoreBusy, match=str(other.process.pid)):
-                    await begin(store, "t")
+                    await create_sessions(store, "t")
                 return time.monotonic() - began
 
             async def reads() -> None:

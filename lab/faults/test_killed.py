@@ -116,7 +116,7 @@ async def test_a_session_of_a_killed_process_goes_on(url: str) -> None:
 async def test_a_process_that_lives_closes_the_calls_of_one_that_was_killed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(store, "MAINTENANCE_SECONDS", 0.2)
     async with Kernel(store=url) as kernel:
         command = [sys.executable, str(PROGRAM), url, "1"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -104,7 +104,7 @@ def test_no_limit_is_exceeded_by_more_than_one_step_of_one_agent(url: str) -> No
 @pytest.mark.spec("R24")
 async def test_what_a_killed_process_has_reserved_is_free_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays reserved for as long as the process lives, however long its steps take."""
-    monkeypatch.setattr(store, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(store, "MAINTENANCE_SECONDS", 0.2)
     ada, allowance = Principal("ada"), Allowance(usage="steps=3/1h")
     terms = session_limits("", ada, agent="", agent_id=None, allowances=[("principal", allowance)], budgets=())
     assert terms is not None

@@ -16,7 +16,7 @@ from capset.stores.base import SessionRow
 from capset_agents import journal, turns
 from capset_agents.hosts import NewTurn
 from capset_agents.models import ModelChoice
-from capset_agents.playback.scripts import Call, Script, script_of
+from capset_agents.playback.scripts import Call, Script, script_from_moves
 from capset_agents.runner import AgentRunner
 from capset_agents.turns import TurnService
 from lab.faults.load import EFFECTS, note
@@ -56,8 +56,8 @@ def run(url: str, folder: Path, session: str, number: int, seed: int) -> None:
     """Run the turn of a session, begin it if nobody has, and continue it until somebody kills this process."""
     random.seed(seed)
     # A hold of half a minute would be what is waited for.
-    journal.HELD_SECONDS, journal.RENEW_SECONDS = 1, 0.3
-    turns.TAKEOVERS, turns.LOOK_SECONDS = 1_000, 0.05
+    journal.HOLD_SECONDS, journal.RENEW_SECONDS = 1, 0.3
+    turns.MAX_TAKEOVERS, turns.POLL_SECONDS = 1_000, 0.05
     asyncio.run(_turn(url, folder, session, number))
 
 
@@ -68,8 +68,8 @@ def model(folder: Path, number: int) -> ModelChoice:
         return Call(tool, number=10 * number + which, folder=str(folder))
 
     moves = [call("look", 0), [call("act", 1), call("sign", 2), call("look", 3)], [call("act", 4), call("act", 5)]]
-    clerk = script_of([*moves, Call("helper", input="go"), call("sign", 6), call("act", 7), "Done."])
-    helper = script_of([call("act", 8), call("sign", 9), "Helped."])
+    clerk = script_from_moves([*moves, Call("helper", input="go"), call("sign", 6), call("act", 7), "Done."])
+    helper = script_from_moves([call("act", 8), call("sign", 9), "Helped."])
     return ModelChoice(Script({"clerk": clerk.of("clerk"), "helper": helper.of("helper")}))
 
 

@@ -14,7 +14,7 @@ from tests.helpers.snippets import is_elsewhere
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r'^\| <a id="(\w+)"></a>`(\w+)` \| (\d+)( ↻)? \| [^|]+ \| [^|]+ \|$', re.MULTILINE)
-WRITTEN = re.compile(r'(?:HttpRefusal|_Refused)\(\s*(\d{3}),\s*"([a-z_]+)"')
+WRITTEN = re.compile(r'(?:HttpRefusal|_LineError)\(\s*(\d{3}),\s*"([a-z_]+)"')
 """Errors of HTTP and of lines, whose code and status stand where they are raised."""
 
 

@@ -56,7 +56,7 @@ SNAPSHOTS: Final = {
 def _equipped_payload(composition: Composition, entries: dict[str, tuple[Mapping[str, Any], str]]) -> Mapping[str, Any]:
     """Build the agent's payload from those of its capabilities as they are used here, and keep those that differ."""
     hashes: dict[str, Ref] = {}
-    for choice in composition.chosen:
+    for choice in composition.capability_uses:
         parts = [part for _, part in choice.parts]
         tools = dict.fromkeys(tool for part in parts for tool in part.tools)
         needed = dict.fromkeys(ref.base.name for ref in choice.capability.uses if not callable(ref))
@@ -95,7 +95,7 @@ def _stocked(entries: dict[str, tuple[Mapping[str, Any], str]]) -> None:
         payload = _toolkit_payload(toolkit, {})
         entries[f"{payload['kind']} {toolkit.name}"] = payload, toolkit_hash(toolkit)
     used = compose(stocked)
-    (choice,) = used.chosen
+    (choice,) = used.capability_uses
     parts = [part for _, part in choice.parts]
     members = [_reference(member, choice.names) for part in parts for member in part.members]
     payload = capability_payload(shelf, members, presets=choice.presets, prefix="s_", rename={"send": "ship"})

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Context, Kernel, Principal, Session, tool
-from capset.definitions.calls.files import MAX_LEVELS, MAX_PATH_BYTES, normalise_path
+from capset.definitions.calls.files import MAX_PATH_BYTES, MAX_PATH_LEVELS, normalise_path
 from capset.errors import FileError, InvalidArguments, ToolError
 
 PARTS = st.sampled_from(
@@ -33,7 +33,7 @@ PATHS = (
 @example("/./.")
 @example("/a/..")
 @example("/" + "a" * MAX_PATH_BYTES)
-@example("/a" * (MAX_LEVELS + 1))
+@example("/a" * (MAX_PATH_LEVELS + 1))
 @example("/ä" * 600)
 def test_a_normalised_path_is_absolute_bounded_and_has_no_way_up(path: str) -> None:
     try:
@@ -45,7 +45,7 @@ def test_a_normalised_path_is_absolute_bounded_and_has_no_way_up(path: str) -> N
             or "\0" in path
             or any("\ud800" <= letter <= "\udfff" for letter in path)
             or len(path.encode()) > MAX_PATH_BYTES
-            or path.count("/") > MAX_LEVELS
+            or path.count("/") > MAX_PATH_LEVELS
         )
         return
     parts = clean.split("/")[1:]
@@ -53,7 +53,7 @@ def test_a_normalised_path_is_absolute_bounded_and_has_no_way_up(path: str) -> N
     assert clean.startswith("/")
     assert "\0" not in clean
     assert len(clean.encode()) <= MAX_PATH_BYTES
-    assert len(parts) <= MAX_LEVELS
+    assert len(parts) <= MAX_PATH_LEVELS
     assert normalise_path(clean) == clean
     assert [part for part in path.split("/") if part not in ("", ".")] == [part for part in parts if part]
 

@@ -52,7 +52,6 @@ from capset_client.models import (
     EnvelopeShape,
     HealthShape,
     InstalledShape,
-    KeptLinkShape,
     LinkInput,
     LinkPageShape,
     PreviewShape,
@@ -64,6 +63,7 @@ from capset_client.models import (
     SessionShape,
     SnapshotShape,
     StateShape,
+    StoredLinkShape,
     TransitionsShape,
     TurnInput,
     VersionPageShape,
@@ -117,7 +117,7 @@ def succeed(client: AuthenticatedClient, url: str) -> str:
     assert delete_file.sync_detailed(session.id, "a folder/ü.json", client=client).status_code == 204
 
     link = record_link.sync(client=client, body=LinkInput(session_id=session.id))
-    assert isinstance(link, KeptLinkShape), link
+    assert isinstance(link, StoredLinkShape), link
     config = ConfigInput(content="actions: []", format_=ConfigInputFormat.YAML)
     with Client(base_url=url) as anyone:
         health = healthz.sync(client=anyone), readyz.sync(client=anyone)

@@ -6,5 +6,5 @@ from capset_agents import journal
 from capset_cli import main
 
 if __name__ == "__main__":
-    journal.HELD_SECONDS, journal.RENEW_SECONDS = 8, 2.0
+    journal.HOLD_SECONDS, journal.RENEW_SECONDS = 8, 2.0
     main()

@@ -162,7 +162,7 @@ async def site(
     *,
     clock: Clock | None = None,
     seconds: float = 60.0,
-    most: int = 16,
+    max_turns: int = 16,
     agent: Agent | None = None,
     model: Model | None = None,
     principal: Principal = ADA,
@@ -173,5 +173,5 @@ async def site(
     runner = AgentRunner(model or ScriptedModel(*moves), **options)
     async with Kernel(store, generator=runner, clock=clock, governance=governance) as kernel:
         host = Site(kernel, agent or shelf.agent(), None, principal)  # pyright: ignore[reportArgumentType]  # set next
-        host.turns = TurnService(kernel, host, seconds=seconds, most=most)
+        host.turns = TurnService(kernel, host, seconds=seconds, max_turns=max_turns)
         yield host

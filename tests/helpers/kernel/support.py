@@ -16,7 +16,7 @@ from capset.definitions.blocks import Block
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import PermissionDenied, Unauthenticated
-from capset.kernel.streams.dispatcher import Serving
+from capset.kernel.streams.dispatcher import Dispatcher
 from capset.stores.base import (
     AdmissionStore,
     AgentStore,
@@ -88,9 +88,9 @@ class Badge:
         if self.tools is not None and own_name not in self.tools:
             raise PermissionDenied(f"Permission denied: the badge is not for {own_name}")
 
-    async def check(self, *, afresh: bool = False) -> None:
+    async def check(self, *, bypass_cache: bool = False) -> None:
         """Raise ``Unauthenticated`` once it is withdrawn."""
-        if not self.is_valid and (afresh or not self.is_seen_late):
+        if not self.is_valid and (bypass_cache or not self.is_seen_late):
             raise Unauthenticated("The badge was withdrawn")
 
 
@@ -143,7 +143,7 @@ def rows_of(path: Path) -> list[tuple[str, str, str | None]]:
         return connection.execute("SELECT id, phase, outcome FROM records ORDER BY seq").fetchall()
 
 
-async def read(messages: Messages | Serving) -> list[Message]:
+async def read(messages: Messages | Dispatcher) -> list[Message]:
     """Run a call, or several, as a stream, to its end."""
     async with messages as running:
         return [message async for message in running]
@@ -305,7 +305,7 @@ class TappedAdmissions:
         self._tap = tap
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
-        if (refused := await self._inner.look(claim)) is not None:
+        if (refused := await self._inner.check(claim)) is not None:
             raise refused
         if intent is not None and (waiting := self._tap(str(intent.columns()["phase"]))) is not None:
             await waiting

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from capset.net.proxies import Proxies, Proxy
+from capset.net.proxies import Proxy, ProxySelector
 from tests.helpers.net.support import Listener, answer, listening
 from tests.helpers.net.tls import Tls
 
@@ -28,7 +28,7 @@ class ProxyServer(Listener):
     credentials: list[str] = field(default_factory=list[str])
     serving: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
 
-    def proxies(self, credentials: str = "", scheme: str = "http") -> Proxies:
+    def proxies(self, credentials: str = "", scheme: str = "http") -> ProxySelector:
         return lambda _scheme, _host, _port: Proxy(scheme, "127.0.0.1", self.port, credentials)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,8 +8,6 @@ from typing import Final
 from capset.definitions.governance.usage import AgentUsage
 from capset.errors import BudgetExceeded, DefinitionError
 
-STEPS: Final = 50
-"""The maximum number of model steps of one turn, unless the host says otherwise."""
 SUMMARISE_AT: Final = 100_000
 """A conversation with more tokens than this is summarised. Common models accept 128,000 and more."""
 
@@ -23,7 +21,7 @@ class TurnBudget:
     number is not positive.
     """
 
-    steps: int | None = STEPS
+    steps: int | None = 50
     calls: int | None = None
     tokens: int | None = None
     cost: float | None = None

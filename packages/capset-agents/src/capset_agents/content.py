@@ -16,11 +16,11 @@ from capset.definitions.model_context import ContextMessage
 from capset.errors import FileError, InvalidArguments, PermissionDenied
 from capset.kernel.state.files import SessionFiles
 
-MAX_FILES: Final = 16 * 2**20
+MAX_FILE_BYTES: Final = 16 * 2**20
 """The maximum total size of the files of one message, in bytes. The same limit holds for files sent with a message."""
-READ_FILES: Final = "session_files:read"
+READ_FILES_PERMISSION: Final = "session_files:read"
 """The permission to read a session's files over REST and with the file tools; file parts of messages require it too."""
-_TEXT: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
+_TEXT_MEDIA_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
 
 class TextPart(BaseModel):
@@ -52,7 +52,7 @@ async def prompt_of(
 
     ``permissions`` are the sender's. Raises ``PermissionDenied`` for a file part, whether or not the file exists, if
     the sender may not read the session's files. Raises ``InvalidArguments`` for an invalid list of parts, a missing
-    file, or files of more than ``MAX_FILES`` bytes in total.
+    file, or files of more than ``MAX_FILE_BYTES`` bytes in total.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -65,15 +65,17 @@ async def prompt_of(
             f"content.{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()[:10]
         )
         raise InvalidArguments(f"Invalid content: {problems}") from None
-    if READ_FILES not in permissions and any(isinstance(part, FilePart) for part in parts):
-        raise PermissionDenied(f"Permission denied: sending a file of the session requires the permission {READ_FILES}")
+    if READ_FILES_PERMISSION not in permissions and any(isinstance(part, FilePart) for part in parts):
+        raise PermissionDenied(
+            f"Permission denied: sending a file of the session requires the permission {READ_FILES_PERMISSION}"
+        )
     prompt: list[UserContent] = []
-    remaining = MAX_FILES
+    remaining = MAX_FILE_BYTES
     for part in parts:
         if isinstance(part, TextPart):
             prompt.append(part.text)
             continue
-        content = await _read(part.path, files, remaining)
+        content = await _read_file(part.path, files, remaining)
         remaining -= len(content)
         prompt.append(_content_of(part, content))
     return prompt
@@ -94,14 +96,14 @@ def _is_parts(content: Any) -> bool:  # any JSON
     return bool(parts) and all(isinstance(part, dict) and "type" in part for part in parts)
 
 
-async def _read(path: str, files: SessionFiles, limit: int) -> bytes:
+async def _read_file(path: str, files: SessionFiles, limit: int) -> bytes:
     try:
         file, content = await files.read(path, size=limit + 1)
     except FileError as error:
         raise InvalidArguments(f"Invalid content: {error.message}") from None
     if file.size_bytes > limit:
         raise InvalidArguments(
-            f"Invalid content: the files of a message may have at most {MAX_FILES} bytes in total; {path!r}, with "
+            f"Invalid content: the files of a message may have at most {MAX_FILE_BYTES} bytes in total; {path!r}, with "
             f"{file.size_bytes} bytes, does not fit"
         )
     return content
@@ -109,6 +111,6 @@ async def _read(path: str, files: SessionFiles, limit: int) -> bytes:
 
 def _content_of(part: FilePart, content: bytes) -> UserContent:
     media_type = part.media_type or mimetypes.guess_type(part.path)[0] or "application/octet-stream"
-    if media_type.startswith(_TEXT):
+    if media_type.startswith(_TEXT_MEDIA_TYPES):
         return f"{part.path}:\n{content.decode(errors='replace')}"
     return BinaryContent(content, media_type=media_type)

@@ -35,21 +35,14 @@ SCHEMA: Final = "capset_runs"
 """The PostgreSQL schema of DBOS's tables."""
 SUFFIX: Final = ".runs"
 """The suffix that, appended to the name of the store's SQLite file, gives the name of DBOS's file."""
-VERSION: Final = "1"
+WORKFLOW_VERSION: Final = "1"
 """The version of the workflow. Workers of different capset versions execute each other's runs while it is the same."""
-POLL_SECONDS: Final = 0.2
-"""How often a queue is polled. A worker with 8 concurrent runs starts at most 40 runs of a queue per second."""
-LEAVE_SECONDS: Final = 10
-"""How long ``RunEngine.stop`` waits for running workflows to end."""
-KEPT_SECONDS: Final = 3_600.0
+RETENTION_SECONDS: Final = 3_600.0
 """How long ended workflows are kept; longer if a queue's rate limit covers a longer period."""
 _CONNECTIONS: Final = 6
-_BUSY_SECONDS: Final = 30.0
-"""How long a SQLite transaction waits for other transactions."""
-_BEGIN: Final = "BEGIN IMMEDIATE"
-_AT_ONCE: Final = 500
-_UNDER_WAY: Final = ("ENQUEUED", "PENDING")
-_ENDED: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+"""The size of the connection pool."""
+_BEGIN_IMMEDIATE: Final = "BEGIN IMMEDIATE"
+_ENDED_STATUSES: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
 _Result = TypeVar("_Result")
 
@@ -97,13 +90,13 @@ class RunEngine:
             await self._work(run)
 
         def wait(run: str) -> None:
-            done = asyncio.run_coroutine_threadsafe(work(run), loop)
+            future = asyncio.run_coroutine_threadsafe(work(run), loop)
             try:
-                done.result()
+                future.result()
             except CancelledError:
                 return  # the run was released, and will be queued again
 
-        _waiting[:] = [wait]
+        _run_waiters[:] = [wait]
         await _in_thread(self._launch)
 
     async def enqueue(self, queue: str, workflow: str, run: str) -> bool:
@@ -115,7 +108,7 @@ class RunEngine:
 
         def enqueue() -> bool:
             with SetWorkflowID(workflow):
-                return DBOS.enqueue_workflow(queue, do_run, run).get_status().status in _UNDER_WAY
+                return DBOS.enqueue_workflow(queue, do_run, run).get_status().status in ("ENQUEUED", "PENDING")
 
         return await _in_thread(enqueue)
 
@@ -123,7 +116,7 @@ class RunEngine:
         """Return the workers that hold running workflows, which count toward the limits of the queues."""
 
         def holders() -> Collection[str]:
-            return {workflow.executor_id for workflow in self._under_way() if workflow.executor_id is not None}
+            return {workflow.executor_id for workflow in self._running_workflows() if workflow.executor_id is not None}
 
         return await _in_thread(holders)
 
@@ -131,39 +124,39 @@ class RunEngine:
         """Requeue the workflows of ``workers``, all of which must be dead, and return how many there were."""
 
         def recover() -> int:
-            workflows = [workflow for workflow in self._under_way() if workflow.executor_id in workers]
+            workflows = [workflow for workflow in self._running_workflows() if workflow.executor_id in workers]
             for workflow in workflows:
                 DBOS.resume_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
             return len(workflows)
 
         return await _in_thread(recover)
 
-    def _under_way(self) -> Sequence[WorkflowStatus]:
+    def _running_workflows(self) -> Sequence[WorkflowStatus]:
         names = [queue.name for queue in self._queues]
         return DBOS.list_workflows(queue_name=names, status="PENDING", load_input=False, load_output=False)
 
-    async def forget(self) -> int:
+    async def delete_ended(self) -> int:
         """Delete ended workflows that were kept long enough, and return how many there were."""
 
-        def forget() -> int:
+        def delete_ended() -> int:
             count = 0
             for queue in self._queues:
-                retention = max(KEPT_SECONDS, 0.0 if queue.rate is None else queue.rate[1])
+                retention = max(RETENTION_SECONDS, 0.0 if queue.rate is None else queue.rate[1])
                 before = datetime.fromtimestamp(time.time() - retention, UTC).isoformat()
                 workflows = DBOS.list_workflows(
-                    queue_name=queue.name, status=_ENDED, completed_before=before, limit=_AT_ONCE,
+                    queue_name=queue.name, status=_ENDED_STATUSES, completed_before=before, limit=500,
                     load_input=False, load_output=False,
                 )  # fmt: skip
                 DBOS.delete_workflows([workflow.workflow_id for workflow in workflows])
                 count += len(workflows)
             return count
 
-        return await _in_thread(forget)
+        return await _in_thread(delete_ended)
 
     async def stop(self) -> None:
-        """Stop taking runs, and wait up to ``LEAVE_SECONDS`` for running workflows to end."""
-        await _in_thread(lambda: DBOS.destroy(workflow_completion_timeout_sec=LEAVE_SECONDS))
-        _waiting.clear()
+        """Stop taking runs, and wait up to 10 seconds for running workflows to end."""
+        await _in_thread(lambda: DBOS.destroy(workflow_completion_timeout_sec=10))
+        _run_waiters.clear()
         if self._engine is not None:
             self._engine.dispose()
 
@@ -178,7 +171,7 @@ class RunEngine:
             system_database_engine=self._engine,
             dbos_system_schema=SCHEMA,
             sys_db_pool_size=_CONNECTIONS,
-            application_version=VERSION,
+            application_version=WORKFLOW_VERSION,
             executor_id=self._worker,
             serializer=DBOSPortableJSONSerializer(),
             log_level="WARNING",
@@ -194,20 +187,20 @@ class RunEngine:
                 global_concurrency=queue.concurrency,
                 worker_concurrency=queue.worker_concurrency,
                 limiter=None if queue.rate is None else {"limit": queue.rate[0], "period": queue.rate[1]},
-                polling_interval_sec=POLL_SECONDS,
+                polling_interval_sec=0.2,  # a worker with 8 concurrent runs starts at most 40 of a queue per second
                 on_conflict="always_update",
             )
 
 
-_waiting: list[Callable[[str], None]] = []
+_run_waiters: list[Callable[[str], None]] = []
 """The running engine's function that waits for a run. It is global because workflows are global functions."""
 
 
 @DBOS.workflow(name="capset.run")
 def do_run(run: str) -> None:
     """Execute a run until it ends or has to wait."""
-    if _waiting:
-        _waiting[0](run)
+    if _run_waiters:
+        _run_waiters[0](run)
 
 
 def _database_of(store: str) -> str:
@@ -229,23 +222,26 @@ def sqlite_engine(url: str) -> Engine:
     DBOS's own transactions take it at their first write. Two workers that dequeued at the same moment then both counted
     the running workflows before either had written, and together exceeded the queue's limits.
     """
-    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=_CONNECTIONS)
+    # In seconds: how long a transaction waits for others.
+    engine = create_engine(url, connect_args={"timeout": 30.0}, pool_size=_CONNECTIONS)
 
-    def connected(raw: sqlite3.Connection, _: object) -> None:
+    def configure_connection(raw: sqlite3.Connection, _: object) -> None:
         raw.isolation_level = None  # otherwise the driver begins transactions, too
         raw.execute("PRAGMA foreign_keys = ON")
 
-    def begun(connection: Connection) -> None:
-        connection.exec_driver_sql(_BEGIN)
+    def begin_immediate(connection: Connection) -> None:
+        connection.exec_driver_sql(_BEGIN_IMMEDIATE)
 
     def skip_nested_begin(
         connection: Connection, cursor: sqlite3.Cursor, statement: str, parameters: Any, *_: object
     ) -> tuple[str, Any]:  # parameters have the driver's own type
         # DBOS's migrations begin their own transaction, inside the one that is already open.
-        return ("SELECT 1" if statement == _BEGIN and cursor.connection.in_transaction else statement), parameters
+        return (
+            "SELECT 1" if statement == _BEGIN_IMMEDIATE and cursor.connection.in_transaction else statement
+        ), parameters
 
-    event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", begun)
+    event.listen(engine, "connect", configure_connection)
+    event.listen(engine, "begin", begin_immediate)
     event.listen(engine, "before_cursor_execute", skip_nested_begin, retval=True)
     return engine
 

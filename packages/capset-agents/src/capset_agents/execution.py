@@ -65,7 +65,7 @@ class RunningTurn:
     @property
     def hooks(self) -> Hooks:
         """The hooks through which the session reports its calls to this turn."""
-        return Hooks(on_tool_executed=self._executed)
+        return Hooks(on_tool_executed=self._record_call)
 
     async def cancel(self, by: str) -> None:
         """Cancel the turn and wait until it has ended; it may still complete or suspend if it was just about to."""
@@ -84,43 +84,43 @@ class RunningTurn:
         """Run the agent until it ends or has to wait for approvals, and store the outcome."""
         journal, loop = self.journal, asyncio.get_running_loop()
         self._task, began = asyncio.current_task(), loop.time()
-        keeper = loop.create_task(journal.keep(self._task))
+        writer = loop.create_task(journal.run_writer(self._task))
         try:
             if self._cancelled_by is not None or journal.is_lost:  # cancelled before it began
                 raise asyncio.CancelledError
             try:
-                last = await self._outcome(session)
+                last = await self._run_agent(session)
             finally:
                 self._task = None  # from here on, a cancellation does not keep the outcome from being stored
         except TurnSuspended as suspended:
-            await self._stop(keeper, began)
+            await self._stop_writer(writer, began)
             await self._suspend(session, suspended)
         except StoreError as error:
-            await self._stop(keeper, began)
+            await self._stop_writer(writer, began)
             _log.warning("the turn %s stops here and will be continued later: %s", journal.turn, error.message)
-            await journal.end(then=journal.left("", self._kernel.now()))
+            await journal.end(then=journal.released_row("", self._kernel.now()))
         except asyncio.CancelledError:
-            await self._stop(keeper, began)
+            await self._stop_writer(writer, began)
             if journal.is_lost:
                 _log.warning("this process lost the turn %s of the session %s", journal.turn, journal.session)
             elif self._cancelled_by is not None:
                 await journal.end(cancelled_event(self._cancelled_by))
                 return
             elif journal.can_be_continued:
-                await journal.end(then=journal.left("", self._kernel.now()))
+                await journal.end(then=journal.released_row("", self._kernel.now()))
             else:
-                cut_off = Cancelled("The turn was cut off: the server is closing")
-                cut_off.retryable = False  # it may have had effects
-                await journal.end(failed_event(cut_off, journal.checkpoint.correlation))
+                shutdown_error = Cancelled("The turn was cut off: the server is closing")
+                shutdown_error.retryable = False  # it may have had effects
+                await journal.end(failed_event(shutdown_error, journal.checkpoint.correlation))
             raise
         else:
-            await self._stop(keeper, began)
+            await self._stop_writer(writer, began)
             await journal.end(last)
 
-    async def _stop(self, keeper: asyncio.Task[None], began: float) -> None:
+    async def _stop_writer(self, writer: asyncio.Task[None], began: float) -> None:
         journal = self.journal
         journal.stop()
-        await keeper
+        await writer
         seconds = journal.checkpoint.seconds + asyncio.get_running_loop().time() - began
         journal.checkpoint = replace(journal.checkpoint, seconds=seconds)
 
@@ -133,7 +133,7 @@ class RunningTurn:
             journal.add_event(requested_event(request))
         journal.checkpoint = replace(journal.checkpoint, approvals=tuple(request.id for request in requests))
         until = max((request.expires_at for request in requests), default=self._kernel.now())
-        suspended_turn = journal.left(SUSPENDED, until)
+        suspended_turn = journal.released_row(SUSPENDED, until)
         await journal.end(suspended_event(suspended.approvals, suspended.calls), then=suspended_turn)
         now = [await approvals.get(org, request.id) for request in requests]
         if not any(
@@ -141,7 +141,7 @@ class RunningTurn:
         ):  # decided just before it was suspended
             await self._kernel.store.events.take(suspended_turn, replace(suspended_turn, until=self._kernel.now()))
 
-    async def _outcome(self, session: Session) -> NewEvent:
+    async def _run_agent(self, session: Session) -> NewEvent:
         """Return the last event. Raises ``TurnSuspended``, or ``StoreError`` if the turn can be continued later."""
         journal = self.journal
         redact, correlation = self._kernel.redactor, journal.checkpoint.correlation
@@ -171,16 +171,16 @@ class RunningTurn:
             _log.exception("a turn failed, correlation %s", correlation)
             return failed_event(InternalError("The turn failed unexpectedly; the log has the details."), correlation)
 
-    def _executed(self, executed: ToolExecuted) -> None:
+    def _record_call(self, executed: ToolExecuted) -> None:
         self.journal.add_event(executed_event(executed))
 
 
-def interrupted() -> NewEvent:
+def interrupted_event() -> NewEvent:
     """Return the last event of a turn that cannot be continued after its process died."""
     return failed_event(Interrupted("The turn was interrupted: the process that ran it has ended"))
 
 
-def waits(turn: str, approvals: Sequence[str]) -> TurnSuspended:
+def suspended_error(turn: str, approvals: Sequence[str]) -> TurnSuspended:
     """Return the error for an operation that is impossible while a turn waits for approvals."""
     pending = ", ".join(approvals)
     return TurnSuspended(

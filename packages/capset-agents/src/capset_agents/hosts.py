@@ -17,17 +17,17 @@ class TurnHost(Protocol):
     async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
         """Open the session of a turn for the caller that its checkpoint describes.
 
-        Raises ``Unauthenticated`` if the caller is no longer known, ``CallerAway`` if the caller has to return first,
-        and ``NotHere`` if another process should continue the turn.
+        Raises ``Unauthenticated`` if the caller is no longer known, ``CallerAbsent`` if the caller has to return first,
+        and ``WrongProcess`` if another process should continue the turn.
         """
         ...
 
 
-class CallerAway(Exception):
+class CallerAbsent(Exception):
     """Raised if a turn cannot continue until its caller returns with a valid credential."""
 
 
-class NotHere(Exception):
+class WrongProcess(Exception):
     """Raised if another process should continue the turn."""
 
 

@@ -15,27 +15,22 @@ from capset.errors import CapsetError, LimitExceeded, StateError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import Attempt, MessageRow, NewEvent, NewMessage, TurnHold, TurnRow
 from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
-from capset_agents.model_calls import readable
+from capset_agents.model_calls import replace_surrogates
 
-HELD_SECONDS: Final = 30
+HOLD_SECONDS: Final = 30
 """How long a turn is held without renewal before its process counts as dead."""
 RENEW_SECONDS: Final = 10.0
 """How often a process renews its hold."""
 BATCH_SECONDS: Final = 0.08
 """The time between two batches. Records wait longer than this to be written, so that they go with a batch."""
-SETTLE_SECONDS: Final = 0.02
-"""The minimum time that an event waits for others to be stored with it, if the last batch was long ago."""
-MESSAGE_BYTES: Final = 16 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of one message of a conversation."""
-CONVERSATION_BYTES: Final = 64 * 1024 * 1024
+MAX_CONVERSATION_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of all messages of a conversation."""
-CONVERSATION_MESSAGES: Final = 10_000
+MAX_CONVERSATION_MESSAGES: Final = 10_000
 """The maximum number of messages of a conversation."""
 KEPT_FROM: Final = "kept_from"
 """The metadata key of a summary: the number of the first earlier message that the summary does not replace."""
-_PAGE_BYTES: Final = 1024 * 1024
-_LAST_TRIES: Final = 5
-"""The number of attempts to store the end of a turn while the store is unavailable."""
 _log = logging.getLogger("capset.agents")
 
 
@@ -57,67 +52,67 @@ class TurnJournal:
         *,
         org: str | None,
         conversation: Conversation,
-        stored: Callable[[str], None],
+        on_stored: Callable[[str], None],
     ) -> None:
-        """``turn_row`` is the stored turn. ``stored`` is called with the session's id after each write."""
+        """``turn_row`` is the stored turn. ``on_stored`` is called with the session's id after each write."""
         own_rows = [row for row in conversation.rows if row.turn == turn_row.turn]
         self.history = tuple(row.data for row in conversation.rows if row.kind != "inner")
         self.numbers = tuple(row.seq for row in conversation.rows if row.kind != "inner")
         self.is_continued = bool(own_rows)
-        self.place: Final = ""
-        self._inner = [from_json(row.data) for row in own_rows if row.kind == "inner"]
+        self.causation_prefix: Final = ""
+        self._nested_records = [from_json(row.data) for row in own_rows if row.kind == "inner"]
         self.is_lost = False
         """Whether another process holds the turn, or its session was deleted."""
         self.checkpoint = checkpoint
         self._kernel = kernel
         self._events = kernel.store.events  # a closing kernel no longer provides a store, but its turns may end
         self._audit = kernel.store.audit
-        self._held = turn_row
+        self._row = turn_row
         self._org = org
         self._count, self._bytes = conversation.count, conversation.bytes
-        self._stored = stored
+        self._on_stored = on_stored
         self._redact = kernel.redactor
         self._new_events: list[NewEvent] = []
         self._new_messages: list[NewMessage] = []
         self._text: tuple[str, int, int, list[str]] | None = None
         """The type, step and part of the text that is being emitted, and its pieces."""
         self._has_new = asyncio.Event()
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._ending = asyncio.Event()
         self._attempts: Sequence[Attempt] | None = None
-        self._renewed = 0.0
+        self._renewed_at = 0.0
 
     @property
     def turn(self) -> str:
         """The id of the turn."""
-        return self._held.turn
+        return self._row.turn
 
     @property
     def hold(self) -> TurnHold:
         """The hold of this process on the turn."""
-        return TurnHold(self._held.session, self._held.turn, self._held.holder)
+        return TurnHold(self._row.session, self._row.turn, self._row.holder)
 
     @property
     def session(self) -> str:
         """The id of the turn's session."""
-        return self._held.session
+        return self._row.session
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         """Whether text may be emitted in pieces. Not if the host masks patterns: a match may span two pieces."""
         return self._redact is None
 
     @property
     def can_be_continued(self) -> bool:
         """Whether another process could continue the turn."""
-        return self._held.checkpoint is not None
+        return self._row.checkpoint is not None
 
     @property
     def usage(self) -> Mapping[str, float]:
         """The usage of the turn so far."""
         return self.checkpoint.usage
 
-    def count(self, usage: Mapping[str, float]) -> None:
+    def record_usage(self, usage: Mapping[str, float]) -> None:
         """Record the usage of the turn so far."""
         self.checkpoint = replace(self.checkpoint, usage=usage)
 
@@ -158,26 +153,26 @@ class TurnJournal:
         Raises ``ConversationFull``, naming the limit.
         """
         self._add(NewMessage("summary" if is_summary else "message", message))
-        self._forget("")
+        self._drop_results("")
 
-    def add_inner(self, place: str, message: str, *, is_summary: bool = False) -> None:
+    def add_nested(self, place: str, message: str, *, is_summary: bool = False) -> None:
         """Add a message of an agent within a call, or a summary of all its messages. Raises ``ConversationFull``."""
-        about = f'"within":{to_json(place).decode()}' + (',"summary":true' if is_summary else "")
-        self._add(NewMessage("inner", f'{{{about},"message":{message}}}'))
-        self._forget(place)
+        header = f'"within":{to_json(place).decode()}' + (',"summary":true' if is_summary else "")
+        self._add(NewMessage("inner", f'{{{header},"message":{message}}}'))
+        self._drop_results(place)
 
-    def within(self, place: str) -> InnerJournal:
+    def nested(self, place: str) -> _NestedJournal:
         """Return the journal of an agent within a call, with its messages so far."""
-        records = [record for record in self._inner if record["within"] == place]
+        records = [record for record in self._nested_records if record["within"] == place]
         first = max((number for number, record in enumerate(records) if "summary" in record), default=0)
-        return InnerJournal(self, place, [to_json(record["message"]).decode() for record in records[first:]])
+        return _NestedJournal(self, place, [to_json(record["message"]).decode() for record in records[first:]])
 
     def _add(self, message: NewMessage) -> None:
         size = len(message.data.encode())
         for limit, value, maximum in (
-            ("message_bytes", size, MESSAGE_BYTES),
-            ("conversation_bytes", self._bytes + size, CONVERSATION_BYTES),
-            ("conversation_messages", self._count + 1, CONVERSATION_MESSAGES),
+            ("message_bytes", size, MAX_MESSAGE_BYTES),
+            ("conversation_bytes", self._bytes + size, MAX_CONVERSATION_BYTES),
+            ("conversation_messages", self._count + 1, MAX_CONVERSATION_MESSAGES),
         ):
             if value > maximum:
                 raise ConversationFull(
@@ -187,7 +182,7 @@ class TurnJournal:
         self._new_messages.append(message)
         self._has_new.set()
 
-    def _forget(self, place: str) -> None:
+    def _drop_results(self, place: str) -> None:
         """Drop the stored results of an agent's previous calls, and of the agents within these calls."""
         remaining = {
             call: tool_result for call, tool_result in self.checkpoint.results.items() if not call.startswith(place)
@@ -202,29 +197,30 @@ class TurnJournal:
         """
         if results:
             self.checkpoint = replace(self.checkpoint, results={**self.checkpoint.results, **results})
-        elif not self._new_messages and asyncio.get_running_loop().time() < self._renewed + HELD_SECONDS / 2:
+        elif not self._new_messages and asyncio.get_running_loop().time() < self._renewed_at + HOLD_SECONDS / 2:
             return
         await self._write()
 
-    async def keep(self, running: asyncio.Task[Any] | None) -> None:
+    async def run_writer(self, running: asyncio.Task[Any] | None) -> None:
         """Store additions and renew the hold until the turn ends; cancel ``running`` if the hold is lost."""
         loop = asyncio.get_running_loop()
-        self._renewed = loop.time()
+        self._renewed_at = loop.time()
         while not self._ending.is_set():
             try:
-                async with asyncio.timeout_at(self._renewed + RENEW_SECONDS):
+                async with asyncio.timeout_at(self._renewed_at + RENEW_SECONDS):
                     await self._has_new.wait()
             except TimeoutError:
                 pass  # time to renew
             try:
-                async with asyncio.timeout_at(max(self._renewed + BATCH_SECONDS, loop.time() + SETTLE_SECONDS)):
+                # An event waits at least 0.02 seconds for others, even if the last batch was long ago.
+                async with asyncio.timeout_at(max(self._renewed_at + BATCH_SECONDS, loop.time() + 0.02)):
                     await self._ending.wait()
             except TimeoutError:
                 pass  # time to store
             self._has_new.clear()
             if self._ending.is_set():
                 return
-            if not self._has_anything and loop.time() < self._renewed + RENEW_SECONDS:
+            if not self._has_unwritten and loop.time() < self._renewed_at + RENEW_SECONDS:
                 continue
             try:
                 await self._write()
@@ -233,18 +229,21 @@ class TurnJournal:
                     running.cancel()
                 return
             except CapsetError:
-                self._renewed = loop.time() - RENEW_SECONDS + 1  # the store is unavailable: retry in a second
+                self._renewed_at = loop.time() - RENEW_SECONDS + 1  # the store is unavailable: retry in a second
 
     def stop(self) -> None:
-        """Make ``keep`` return."""
+        """Make ``run_writer`` return."""
         self._ending.set()
         self._has_new.set()
 
     async def end(self, *last: NewEvent, then: TurnRow | None = None) -> bool:
-        """Store the rest, and end the turn or leave it as ``then``. Return whether this was stored."""
+        """Store the rest, and end the turn or leave it as ``then``. Return whether this was stored.
+
+        Tries five times while the store is unavailable.
+        """
         self._end_text()
         self._new_events += last
-        for _ in range(_LAST_TRIES):
+        for _ in range(5):
             if self.is_lost:
                 return False
             try:
@@ -258,12 +257,12 @@ class TurnJournal:
         _log.error("the end of the turn %s was not stored: it will count as interrupted", self.turn)
         return False
 
-    def left(self, holder: str, until: str) -> TurnRow:
+    def released_row(self, holder: str, until: str) -> TurnRow:
         """Return the row that leaves the turn to other processes."""
-        return replace(self._held, holder=holder, until=until, checkpoint=write_checkpoint(self.checkpoint))
+        return replace(self._row, holder=holder, until=until, checkpoint=write_checkpoint(self.checkpoint))
 
     @property
-    def _has_anything(self) -> bool:
+    def _has_unwritten(self) -> bool:
         return bool(self._new_events or self._new_messages or self._text)
 
     def _end_text(self) -> None:
@@ -271,18 +270,18 @@ class TurnJournal:
         if self._text is not None:
             kind, step, part, pieces = self._text
             self._text = None
-            self.emit(kind, {"step": step, "part": part, "text": readable("".join(pieces))})
+            self.emit(kind, {"step": step, "part": part, "text": replace_surrogates("".join(pieces))})
 
     async def _write(self, then: TurnRow | None = None, *, is_last: bool = False) -> None:
-        async with self._writing:
+        async with self._write_lock:
             self._end_text()
             events, self._new_events = self._new_events, []
             messages, self._new_messages = self._new_messages, []
             if not is_last:
-                then = self._next()
+                then = self._next_row()
             try:
                 now = self._kernel.now()
-                await self._events.append(self._held, events, now=now, then=then, messages=messages)
+                await self._events.append(self._row, events, now=now, then=then, messages=messages)
             except StateError:  # the session was deleted, or another process holds the turn
                 self.is_lost = True
                 raise
@@ -291,54 +290,41 @@ class TurnJournal:
                 self._new_events = events + self._new_events
                 self._new_messages = messages + self._new_messages
                 raise
-            self._renewed = asyncio.get_running_loop().time()
-            self._held = self._held if then is None else then
-        self._stored(self.session)
+            self._renewed_at = asyncio.get_running_loop().time()
+            self._row = self._row if then is None else then
+        self._on_stored(self.session)
 
-    def _next(self) -> TurnRow:
+    def _next_row(self) -> TurnRow:
         checkpoint = write_checkpoint(self.checkpoint) if self.can_be_continued else None
-        return replace(self._held, until=held_until(self._kernel), checkpoint=checkpoint)
+        return replace(self._row, until=held_until(self._kernel), checkpoint=checkpoint)
 
 
 def held_until(kernel: Kernel) -> str:
     """Return the time at which a hold that begins now ends."""
-    return iso(kernel.clock.time_ns() + HELD_SECONDS * 1_000_000_000)
+    return iso(kernel.clock.time_ns() + HOLD_SECONDS * 1_000_000_000)
 
 
-class InnerJournal:
+class _NestedJournal:
     """The journal of an agent that runs within a call of a turn. Its messages are stored with those of the turn.
 
     Its texts and calls are not events of the turn; its calls have records in the audit log. The turn counts its usage.
     """
 
-    def __init__(self, outer: TurnJournal, place: str, history: Sequence[str]) -> None:
+    def __init__(self, turn_journal: TurnJournal, place: str, history: Sequence[str]) -> None:
+        self.turn: Final = turn_journal.turn
         self.history = tuple(history)
         self.numbers: Sequence[int] = ()
         self.is_continued = bool(history)
-        self.place: Final = f"{place}/"
-        self._outer = outer
-
-    @property
-    def turn(self) -> str:
-        """The id of the turn."""
-        return self._outer.turn
+        self.causation_prefix: Final = f"{place}/"
+        self.is_streaming: Final = False
+        self.usage: Final[Mapping[str, float]] = {}
+        self._turn_journal = turn_journal
 
     @property
     def hold(self) -> TurnHold:
-        """The hold of this process on the turn."""
-        return self._outer.hold
+        return self._turn_journal.hold
 
-    @property
-    def streams(self) -> bool:
-        """Always false: texts are not emitted at all."""
-        return False
-
-    @property
-    def usage(self) -> Mapping[str, float]:
-        """Always empty: the turn counts the usage."""
-        return {}
-
-    def count(self, usage: Mapping[str, float]) -> None:
+    def record_usage(self, usage: Mapping[str, float]) -> None:
         """Do nothing: the turn's own journal records the usage."""
 
     def emit(self, type: str, data: Mapping[str, Any]) -> None:
@@ -348,24 +334,21 @@ class InnerJournal:
         """Do nothing."""
 
     def result(self, call: str) -> str | None:
-        """Return the stored result of a tool call of the newest message, if any."""
-        return self._outer.result(self.place + call)
+        return self._turn_journal.result(self.causation_prefix + call)
 
     async def attempts(self, call: str) -> Sequence[Attempt]:
-        """Return the attempts at a tool call that were made before the turn was continued."""
-        return await self._outer.attempts(self.place + call)
+        return await self._turn_journal.attempts(self.causation_prefix + call)
 
     def add(self, message: str, *, is_summary: bool = False) -> None:
-        """Add a message, or a summary of all before. Raises ``ConversationFull``."""
-        self._outer.add_inner(self.place.removesuffix("/"), message, is_summary=is_summary)
+        self._turn_journal.add_nested(self.causation_prefix.removesuffix("/"), message, is_summary=is_summary)
 
-    def within(self, place: str) -> InnerJournal:
-        """Return the journal of an agent within a call of this one."""
-        return self._outer.within(self.place + place)
+    def nested(self, place: str) -> _NestedJournal:
+        return self._turn_journal.nested(self.causation_prefix + place)
 
     async def store(self, results: Mapping[str, str] | None = None) -> None:
-        """Durably store everything added, and the results of tool calls. Raises like ``TurnJournal.store``."""
-        await self._outer.store({self.place + call: tool_result for call, tool_result in (results or {}).items()})
+        await self._turn_journal.store(
+            {self.causation_prefix + call: result for call, result in (results or {}).items()}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +368,7 @@ async def read_conversation(kernel: Kernel, session: str) -> Conversation:
     events, rows = kernel.store.events, list[MessageRow]()
     after: int | None = None
     while True:
-        page = await events.messages(session, after=after, max_bytes=_PAGE_BYTES)
+        page = await events.messages(session, after=after, max_bytes=1024 * 1024)
         rows += page.items
         if not page.items or page.items[-1].seq >= page.count:
             break

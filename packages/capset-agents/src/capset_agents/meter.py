@@ -19,9 +19,9 @@ from capset.ids import Ids
 from capset.kernel.blocks.generation import Turn
 from capset_agents.budgets import TurnBudget
 
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """How often, in seconds, a waiting step checks whether steps of other turns and processes were settled."""
-_NEXT: Final = AgentUsage(steps=1, tokens=1)
+_MINIMUM_STEP: Final = AgentUsage(steps=1, tokens=1)
 """The minimum usage of a step."""
 
 
@@ -34,26 +34,26 @@ class TurnMeter:
         self._budget = budget
         self._ids = Ids()
         self._used = AgentUsage() if turn.journal is None else usage_of(turn.journal.usage)
-        self._steps: dict[str, AgentUsage] = {}
+        self._reserved: dict[str, AgentUsage] = {}
         """The maximum usage of each running step of this run and its child runs."""
         self._refusal: CapsetError | None = None
         """The reason why the calls of the last step must not be made, if any."""
-        self._since = asyncio.get_running_loop().time()
-        self._above = _COUNTING.get()
+        self._settled_at = asyncio.get_running_loop().time()
+        self._parent = _CURRENT_METER.get()
         """The meter of the parent run, whose agent called this one as a tool."""
-        self._settled: _Settlement = _Settlement() if self._above is None else self._above._settled
+        self._settlements: _Settlement = _Settlement() if self._parent is None else self._parent._settlements
 
     @contextmanager
     def counting(self) -> Generator[Self]:
         """Count runs that start within this context here, too."""
-        token = _COUNTING.set(self)
+        token = _CURRENT_METER.set(self)
         try:
             yield self
         finally:
-            _COUNTING.reset(token)
+            _CURRENT_METER.reset(token)
 
     @property
-    def bounds_use(self) -> bool:
+    def limits_usage(self) -> bool:
         """Whether any budget or limit bounds tokens or money."""
         budgets = [run._budget for run in self._runs()]
         return self._limits.is_limited or any(
@@ -61,7 +61,7 @@ class TurnMeter:
         )
 
     @property
-    def bounds_cost(self) -> bool:
+    def limits_cost(self) -> bool:
         """Whether money is bounded, so that the price of each step must be known."""
         return self._limits.limits_cost or any(run._budget.cost is not None for run in self._runs())
 
@@ -73,18 +73,18 @@ class TurnMeter:
         """
         step = self._ids.new()
         while True:
-            settlement = self._settled.next  # taken before the check, so that no settlement is missed
-            if self._hold(step, maximum):
+            settlement = self._settlements.next  # taken before the check, so that no settlement is missed
+            if self._reserve_in_budgets(step, maximum):
                 has_room = False
                 try:
                     has_room = await self._limits.reserve(step, maximum)
                 finally:
                     if not has_room:
-                        self._free(step)
+                        self._release(step)
                 if has_room:
                     return step
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await settlement.wait()
 
     async def settle(self, step: str, used: AgentUsage, *, unpriced: str | None = None) -> None:
@@ -96,27 +96,27 @@ class TurnMeter:
         try:
             for run in self._runs():
                 run._budget.check(run._used + used)
-            if unpriced is not None and self.bounds_cost:
+            if unpriced is not None and self.limits_cost:
                 raise BudgetExceeded(
                     f"The turn was ended: its cost is limited, and the price of {unpriced!r} is not known"
                 )
         except BudgetExceeded as error:
             self._refusal = error
             used = replace(used, calls=0)  # the calls are not made
-        self._free(step)
+        self._release(step)
         for run in self._runs():
             run._used += used
             if run._journal is not None:
-                run._journal.count(run._used.plain())
+                run._journal.record_usage(run._used.plain())
         now = asyncio.get_running_loop().time()
-        seconds = 0.0 if self._above is not None else now - self._since  # a parent run counts its own time
-        self._since = now
+        seconds = 0.0 if self._parent is not None else now - self._settled_at  # a parent run counts its own time
+        self._settled_at = now
         try:
             await self._limits.settle(step, used + AgentUsage(seconds=seconds))
         except (BudgetExceeded, StoreError) as error:
             self._refusal = self._refusal or error
         finally:
-            self._settled.tell()
+            self._settlements.notify()
 
     def check(self) -> None:
         """Raise ``BudgetExceeded`` if the usage is too high; the calls of the last step must then not be made.
@@ -133,24 +133,24 @@ class TurnMeter:
         run: TurnMeter | None = self
         while run is not None:
             yield run
-            run = run._above
+            run = run._parent
 
-    def _hold(self, step: str, maximum: AgentUsage) -> bool:
+    def _reserve_in_budgets(self, step: str, maximum: AgentUsage) -> bool:
         """Reserve a step in this run and its parent runs, and return whether there was room.
 
         Does not await, so that the check and the reservation are atomic. Raises ``BudgetExceeded`` if nothing is left.
         """
         for run in self._runs():
-            run._budget.check(run._used + _NEXT)
-        if any(run._budget.exceeded(sum(run._steps.values(), run._used + _NEXT)) for run in self._runs()):
+            run._budget.check(run._used + _MINIMUM_STEP)
+        if any(run._budget.exceeded(sum(run._reserved.values(), run._used + _MINIMUM_STEP)) for run in self._runs()):
             return False
         for run in self._runs():
-            run._steps[step] = maximum
+            run._reserved[step] = maximum
         return True
 
-    def _free(self, step: str) -> None:
+    def _release(self, step: str) -> None:
         for run in self._runs():
-            run._steps.pop(step, None)
+            run._reserved.pop(step, None)
 
 
 class _Settlement:
@@ -159,11 +159,11 @@ class _Settlement:
     def __init__(self) -> None:
         self.next = asyncio.Event()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake the waiting steps."""
         self.next.set()
         self.next = asyncio.Event()
 
 
-_COUNTING: Final = ContextVar[TurnMeter | None]("capset_turn_meter", default=None)
+_CURRENT_METER: Final = ContextVar[TurnMeter | None]("capset_turn_meter", default=None)
 """The meter of the run that the current task belongs to."""

@@ -15,7 +15,7 @@ _NO_OBJECT: Final = "(not a JSON object)"
 """The name given to arguments that are not an object. No tool has a parameter of this name."""
 
 
-def arguments_of(arguments: object) -> dict[str, Any]:
+def parse_arguments(arguments: object) -> dict[str, Any]:
     """Return a model's arguments as a dictionary; text is parsed as JSON. Empty text means no arguments.
 
     Arguments that are not a JSON object are returned under a name that the kernel refuses.
@@ -31,20 +31,21 @@ def arguments_of(arguments: object) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", arguments)) if isinstance(arguments, Mapping) else {_NO_OBJECT: arguments}
 
 
-def readable(value: Any) -> Any:  # any JSON
+def replace_surrogates(value: Any) -> Any:  # any JSON
     """Return a model's output without lone surrogates, which cannot be stored or sent. Pairs are joined."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {readable(name): readable(member) for name, member in cast("dict[Any, Any]", value).items()}
+        members = cast("dict[Any, Any]", value).items()
+        return {replace_surrogates(name): replace_surrogates(member) for name, member in members}
     if isinstance(value, list):
-        return [readable(element) for element in cast("list[Any]", value)]
+        return [replace_surrogates(element) for element in cast("list[Any]", value)]
     return value
 
 
 def arguments_json(arguments: object) -> bytes:
     """Return a model's arguments as JSON text for the kernel to validate."""
-    return json.dumps(arguments_of(arguments), default=partial(to_jsonable_python, fallback=str)).encode()
+    return json.dumps(parse_arguments(arguments), default=partial(to_jsonable_python, fallback=str)).encode()
 
 
 def error_text(error: CapsetError) -> str:

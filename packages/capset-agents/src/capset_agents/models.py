@@ -43,7 +43,7 @@ class ModelChoice:
         self._allowed: dict[str, str | Model] = (
             {**allowed} if isinstance(allowed, Mapping) else {name: name for name in allowed}
         )
-        self._made: dict[str, Model] = {}
+        self._models: dict[str, Model] = {}
 
     def resolve(self, name: str | None, agent: str) -> Model:
         """Return the model for an agent: the one called ``name``, or the default. Raises ``ModelUnavailable``."""
@@ -67,12 +67,12 @@ class ModelChoice:
             return ScriptedModel(script=choice, agent=agent)
         if not isinstance(choice, str):
             return choice
-        if choice not in self._made:
-            self._made[choice] = _make(choice)
-        return self._made[choice]
+        if choice not in self._models:
+            self._models[choice] = _create_model(choice)
+        return self._models[choice]
 
 
-def _make(name: str) -> Model:
+def _create_model(name: str) -> Model:
     try:
         return infer_model(name)
     except (UserError, ValueError) as error:

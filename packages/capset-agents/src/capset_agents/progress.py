@@ -10,12 +10,8 @@ from typing import Any, Final, Self
 from capset.definitions.calls.messages import Message, Progress
 from capset.wire.calls import progress_of
 
-EVERY_SECONDS: Final = 0.5
+MIN_INTERVAL_SECONDS: Final = 0.5
 """The minimum time between two progress events of one call."""
-_PART: Final = 50
-"""The interval grows to the call's run time divided by this number: an hour has about 300 events."""
-_MAX_MESSAGE: Final = 200
-"""The maximum length of a message in an event."""
 
 Emit = Callable[[str, Mapping[str, Any]], None]
 """Adds an event to the turn."""
@@ -30,11 +26,11 @@ class CallProgress:
     def __init__(self, emit: Emit, call: str, tool: str) -> None:
         """``call`` is the model's id of the call."""
         self._emit = emit
-        self._about = {"call": call, "tool": tool}
+        self._call = {"call": call, "tool": tool}
         self._loop = asyncio.get_running_loop()
-        self._began = self._next = self._loop.time()
+        self._began = self._next_time = self._loop.time()
         self._newest: Progress | None = None
-        self._told: Progress | None = None
+        self._emitted: Progress | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
@@ -54,15 +50,16 @@ class CallProgress:
             return
         self._newest = progress
         if self._timer is None:
-            if self._loop.time() >= self._next:
-                self._tell()
+            if self._loop.time() >= self._next_time:
+                self._emit_newest()
             else:
-                self._timer = self._loop.call_at(self._next, self._tell)
+                self._timer = self._loop.call_at(self._next_time, self._emit_newest)
 
-    def _tell(self) -> None:
+    def _emit_newest(self) -> None:
         self._timer, newest, now = None, self._newest, self._loop.time()
-        if newest is None or newest == self._told:
+        if newest is None or newest == self._emitted:
             return
-        self._told, self._next = newest, now + max(EVERY_SECONDS, (now - self._began) / _PART)
-        message = newest.message and newest.message[:_MAX_MESSAGE].encode(errors="replace").decode()
-        self._emit("tool.progress", {**self._about, "fraction": newest.fraction, "message": message})
+        # The interval grows to a fiftieth of the call's run time: an hour has about 300 events.
+        self._emitted, self._next_time = newest, now + max(MIN_INTERVAL_SECONDS, (now - self._began) / 50)
+        message = newest.message and newest.message[:200].encode(errors="replace").decode()
+        self._emit("tool.progress", {**self._call, "fraction": newest.fraction, "message": message})

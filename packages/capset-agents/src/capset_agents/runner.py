@@ -40,20 +40,18 @@ from capset.kernel.blocks.generation import Journal, Turn
 from capset.kernel.call.media import Medium, medium_of
 from capset.schemas.schema import Schema
 from capset_agents.budgets import SUMMARISE_AT, TurnBudget
-from capset_agents.content import MAX_FILES, context_messages, prompt_of
+from capset_agents.content import MAX_FILE_BYTES, context_messages, prompt_of
 from capset_agents.journal import KEPT_FROM
 from capset_agents.meter import TurnMeter
 from capset_agents.models import ModelChoice
-from capset_agents.toolset import MEDIA, OUTPUT, TurnTools, TurnToolset, journal_of
-from capset_agents.turn_model import BYTES_A_TOKEN, RETRIES, TurnModel, price_of
+from capset_agents.toolset import MEDIA_KEY, OUTPUT_TOOL, TurnTools, TurnToolset, journal_of
+from capset_agents.turn_model import BYTES_PER_TOKEN, TurnModel, price_of
 
-_KEPT_PART: Final = 4
-"""The newest turn is not summarised with older ones if its size is at most ``summarise_at`` divided by this."""
-_SUMMARISE: Final = (
+_SUMMARISE_PROMPT: Final = (
     "Summarise this conversation for yourself, who will go on with it and see nothing else of it: what was asked for, "
     "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."
 )
-_GO_ON: Final = "Go on with it."
+_CONTINUE_PROMPT: Final = "Go on with it."
 
 
 _Loop = Agent[TurnToolset | None, Any]
@@ -74,7 +72,6 @@ class AgentRunner:
         model: str | Model | ModelChoice,
         *,
         budget: TurnBudget | None = None,
-        retries: int = RETRIES,
         summarise_at: int | None = SUMMARISE_AT,
     ) -> None:
         """Take the model for agents without their own, and the budget of each turn, by default ``TurnBudget()``.
@@ -85,13 +82,9 @@ class AgentRunner:
         self._summarise_at = summarise_at
         self._models = model if isinstance(model, ModelChoice) else ModelChoice(model)
         self._budget = budget or TurnBudget()
-        self._retries = retries
         # pydantic-ai's retries are for invalid output only: arguments are validated by the kernel alone.
         self._agent = Agent[TurnToolset | None, Any](
-            None,
-            deps_type=TurnToolset | None,
-            capabilities=[TurnTools()],
-            retries={"tools": 1_000, "output": 2},
+            None, deps_type=TurnToolset | None, capabilities=[TurnTools()], retries={"tools": 1_000, "output": 2}
         )
 
     async def run(self, turn: Turn) -> Any:  # of the type that the agent declares as its output
@@ -101,7 +94,7 @@ class AgentRunner:
         ``BudgetExceeded`` if the turn exceeds its budget.
         """
         model = self._models.resolve(turn.model, turn.name)
-        return await _TurnRun(model, turn, self._budget, self._retries, self._summarise_at).run(self._agent)
+        return await _TurnRun(model, turn, self._budget, self._summarise_at).run(self._agent)
 
 
 class ModelFailed(CapsetError):
@@ -115,59 +108,58 @@ class ModelFailed(CapsetError):
 class _TurnRun:
     """One turn, or the rest of a continued turn."""
 
-    def __init__(self, model: Model, turn: Turn, budget: TurnBudget, retries: int, summarise_at: int | None) -> None:
+    def __init__(self, model: Model, turn: Turn, budget: TurnBudget, summarise_at: int | None) -> None:
         self._model = model
-        self._retries = retries
         self._summarise_at = summarise_at
         self._turn = turn
         self._journal = journal_of(turn)
         self._meter = TurnMeter(turn, budget)
-        self._kept = 0
+        self._stored_count = 0
         """How many messages of the run are in the journal."""
-        self._counted = 0
+        self._silent_count = 0
         """How many messages emit no events: those of earlier turns, of a summary, and those that close a turn."""
-        self._again = range(0)
+        self._already_stored = range(0)
         """The indexes of messages after a summary that are already in the journal, before the summary."""
         self._is_retried = False
         """Whether the run begins with the calls of the last answer of a failed attempt."""
         self._size = 0
         """The stored size of the run's messages, without images and other files."""
-        self._number = 0
+        self._step_number = 0
         """The number of the current step, for events."""
-        self._has_told = False
+        self._has_emitted = False
         """Whether a part of the current step's answer was emitted."""
         self._media: dict[str, Medium | None] = {}
         """The images and recordings of this turn's results, by file path; ``None`` for other files."""
-        self._tools = TurnToolset(turn, self._journal, self._keep)
+        self._tools = TurnToolset(turn, self._journal, self._journal_messages)
 
     async def run(self, agent: _Loop) -> Any:
         with self._meter.counting():
-            return await self._loop(agent)
+            return await self._run_loop(agent)
 
-    async def _loop(self, agent: _Loop) -> Any:
-        history = _read(self._journal.history) if self._journal is not None else []
+    async def _run_loop(self, agent: _Loop) -> Any:
+        history = _parse_messages(self._journal.history) if self._journal is not None else []
         if self._journal is not None:
             self._size = sum(map(_text_size, history, self._journal.history))
-        self._kept = len(history)
+        self._stored_count = len(history)
         is_new = self._journal is None or not self._journal.is_continued
         if is_new:
-            history += _closing(history)
-            self._counted = len(history)
+            history += _closing_messages(history)
+            self._silent_count = len(history)
         else:
-            self._tools.past = _own(history)
+            self._tools.past_messages = _last_turn(history)
             last, journal = history[-1], self._turn.journal
             has_calls = isinstance(last, ModelResponse) and bool(last.tool_calls)
             self._is_retried = has_calls and journal is not None and not journal.usage
         try:
             if is_new and self._is_long:
-                history = await self._summarise(agent, history, self._newest(history))
+                history = await self._summarise(agent, history, self._unsummarised_count(history))
             async with agent.iter(
                 await prompt_of(self._turn.input, self._turn.files, self._turn.principal.permissions)
                 if is_new
                 else None,
-                model=self._turn_model(streams=self._journal is not None and self._journal.streams),
+                model=self._turn_model(streams=self._journal is not None and self._journal.is_streaming),
                 message_history=history,
-                output_type=_output(self._turn.output),
+                output_type=_output_type(self._turn.output),
                 deps=self._tools,
                 usage_limits=UsageLimits(request_limit=None),  # the turn's budget applies, even if it is continued
             ) as running:
@@ -175,14 +167,14 @@ class _TurnRun:
                 while not Agent.is_end_node(node):  # cheaper than iterating
                     messages = state.message_history
                     if Agent.is_model_request_node(node):
-                        self._number, self._has_told = self._number + 1, False
-                        self._keep([*messages, node.request])
+                        self._step_number, self._has_emitted = self._step_number + 1, False
+                        self._journal_messages([*messages, node.request])
                         if self._is_long:
                             messages[:] = await self._summarise(agent, [*messages, node.request])
-                            node.request = ModelRequest(parts=[UserPromptPart(_GO_ON)])
-                            self._keep([*messages, node.request])
+                            node.request = ModelRequest(parts=[UserPromptPart(_CONTINUE_PROMPT)])
+                            self._journal_messages([*messages, node.request])
                     elif Agent.is_call_tools_node(node):
-                        self._keep(messages)
+                        self._journal_messages(messages)
                         await self._check(node.model_response)
                     node = await running.next(node)
                 result = running.result
@@ -191,23 +183,26 @@ class _TurnRun:
                     # The results so far are stored separately: the turn continues from the answer, with all its calls.
                     if self._journal is not None:
                         await self._journal.store(self._tools.results)
-                    raise _suspended(result.output)
-                self._keep(state.message_history)
+                    raise _suspended_error(result.output)
+                self._journal_messages(state.message_history)
                 return result.output
         except (AgentRunError, UserError) as error:
-            raise _failed(error) from error
+            raise ModelFailed(f"The model failed: {error}") from error
 
     @property
     def _is_long(self) -> bool:
         """Whether the conversation must be summarised before the next request."""
         maximum = self._summarise_at
-        return self._journal is not None and maximum is not None and self._size // BYTES_A_TOKEN > maximum
+        return self._journal is not None and maximum is not None and self._size // BYTES_PER_TOKEN > maximum
 
-    def _newest(self, history: Sequence[ModelMessage]) -> int:
-        """Return how many of the newest turn's messages a summary leaves unchanged: none if they are large."""
-        newest, maximum = _own(history), (self._summarise_at or 0) // _KEPT_PART
-        size = sum(_text_size(message, _written(message)) for message in newest)
-        return len(newest) if len(newest) < len(history) and size // BYTES_A_TOKEN <= maximum else 0
+    def _unsummarised_count(self, history: Sequence[ModelMessage]) -> int:
+        """Return how many of the newest turn's messages a summary leaves unchanged.
+
+        None, if they have more tokens than a quarter of ``summarise_at``.
+        """
+        newest, maximum = _last_turn(history), (self._summarise_at or 0) // 4
+        size = sum(_text_size(message, _message_json(message)) for message in newest)
+        return len(newest) if len(newest) < len(history) and size // BYTES_PER_TOKEN <= maximum else 0
 
     async def _summarise(
         self, agent: _Loop, messages: Sequence[ModelMessage], unsummarised: int = 0
@@ -216,41 +211,41 @@ class _TurnRun:
 
         The summary is stored together with the next message: alone, it would be the answer of a continued turn.
         """
-        model = TurnModel(self._model, self._retries, self._meter)
-        older, newest = messages[: len(messages) - unsummarised], messages[len(messages) - unsummarised :]
-        done = await agent.run(_SUMMARISE, model=model, message_history=older, output_type=str)
+        model = TurnModel(self._model, self._meter)
+        cut = len(messages) - unsummarised
+        older, newest = messages[:cut], messages[cut:]
+        response = (await agent.run(_SUMMARISE_PROMPT, model=model, message_history=older, output_type=str)).response
         if self._journal is not None:
-            self._emit_response(self._journal, done.response)
+            self._emit_response(self._journal, response)
         self._meter.check()
         if self._journal is not None:
-            size = self._size // BYTES_A_TOKEN
             event_data = {
                 "messages": len(older),
                 "unsummarised": unsummarised,
-                "tokens": size,
-                "model": done.response.model_name,
+                "tokens": self._size // BYTES_PER_TOKEN,
+                "model": response.model_name,
             }
             self._journal.emit("conversation.summarised", event_data)
         stored = self._journal.numbers[len(older) :] if unsummarised and self._journal is not None else ()
         metadata = {KEPT_FROM: stored[0]} if stored else None
         summary: list[ModelMessage] = [
-            ModelRequest(parts=[UserPromptPart(_SUMMARISE)], metadata=metadata),
-            done.response,
+            ModelRequest(parts=[UserPromptPart(_SUMMARISE_PROMPT)], metadata=metadata),
+            response,
             *newest,
         ]
-        self._kept, self._counted, self._size = 0, len(summary), 0
-        self._again = range(2, 2 + len(stored))
+        self._stored_count, self._silent_count, self._size = 0, len(summary), 0
+        self._already_stored = range(2, 2 + len(stored))
         return summary
 
     def _turn_model(self, *, streams: bool) -> TurnModel:
         emit = self._emit_event if streams else None
-        return TurnModel(self._model, self._retries, self._meter, self._prepare, emit, self._discard, self._show)
+        return TurnModel(self._model, self._meter, self._prepare, emit, self._discard, self._with_media)
 
     def _discard(self) -> None:
         """Emit that the text of an answer that broke off is discarded."""
-        if self._has_told and self._journal is not None:
-            self._journal.emit("text.discarded", {"step": self._number})
-        self._has_told = False
+        if self._has_emitted and self._journal is not None:
+            self._journal.emit("text.discarded", {"step": self._step_number})
+        self._has_emitted = False
 
     def _emit_event(self, event: ModelResponseStreamEvent) -> None:
         if isinstance(event, PartStartEvent):
@@ -261,26 +256,26 @@ class _TurnRun:
     def _emit_text(self, part: int, of: object, text: str | None) -> None:
         if not text or self._journal is None:
             return
-        self._has_told = True
+        self._has_emitted = True
         if isinstance(of, TextPart | TextPartDelta):
-            self._journal.emit_text("text.delta", self._number, part, text)
+            self._journal.emit_text("text.delta", self._step_number, part, text)
         elif isinstance(of, ThinkingPart | ThinkingPartDelta):
-            self._journal.emit_text("reasoning.delta", self._number, part, text)
+            self._journal.emit_text("reasoning.delta", self._step_number, part, text)
 
-    def _keep(self, messages: Sequence[ModelMessage]) -> None:
+    def _journal_messages(self, messages: Sequence[ModelMessage]) -> None:
         """Add the messages that are not in the journal yet, and emit their events."""
-        journal, start, counted = self._journal, self._kept, self._counted
+        journal, start, silent_count = self._journal, self._stored_count, self._silent_count
         if start < len(messages):
-            self._kept, self._counted = len(messages), 0
+            self._stored_count, self._silent_count = len(messages), 0
         for place, message in enumerate(messages[start:], start):
             if journal is None:
                 continue
-            text = _written(message)
+            text = _message_json(message)
             self._size += _text_size(message, text)
-            if place in self._again:
+            if place in self._already_stored:
                 continue
-            journal.add(text, is_summary=place == 0 and counted > 0)
-            if isinstance(message, ModelResponse) and place >= counted:
+            journal.add(text, is_summary=place == 0 and silent_count > 0)
+            if isinstance(message, ModelResponse) and place >= silent_count:
                 self._emit_response(journal, message)
 
     async def _check(self, response: ModelResponse) -> None:
@@ -293,24 +288,23 @@ class _TurnRun:
             self._meter.check()
         except BudgetExceeded as error:
             for part in response.tool_calls:
-                if part.tool_name != OUTPUT:
+                if part.tool_name != OUTPUT_TOOL:
                     await self._tools.refuse(part, error)
             raise
 
     def _emit_response(self, journal: Journal, message: ModelResponse) -> None:
         for index, part in enumerate(message.parts):
-            if not journal.streams and isinstance(part, TextPart | ThinkingPart):
+            if not journal.is_streaming and isinstance(part, TextPart | ThinkingPart):
                 self._emit_text(index, part, part.content)
-            if isinstance(part, ToolCallPart) and part.tool_name != OUTPUT:
+            if isinstance(part, ToolCallPart) and part.tool_name != OUTPUT_TOOL:
                 journal.emit(
-                    "tool.called",
-                    {"call": part.tool_call_id, "tool": part.tool_name, "arguments": _arguments(part)},
+                    "tool.called", {"call": part.tool_call_id, "tool": part.tool_name, "arguments": _arguments(part)}
                 )
         used = message.usage
         journal.emit(
             "usage",
             {
-                "step": self._number,
+                "step": self._step_number,
                 "model": message.model_name,
                 "input_tokens": used.input_tokens,
                 "output_tokens": used.output_tokens,
@@ -329,14 +323,14 @@ class _TurnRun:
         merged = cast("ModelSettings", {**(settings or {}), **step.model_settings})
         return [*context_messages(step.messages), *messages] if step.messages else messages, merged or None
 
-    async def _show(self, messages: list[ModelMessage]) -> list[ModelMessage]:
+    async def _with_media(self, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return the messages of a request with the images and recordings of this turn's results.
 
-        The conversation stores only their paths. The newest are shown first, up to ``MAX_FILES`` bytes in total, if the
+        The conversation stores only their paths. The newest are shown first, up to ``MAX_FILE_BYTES`` in total, if the
         model accepts their kind.
         """
-        remaining, rendered, has_media = MAX_FILES, [*messages], False
-        for place in range(len(messages) - 1, len(messages) - len(_own(messages)) - 1, -1):
+        remaining, rendered, has_media = MAX_FILE_BYTES, [*messages], False
+        for place in range(len(messages) - 1, len(messages) - len(_last_turn(messages)) - 1, -1):
             message = messages[place]
             if not isinstance(message, ModelRequest):
                 continue
@@ -346,8 +340,8 @@ class _TurnRun:
                     continue
                 media: list[BinaryContent] = []
                 for path in _media_of(part):
-                    medium = await self._medium(path)
-                    if medium is not None and len(medium.data) <= remaining and self._takes(medium):
+                    medium = await self._read_medium(path)
+                    if medium is not None and len(medium.data) <= remaining and self._accepts(medium):
                         remaining -= len(medium.data)
                         media.append(BinaryContent(medium.data, media_type=medium.media_type))
                 if media:
@@ -357,7 +351,7 @@ class _TurnRun:
             rendered[place] = replace(message, parts=parts)
         return rendered if has_media else messages
 
-    def _takes(self, medium: Medium) -> bool:
+    def _accepts(self, medium: Medium) -> bool:
         try:
             profile = self._model.profile
         except NotImplementedError:  # a wrapper of several models, such as ``FallbackModel``: some may accept none
@@ -366,21 +360,21 @@ class _TurnRun:
             return profile.get("supports_image_input", True)
         return profile.get("supports_audio_file_input", True)
 
-    async def _medium(self, path: str) -> Medium | None:
+    async def _read_medium(self, path: str) -> Medium | None:
         if path not in self._media:
             try:
-                file, content = await self._turn.files.read(path, size=MAX_FILES + 1)
+                file, content = await self._turn.files.read(path, size=MAX_FILE_BYTES + 1)
             except CapsetError:  # deleted since, or not readable now
                 return None
-            self._media[path] = medium_of(content) if file.size_bytes <= MAX_FILES else None
+            self._media[path] = medium_of(content) if file.size_bytes <= MAX_FILE_BYTES else None
         return self._media[path]
 
 
-def _read(history: Sequence[str]) -> list[ModelMessage]:
+def _parse_messages(history: Sequence[str]) -> list[ModelMessage]:
     return ModelMessagesTypeAdapter.validate_json(f"[{','.join(history)}]")
 
 
-def _written(message: ModelMessage) -> str:
+def _message_json(message: ModelMessage) -> str:
     """Return the stored form of a message; instructions are left out, since each step has its own."""
     if isinstance(message, ModelRequest) and message.instructions is not None:
         message = replace(message, instructions=None)
@@ -401,11 +395,11 @@ def _text_size(message: ModelMessage, stored_form: str) -> int:
 def _media_of(part: ToolReturnPart) -> Sequence[str]:
     """Return the paths of a result's images and recordings, from its metadata."""
     metadata = cast("object", part.metadata)
-    paths = cast("Mapping[str, Any]", metadata).get(MEDIA) if isinstance(metadata, Mapping) else None
+    paths = cast("Mapping[str, Any]", metadata).get(MEDIA_KEY) if isinstance(metadata, Mapping) else None
     return cast("list[str]", paths) if isinstance(paths, list) else ()
 
 
-def _own(history: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+def _last_turn(history: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
     """Return the messages of the last turn: those since the newest prompt."""
     for place in range(len(history) - 1, -1, -1):
         if any(isinstance(part, UserPromptPart) for part in history[place].parts):
@@ -413,7 +407,7 @@ def _own(history: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
     return history
 
 
-def _closing(history: Sequence[ModelMessage]) -> list[ModelMessage]:
+def _closing_messages(history: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Return messages that close a turn that ended before its answer, so that providers accept the history.
 
     The last one is always an answer: otherwise pydantic-ai would merge the next prompt into the request before it.
@@ -432,13 +426,13 @@ def _closing(history: Sequence[ModelMessage]) -> list[ModelMessage]:
     return [ModelRequest(parts=parts), ended]
 
 
-def _output(output: Schema | None) -> Any:  # an output type of pydantic-ai
+def _output_type(output: Schema | None) -> Any:  # an output type of pydantic-ai
     if output is None:
         return [str, DeferredToolRequests]
     schema = dict(output.json_schema)
     if schema.get("type") != "object":
         schema = {"type": "object", "properties": {"response": schema}, "required": ["response"]}
-    return [ToolOutput(StructuredDict(schema, name=OUTPUT)), DeferredToolRequests]
+    return [ToolOutput(StructuredDict(schema, name=OUTPUT_TOOL)), DeferredToolRequests]
 
 
 def _arguments(part: ToolCallPart) -> Mapping[str, Any] | str:
@@ -448,7 +442,7 @@ def _arguments(part: ToolCallPart) -> Mapping[str, Any] | str:
         return part.args_as_json_str()
 
 
-def _suspended(waiting: DeferredToolRequests) -> TurnSuspended:
+def _suspended_error(waiting: DeferredToolRequests) -> TurnSuspended:
     approval_ids = {
         call.tool_call_id: list(waiting.metadata[call.tool_call_id]["approvals"]) for call in waiting.approvals
     }
@@ -456,7 +450,3 @@ def _suspended(waiting: DeferredToolRequests) -> TurnSuspended:
     ids = list(dict.fromkeys(approval_id for several in approval_ids.values() for approval_id in several))
     message = f"The turn waits for {'approvals' if len(ids) > 1 else 'an approval'}: {', '.join(ids)}"
     return TurnSuspended(message, approvals=ids, calls=calls)
-
-
-def _failed(error: Exception) -> CapsetError:
-    return ModelFailed(f"The model failed: {error}")

@@ -37,15 +37,15 @@ from capset.kernel.blocks.generation import Journal, ModelStep, Turn
 from capset.kernel.results import Result
 from capset.stores.base import Attempt
 from capset_agents.brakes import Brakes
-from capset_agents.model_calls import arguments_json, arguments_of, error_suffix, error_text
+from capset_agents.model_calls import arguments_json, error_suffix, error_text, parse_arguments
 from capset_agents.progress import CallProgress
 
 D = TypeVar("D")
-OUTPUT: Final = "final_result"
+OUTPUT_TOOL: Final = "final_result"
 """The name of the tool with which a model returns structured output."""
-MEDIA: Final = "media"
+MEDIA_KEY: Final = "media"
 """The metadata key of a result with the paths of its images and recordings, which are shown to the model."""
-_ENDED: Final = {"succeeded": "succeeded", "unknown": "was sent on, and no answer came"}
+_OUTCOME_TEXTS: Final = {"succeeded": "succeeded", "unknown": "was sent on, and no answer came"}
 """The outcome of a call, in words for the model."""
 
 
@@ -57,18 +57,20 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
     A call with an unknown outcome is not repeated, unless its tool permits that.
     """
 
-    def __init__(self, turn: Turn, journal: Journal | None, keep: Callable[[Sequence[ModelMessage]], None]) -> None:
-        """``keep`` adds to the journal those messages of the run that it does not have yet."""
-        self.past: Sequence[ModelMessage] = ()
+    def __init__(
+        self, turn: Turn, journal: Journal | None, journal_messages: Callable[[Sequence[ModelMessage]], None]
+    ) -> None:
+        """``journal_messages`` adds to the journal those messages of the run that it does not have yet."""
+        self.past_messages: Sequence[ModelMessage] = ()
         """The messages of a continued turn from before it was continued."""
         self._turn = turn
         self._journal = journal
-        self._place = "" if journal is None else journal.place
-        self._keep = keep
+        self._causation_prefix = "" if journal is None else journal.causation_prefix
+        self._journal_messages = journal_messages
         self.results: dict[str, str] = {}
         """The results of the current step, in stored form, by the model's call id."""
         self._step: ModelStep | None = None
-        self._offered = OfferedTools()
+        self._offered_tools = OfferedTools()
         self._brakes = Brakes()
 
     @property
@@ -85,8 +87,8 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
     async def for_run_step(self, ctx: RunContext[TurnToolset | None]) -> Self:
         """Resolve the next step: context, instructions and tools. Raises like ``Turn.step``."""
         self._step, self.results = await self._turn.step(), {}
-        if self.past:
-            self._note_past()
+        if self.past_messages:
+            self._restore_brakes()
         return self
 
     async def get_instructions(self, ctx: RunContext[TurnToolset | None]) -> InstructionPart | None:
@@ -96,7 +98,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
 
     async def get_tools(self, ctx: RunContext[TurnToolset | None]) -> dict[str, ToolsetTool[TurnToolset | None]]:
         """Return the tools in play in the step, without those that failed too often."""
-        offered = self._offered.of(self.step.snapshot, self, ctx.max_retries)
+        offered = self._offered_tools.build(self.step.snapshot, self, ctx.max_retries)
         return {name: tool for name, tool in offered.items() if not self._brakes.is_left_out(name)}
 
     async def refuse_absent(self, part: ToolCallPart) -> None:
@@ -127,25 +129,24 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         call, journal = ctx.tool_call_id or "", self._journal
         arguments = self._arguments(name, tool_args)
         if journal is None:
-            return _given(_outcome(await self._made(name, arguments, call)))
+            return _tool_return(_outcome(await self._make_call(name, arguments, call)))
         if (stored := journal.result(call)) is not None:
             self.results[call] = stored
-            return _given(from_json(stored))
-        tool_in_play = self.step.snapshot.tools.get(name)
-        has_effect = tool_in_play is not None and tool_in_play.tool.has_side_effects
+            return _tool_return(from_json(stored))
+        installed = self.step.snapshot.tools.get(name)
         # An agent continues from its own messages, so its call may be repeated.
-        is_agent = tool_in_play is not None and isinstance(tool_in_play.tool.block, Agent)
-        may_repeat = not has_effect or is_agent or (tool_in_play is not None and tool_in_play.tool.idempotent)
-        unknown = None if may_repeat else _unknown(await journal.attempts(call))
-        if unknown is not None:
-            outcome: dict[str, Any] = {"text": unknown, "record": None, "code": "outcome_unknown"}
+        is_agent = installed is not None and isinstance(installed.tool.block, Agent)
+        may_repeat = installed is None or is_agent or not installed.tool.has_side_effects or installed.tool.idempotent
+        unknown_outcome = None if may_repeat else _unknown_outcome_text(await journal.attempts(call))
+        if unknown_outcome is not None:
+            outcome: dict[str, Any] = {"text": unknown_outcome, "record": None, "code": "outcome_unknown"}
         else:
             if not may_repeat:
                 # Store the model's answer first: otherwise the next process would ask again, and call twice.
-                self._keep(ctx.messages)
+                self._journal_messages(ctx.messages)
                 await journal.store()
             with agents_within(journal if is_agent else None, call):
-                result = await self._made(name, arguments, call)
+                result = await self._make_call(name, arguments, call)
             if isinstance(result.error, TurnLost):
                 raise result.error  # another process continues the turn
             if isinstance(result.error, ApprovalRequired) and result.error.approval is not None:
@@ -157,24 +158,24 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         self.results[call] = to_json(outcome).decode()
         if not may_repeat:
             await journal.store({call: self.results[call]})
-        return _given(outcome)
+        return _tool_return(outcome)
 
     def _cause(self, call: str) -> str | None:
         """Return the causation of a call: the model's call id, prefixed by the place of an agent within a call."""
-        return f"{self._place}{call}" if call else None
+        return f"{self._causation_prefix}{call}" if call else None
 
     def _arguments(self, name: str, raw_arguments: object) -> bytes:
         """Return a model's arguments as JSON text in the tool's own schema, for the kernel to validate."""
-        arguments = arguments_of(raw_arguments)
+        arguments = parse_arguments(raw_arguments)
         installed = self.step.snapshot.tools.get(name)
         if installed is not None:
-            return arguments_json(installed.tool.arguments.for_models.restored(arguments))
+            return arguments_json(installed.tool.arguments.for_models.restore(arguments))
         return arguments_json(arguments)
 
-    def _note_past(self) -> None:
+    def _restore_brakes(self) -> None:
         """Restore the brakes from the earlier messages of the turn."""
         called: dict[str, ToolCallPart] = {}
-        for message in self.past:
+        for message in self.past_messages:
             for part in message.parts:
                 if isinstance(part, ToolCallPart):
                     called[part.tool_call_id] = part
@@ -183,14 +184,14 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
                     text = to_json(part.content).decode() if succeeded else part.model_response_str()
                     arguments = self._arguments(part.tool_name, call.args_as_json_str())
                     has_effect = self._has_effect(part.tool_name)
-                    self._brakes.note(part.tool_name, arguments, text, succeeded=succeeded, has_effect=has_effect)
-        self.past = ()
+                    self._brakes.record(part.tool_name, arguments, text, succeeded=succeeded, has_effect=has_effect)
+        self.past_messages = ()
 
     def _has_effect(self, name: str) -> bool:
         installed = self.step.snapshot.tools.get(name)
         return installed is not None and installed.tool.has_side_effects
 
-    async def _made(self, name: str, arguments: bytes, call: str) -> Result[Any]:
+    async def _make_call(self, name: str, arguments: bytes, call: str) -> Result[Any]:
         """Make a call, or refuse it on record if a brake stops it."""
         try:
             self._brakes.check(name, arguments)
@@ -204,7 +205,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         if not isinstance(result.error, ApprovalRequired | TurnSuspended):
             text = error_text(result.error) if result.error is not None else to_json(result.data).decode()
             has_effect = self._has_effect(name)
-            self._brakes.note(name, arguments, text, succeeded=result.success, has_effect=has_effect)
+            self._brakes.record(name, arguments, text, succeeded=result.success, has_effect=has_effect)
         return result
 
 
@@ -238,15 +239,15 @@ class TurnTools(AbsentCalls["TurnToolset | None"], ToolSearch["TurnToolset | Non
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[TurnToolset | None]) -> AbstractToolset[TurnToolset | None]:
         """Return a wrapper that becomes the turn's toolset when a run begins."""
-        return _OfTurn(toolset)
+        return _TurnWrapperToolset(toolset)
 
     async def refuse_absent(self, ctx: RunContext[TurnToolset | None], part: ToolCallPart) -> None:
         """Have the kernel refuse a call of the turn. Unrequested output does not count as a call."""
-        if ctx.deps is not None and part.tool_name != OUTPUT:
+        if ctx.deps is not None and part.tool_name != OUTPUT_TOOL:
             await ctx.deps.refuse_absent(part)
 
 
-class _OfTurn(WrapperToolset["TurnToolset | None"]):
+class _TurnWrapperToolset(WrapperToolset["TurnToolset | None"]):
     async def for_run(self, ctx: RunContext[TurnToolset | None]) -> AbstractToolset[TurnToolset | None]:
         return ctx.deps or await super().for_run(ctx)
 
@@ -281,7 +282,7 @@ def journal_of(turn: Turn) -> Journal | None:
         return turn.journal
     call.runs[turn.name] += 1
     number = call.runs[turn.name]
-    return call.journal.within(f"{call.id}/{turn.name}" + (f"~{number}" if number > 1 else ""))
+    return call.journal.nested(f"{call.id}/{turn.name}" + (f"~{number}" if number > 1 else ""))
 
 
 class AnyArguments:
@@ -289,32 +290,35 @@ class AnyArguments:
 
     def validate_json(self, input: str | bytes | bytearray, **_: object) -> dict[str, Any]:
         """Return the arguments in a text, JSON or not."""
-        return arguments_of(input)
+        return parse_arguments(input)
 
     def validate_python(self, input: object, **_: object) -> dict[str, Any]:
         """Return the arguments in any value. Text that a client library did not parse is parsed as JSON."""
-        return arguments_of(input)
+        return parse_arguments(input)
 
 
 class OfferedTools:
     """The tools of snapshots for pydantic-ai. Their definitions are cached as long as the snapshot is the same."""
 
     def __init__(self) -> None:
-        self._described: tuple[Snapshot, list[_Described]] | None = None
+        self._cached: tuple[Snapshot, list[_CachedDefinition]] | None = None
 
-    def of(self, snapshot: Snapshot, toolset: AbstractToolset[D], max_retries: int) -> dict[str, ToolsetTool[D]]:
+    def build(self, snapshot: Snapshot, toolset: AbstractToolset[D], max_retries: int) -> dict[str, ToolsetTool[D]]:
         """Return the tools in play, sorted by name: for equal runtime hashes, a model sees the same list."""
-        if self._described is None or self._described[0] is not snapshot:
-            self._described = snapshot, [_Described.of(tool_definition(snapshot, ref)) for ref in snapshot.tool_refs]
-        return {
-            described.definition.name: ToolsetTool(
-                toolset=toolset, tool_def=described.copy(), max_retries=max_retries, args_validator=AnyArguments()
+        if self._cached is None or self._cached[0] is not snapshot:
+            self._cached = (
+                snapshot,
+                [_CachedDefinition.of(tool_definition(snapshot, ref)) for ref in snapshot.tool_refs],
             )
-            for described in self._described[1]
+        return {
+            cached.definition.name: ToolsetTool(
+                toolset=toolset, tool_def=cached.copy(), max_retries=max_retries, args_validator=AnyArguments()
+            )
+            for cached in self._cached[1]
         }
 
 
-class _Described(NamedTuple):
+class _CachedDefinition(NamedTuple):
     """A definition, and its schemas as JSON text. Parsing them takes a quarter of the time of a deep copy."""
 
     definition: ToolDefinition
@@ -348,25 +352,25 @@ def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
 def _outcome(result: Result[Any]) -> dict[str, Any]:
     """Return the outcome of a call as JSON data: the data or text for the model, the record, and an error's code."""
     if (error := result.error) is None:
-        media = [] if result.content is None else _media_in(result.data)
-        return {"data": result.data, "record": result.record, "code": None, **({MEDIA: media} if media else {})}
+        media = [] if result.content is None else _media_paths(result.data)
+        return {"data": result.data, "record": result.record, "code": None, **({MEDIA_KEY: media} if media else {})}
     return {"text": f"{error_text(error)}\n{error_suffix(error)}", "record": result.record, "code": error.code}
 
 
 def _result_event(call: str, tool: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data of a ``tool.result`` event."""
-    details = {name: value for name, value in outcome.items() if name != MEDIA}
+    details = {name: value for name, value in outcome.items() if name != MEDIA_KEY}
     return {"call": call, "tool": tool, "success": outcome["code"] is None, **details}
 
 
-def _given(outcome: Mapping[str, Any]) -> ToolReturn[Any]:
+def _tool_return(outcome: Mapping[str, Any]) -> ToolReturn[Any]:
     if outcome["code"] is not None:
         raise ToolFailed(outcome["text"])
-    media = {MEDIA: outcome[MEDIA]} if MEDIA in outcome else {}
+    media = {MEDIA_KEY: outcome[MEDIA_KEY]} if MEDIA_KEY in outcome else {}
     return ToolReturn(outcome["data"], metadata={"untrusted": True, "record": outcome["record"], **media})
 
 
-def _media_in(data: Any) -> list[str]:  # JSON data
+def _media_paths(data: Any) -> list[str]:  # JSON data
     """Return the paths of the images and recordings in a content result."""
     paths: list[str] = []
     for piece in cast("list[Any]", data) if isinstance(data, list) else [data]:
@@ -378,7 +382,7 @@ def _media_in(data: Any) -> list[str]:  # JSON data
     return paths
 
 
-def _unknown(attempts: Sequence[Attempt]) -> str | None:
+def _unknown_outcome_text(attempts: Sequence[Attempt]) -> str | None:
     """Return a text for the model about a call that may already have been made, or ``None`` if it was not."""
     earlier_attempt = next((attempt for attempt in attempts if attempt.outcome not in UNTOUCHED), None)
     if earlier_attempt is None:
@@ -388,7 +392,7 @@ def _unknown(attempts: Sequence[Attempt]) -> str | None:
             "The server stopped during this call: whether it had its effect is not known, and it was not repeated. "
             f"Find out before you do it again. (outcome_unknown; record {earlier_attempt.record})"
         )
-    ended = _ENDED.get(earlier_attempt.outcome, f"ended as {earlier_attempt.outcome}")
+    ended = _OUTCOME_TEXTS.get(earlier_attempt.outcome, f"ended as {earlier_attempt.outcome}")
     return (
         f"This call {ended}, but the server stopped before its result was stored, and it was not repeated. "
         f"(outcome_unknown; record {earlier_attempt.record})"

@@ -32,31 +32,22 @@ from pydantic_ai.usage import RequestUsage
 
 from capset.definitions.governance.usage import AgentUsage
 from capset_agents.meter import TurnMeter
-from capset_agents.model_calls import readable
+from capset_agents.model_calls import replace_surrogates
 
-RETRIES: Final = 3
-"""The maximum number of attempts of a request to a model if its provider fails temporarily."""
 BACKOFF_SECONDS: Final = 0.5
-"""The delay before the first retry. It doubles with each further one, up to ``_LONGEST_SECONDS``."""
-_LONGEST_SECONDS: Final = 20.0
-OUTPUT_TOKENS: Final = 16_384
-"""The assumed maximum tokens of an answer if neither the agent nor its model sets ``max_tokens``."""
+"""The delay before the first retry. The delay before the second is twice as long."""
 IMAGE_TOKENS: Final = 20_000
 """The assumed maximum tokens of an image, or of a file that the provider fetches itself."""
-UNPRICED: Final = 1e9
-"""The reserved cost, in US dollars, of a step whose price is not known: it leaves no room for other steps."""
-_AUDIO_BYTES: Final = 64
-"""The minimum bytes of audio per token. Providers count at most 32 tokens per second."""
-BYTES_A_TOKEN: Final = 4
+BYTES_PER_TOKEN: Final = 4
 """Bytes per token, a rule of thumb for English."""
-_OVERHEAD: Final = 16
+_OVERHEAD_TOKENS: Final = 16
 """The maximum tokens that a provider adds to a part of a message, or to a tool."""
-_NOT_TAKEN: Final = frozenset({400, 404, 413, 415, 422})
+_REJECTED_STATUSES: Final = frozenset({400, 404, 413, 415, 422})
 """The HTTP statuses with which a provider rejects the content of a request."""
 
 Prepare = Callable[[list[ModelMessage], ModelSettings | None], tuple[list[ModelMessage], ModelSettings | None]]
 """Returns the messages and settings of a request with the step's additions."""
-Show = Callable[[list[ModelMessage]], Awaitable[list[ModelMessage]]]
+AddMedia = Callable[[list[ModelMessage]], Awaitable[list[ModelMessage]]]
 """Returns the messages of a request with the images and recordings in them, or the same list if there are none."""
 Emit = Callable[[ModelResponseStreamEvent], None]
 """Receives the events of an answer as they arrive."""
@@ -74,26 +65,24 @@ class TurnModel(WrapperModel):
     def __init__(
         self,
         model: Model,
-        retries: int,
         meter: TurnMeter,
         prepare: Prepare | None = None,
         emit: Emit | None = None,
         discard: Discard | None = None,
-        show: Show | None = None,
+        add_media: AddMedia | None = None,
     ) -> None:
         """Without ``emit``, answers are not streamed, and there is nothing to ``discard``.
 
-        Once the provider rejects a request with the media that ``show`` adds, they are left out.
+        Once the provider rejects a request with the media that ``add_media`` adds, they are left out.
         """
         super().__init__(model)
-        self._retries = retries
         self._meter = meter
         self._stream: StreamedResponse | None = None
         """The answer that is being streamed."""
         self._prepare = prepare
         self._emit = emit
         self._discard = discard
-        self._show = show
+        self._add_media = add_media
 
     async def request(
         self,
@@ -104,27 +93,27 @@ class TurnModel(WrapperModel):
         """Call the model. Raises ``BudgetExceeded`` beforehand if nothing is left for another step."""
         if self._prepare is not None:
             messages, model_settings = self._prepare(messages, model_settings)
-        rendered = messages if self._show is None else await self._show(messages)
+        rendered = messages if self._add_media is None else await self._add_media(messages)
         meter, maximum = self._meter, AgentUsage(steps=1)
-        if meter.bounds_use:
-            needs_price = meter.bounds_cost
-            maximum = most_of_step(self, rendered, model_settings, model_request_parameters, needs_price=needs_price)
+        if meter.limits_usage:
+            needs_price = meter.limits_cost
+            maximum = max_usage(self, rendered, model_settings, model_request_parameters, needs_price=needs_price)
         step = await meter.reserve(maximum)
         try:
-            response = await self._ask_showing(rendered, messages, model_settings, model_request_parameters)
+            response = await self._request_with_media(rendered, messages, model_settings, model_request_parameters)
         except asyncio.CancelledError:
             answer = None if self._stream is None else self._stream.get()
-            await meter.settle(step, use_of_broken_step(self, rendered, model_request_parameters, answer))
+            await meter.settle(step, estimate_usage(self, rendered, model_request_parameters, answer))
             raise
         except Exception:
             await meter.settle(step, AgentUsage())  # providers do not charge for failed requests
             raise
         price = price_of(response)
         unpriced = response.model_name or "" if price is None else None
-        await meter.settle(step, use_of_step(response, price), unpriced=unpriced)
+        await meter.settle(step, step_usage(response, price), unpriced=unpriced)
         return response
 
-    async def _ask_showing(
+    async def _request_with_media(
         self,
         rendered: list[ModelMessage],
         messages: list[ModelMessage],
@@ -133,50 +122,49 @@ class TurnModel(WrapperModel):
     ) -> ModelResponse:
         """Call the model with images and recordings. Once the provider rejects them, call it without them."""
         try:
-            return await self._ask_again(rendered, settings, parameters)
+            return await self._request_with_retries(rendered, settings, parameters)
         except (ModelHTTPError, NotImplementedError, UserError) as error:
-            is_taken = isinstance(error, ModelHTTPError) and error.status_code not in _NOT_TAKEN
-            if rendered is messages or is_taken:
+            is_other_error = isinstance(error, ModelHTTPError) and error.status_code not in _REJECTED_STATUSES
+            if rendered is messages or is_other_error:
                 raise
-        self._show = None
+        self._add_media = None
         if self._discard is not None:
             self._discard()
-        return await self._ask_again(messages, settings, parameters)
+        return await self._request_with_retries(messages, settings, parameters)
 
-    async def _ask_again(
+    async def _request_with_retries(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> ModelResponse:
-        """Call the model. Retry after a delay if its provider fails temporarily, even in the middle of an answer."""
-        for attempt in range(1, self._retries):
+        """Call the model. Retry twice if its provider fails temporarily, even in the middle of an answer."""
+        for delay in (BACKOFF_SECONDS, 2 * BACKOFF_SECONDS):
             try:
-                return await self._ask(messages, settings, parameters)
+                return await self._request_once(messages, settings, parameters)
             except ModelAPIError as error:
-                if not _is_momentary(error):
+                if not _is_transient(error):
                     raise
             if self._discard is not None:
                 self._discard()
-            await asyncio.sleep(min(BACKOFF_SECONDS * 2 ** (attempt - 1), _LONGEST_SECONDS))
-        return await self._ask(messages, settings, parameters)
+            await asyncio.sleep(delay)
+        return await self._request_once(messages, settings, parameters)
 
-    async def _ask(
+    async def _request_once(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> ModelResponse:
         self._stream = None
-        if self._emit is None:
-            return _kept(await self.wrapped.request(messages, settings, parameters), messages, self.model_id)
-        if getattr(self.wrapped, "answers_at_once", False):
-            response = _kept(await self.wrapped.request(messages, settings, parameters), messages, self.model_id)
+        if self._emit is not None and not getattr(self.wrapped, "answers_at_once", False):
+            async with self.wrapped.request_stream(messages, settings, parameters) as stream:
+                self._stream = stream
+                async for event in stream:
+                    self._emit(event)
+                return _storable(stream.get(), messages, self.model_id)
+        response = _storable(await self.wrapped.request(messages, settings, parameters), messages, self.model_id)
+        if self._emit is not None:
             for index, part in enumerate(response.parts):
                 self._emit(PartStartEvent(index=index, part=part))
-            return response
-        async with self.wrapped.request_stream(messages, settings, parameters) as stream:
-            self._stream = stream
-            async for event in stream:
-                self._emit(event)
-            return _kept(stream.get(), messages, self.model_id)
+        return response
 
 
-def _kept(response: ModelResponse, messages: Sequence[ModelMessage], model_id: str) -> ModelResponse:
+def _storable(response: ModelResponse, messages: Sequence[ModelMessage], model_id: str) -> ModelResponse:
     """Return an answer in a form that can be stored and sent to a provider again.
 
     It names the requested model, which determines the price. Its texts have no lone surrogates. Its call ids are unique
@@ -186,7 +174,7 @@ def _kept(response: ModelResponse, messages: Sequence[ModelMessage], model_id: s
         call.tool_call_id for message in messages if isinstance(message, ModelResponse) for call in message.tool_calls
     }
     parts: list[ModelResponsePart] = []
-    for part in map(_readable_part, response.parts):
+    for part in map(_without_surrogates, response.parts):
         if isinstance(part, ToolCallPart):
             call_id, number = part.tool_call_id, 1
             while call_id in used:
@@ -199,20 +187,20 @@ def _kept(response: ModelResponse, messages: Sequence[ModelMessage], model_id: s
     return replace(response, parts=parts, model_id=response.model_id or model_id)
 
 
-def _readable_part(part: ModelResponsePart) -> ModelResponsePart:
+def _without_surrogates(part: ModelResponsePart) -> ModelResponsePart:
     if isinstance(part, TextPart | ThinkingPart):
-        return replace(part, content=readable(part.content))
+        return replace(part, content=replace_surrogates(part.content))
     if isinstance(part, ToolCallPart):
-        return replace(part, tool_name=readable(part.tool_name), args=readable(part.args))
+        return replace(part, tool_name=replace_surrogates(part.tool_name), args=replace_surrogates(part.args))
     return part
 
 
-def _is_momentary(error: ModelAPIError) -> bool:
+def _is_transient(error: ModelAPIError) -> bool:
     status = getattr(error, "status_code", None)
     return status is None or status in {408, 429} or status >= 500
 
 
-def most_of_step(
+def max_usage(
     model: Model,
     messages: Sequence[ModelMessage],
     settings: ModelSettings | None,
@@ -222,29 +210,26 @@ def most_of_step(
 ) -> AgentUsage:
     """Return the maximum usage of a request. A byte of text is at most one token; ``max_tokens`` bounds the answer.
 
-    If the price is not known, the cost is ``UNPRICED`` with ``needs_price``, and 0 without it.
+    If the price is not known, the cost is 0, or with ``needs_price`` so high that it leaves no room for other steps.
     """
     request_tokens, answer_tokens = _request_bytes(messages, parameters), _max_tokens(settings, model.settings)
     price = _price(model, request_tokens, answer_tokens)
-    unpriced = UNPRICED if needs_price else 0.0
+    unpriced = 1e9 if needs_price else 0.0  # in US dollars
     return AgentUsage(steps=1, tokens=request_tokens + answer_tokens, cost=unpriced if price is None else price)
 
 
-def use_of_broken_step(
-    model: Model,
-    messages: Sequence[ModelMessage],
-    parameters: ModelRequestParameters,
-    answer: ModelResponse | None,
+def estimate_usage(
+    model: Model, messages: Sequence[ModelMessage], parameters: ModelRequestParameters, answer: ModelResponse | None
 ) -> AgentUsage:
     """Estimate the usage of a request that was cancelled after part of its answer. Providers do not report it."""
-    request_tokens = _request_bytes(messages, parameters) // BYTES_A_TOKEN
-    answer_tokens = 0 if answer is None else _message_bytes(answer) // BYTES_A_TOKEN
+    request_tokens = _request_bytes(messages, parameters) // BYTES_PER_TOKEN
+    answer_tokens = 0 if answer is None else _message_bytes(answer) // BYTES_PER_TOKEN
     return AgentUsage(
         steps=1, tokens=request_tokens + answer_tokens, cost=_price(model, request_tokens, answer_tokens) or 0.0
     )
 
 
-def use_of_step(answer: ModelResponse, price: float | None) -> AgentUsage:
+def step_usage(answer: ModelResponse, price: float | None) -> AgentUsage:
     """Return the usage of an answer. ``price`` is in US dollars, or ``None`` if it is not known."""
     used = answer.usage
     tokens = used.input_tokens + used.output_tokens
@@ -265,7 +250,7 @@ def _max_tokens(*layers: ModelSettings | None) -> int:
     for layer in layers:
         if layer and "max_tokens" in layer:
             return layer["max_tokens"]
-    return OUTPUT_TOKENS
+    return 16_384  # the assumed maximum
 
 
 def _price(model: Model, request_tokens: int, answer_tokens: int) -> float | None:
@@ -281,14 +266,14 @@ def _price(model: Model, request_tokens: int, answer_tokens: int) -> float | Non
 def _request_bytes(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
     tools = [*parameters.function_tools, *parameters.output_tools]
     described = [[tool.name, tool.description, tool.parameters_json_schema] for tool in tools]
-    return sum(map(_message_bytes, messages)) + sum(_OVERHEAD + _bytes(description) for description in described)
+    return sum(map(_message_bytes, messages)) + sum(_OVERHEAD_TOKENS + _bytes(description) for description in described)
 
 
 def _message_bytes(message: ModelMessage) -> int:
     size = _bytes(message.instructions) if isinstance(message, ModelRequest) else 0
     for part in message.parts:
         texts = [getattr(part, name, None) for name in ("tool_name", "content", "args")]
-        size += _OVERHEAD + sum(map(_bytes, texts))
+        size += _OVERHEAD_TOKENS + sum(map(_bytes, texts))
     return size
 
 
@@ -301,7 +286,7 @@ def _bytes(content: object) -> int:
     if isinstance(content, FileUrl):
         return IMAGE_TOKENS
     if isinstance(content, BinaryContent) and content.is_audio:
-        return len(content.data) // _AUDIO_BYTES + 1
+        return len(content.data) // 64 + 1  # providers count at most 32 tokens per second
     if isinstance(content, BinaryContent):
         return min(len(content.data), IMAGE_TOKENS) if content.is_image else len(content.data)
     if isinstance(content, list | tuple):

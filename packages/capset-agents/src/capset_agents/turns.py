@@ -45,27 +45,17 @@ from capset.wire.turns import (
     started_event,
 )
 from capset_agents.checkpoints import TurnCheckpoint, read_checkpoint, write_checkpoint
-from capset_agents.execution import RunningTurn, TooManyTurns, interrupted, owner_of, waits
-from capset_agents.hosts import CallerAway, NewTurn, NotHere, TurnHost
+from capset_agents.execution import RunningTurn, TooManyTurns, interrupted_event, owner_of, suspended_error
+from capset_agents.hosts import CallerAbsent, NewTurn, TurnHost, WrongProcess
 from capset_agents.journal import TurnJournal, held_until, read_conversation
 
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """How often a process looks for turns to continue."""
-_LOOK_AT: Final = 100
-"""How many turns a process looks at each time, in addition to those that it left the time before."""
-TURN_SECONDS: Final = 3_600.0
-"""How long a turn may run in total, without the time that it waits for approvals."""
-MOST: Final = 16
-"""The maximum number of concurrent turns of one principal in a process. Each has a conversation in memory."""
-TAKEOVERS: Final = 3
+MAX_TAKEOVERS: Final = 3
 """How many times a turn is continued after its process died, so that it cannot crash every process."""
-_NEWEST: Final = 3
-"""How many events are searched for an answer that broke off: its turn may have failed and been retried since."""
-_DAY_NS: Final = 24 * 3_600 * 1_000_000_000
 CALLER: Final = "caller"
 """The holder of a turn that waits for its caller to return with a valid credential."""
-_LATE: Final = "The approval of this turn did not come in time."
-_UNEXPECTED: Final = "The turn could not be continued, unexpectedly; the log has the details."
+_APPROVAL_EXPIRED: Final = "The approval of this turn did not come in time."
 _log = logging.getLogger("capset.agents")
 
 
@@ -77,27 +67,28 @@ class TurnService:
         kernel: Kernel,
         host: TurnHost,
         *,
-        seconds: float = TURN_SECONDS,
-        most: int = MOST,
-        stored: Callable[[str], None] = lambda session: None,
+        seconds: float = 3_600.0,
+        max_turns: int = 16,
+        on_stored: Callable[[str], None] = lambda session: None,
     ) -> None:
-        """``seconds`` limits the run time of a turn, ``most`` the concurrent turns of one principal.
+        """``seconds`` limits the run time of a turn, without the time that it waits for approvals.
 
-        ``stored`` is called with the id of each session whose events change.
+        ``max_turns`` limits the concurrent turns of one principal, each of which has a conversation in memory.
+        ``on_stored`` is called with the id of each session whose events change.
         """
-        self._most = most
+        self._max_turns = max_turns
         self._kernel = kernel
         self._host = host
         self._seconds = seconds
-        self._stored = stored
+        self._on_stored = on_stored
         self.holder = ""
         """The name under which this process holds turns, unique to the process. It is generated if it is empty."""
         self.running: dict[str, RunningTurn] = {}
         """The running turns, by id."""
         self._wake = asyncio.Event()
-        self._beginning: Counter[tuple[str | None, str, str]] = Counter()
+        self._starting: Counter[tuple[str | None, str, str]] = Counter()
         """How many turns of each principal are about to run."""
-        self._left = 0
+        self._skipped = 0
         """How many due turns were left to other processes, or until there is room."""
 
     async def begin(self, row: SessionRow, new: NewTurn) -> Begun:
@@ -107,40 +98,39 @@ class TurnService:
         run is not queued, ``TooManyTurns`` if too many of the principal's turns run here, and ``StateError`` (404) if
         the session was deleted.
         """
-        with self._room(row) as has_room:
-            if not has_room:
+        with self._turn_slot(row) as has_slot:
+            if not has_slot:
                 raise TooManyTurns(
-                    f"The limit 'turns' is {self._most} turns at once for one principal: wait for one to end, or "
+                    f"The limit 'turns' is {self._max_turns} turns at once for one principal: wait for one to end, or "
                     "cancel one"
                 )
-            return await self._begin(row, new)
-
-    async def _begin(self, row: SessionRow, new: NewTurn) -> Begun:
-        kernel, events = self._kernel, self._kernel.store.events
-        turn = RunningTurn(kernel, row, self._seconds)
-        session = await new.open(turn.hooks)
-        runtime_hash = session.snapshot.runtime_hash
-        checkpoint = TurnCheckpoint(
-            content=new.content, correlation=new.correlation, caller=new.caller, runtime_hash=runtime_hash
-        )
-        # Stored from the start: an acknowledged turn is executed even if this process dies at once.
-        stored_checkpoint = write_checkpoint(checkpoint) if continues(kernel.generator) else None
-        turn_row = TurnRow(
-            row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), stored_checkpoint
-        )
-        started = started_event(row.agent, row.agent_version, runtime_hash)
-        is_run = new.run is not None
-        begun = await events.begin(turn_row, started, now=kernel.now(), interrupted=interrupted(), is_run=is_run)
-        if begun.turn != turn_row.turn:
-            raise await self._busy(row, begun)
-        self._stored(row.id)
-        try:
-            turn.journal = await self._journal(row, turn_row, checkpoint)
-        except CapsetError as error:
-            await self._give_up(turn_row, error)
-            raise
-        self._spawn(turn, session)
-        return begun
+            kernel, events = self._kernel, self._kernel.store.events
+            turn = RunningTurn(kernel, row, self._seconds)
+            session = await new.open(turn.hooks)
+            runtime_hash = session.snapshot.runtime_hash
+            checkpoint = TurnCheckpoint(
+                content=new.content, correlation=new.correlation, caller=new.caller, runtime_hash=runtime_hash
+            )
+            # Stored from the start: an acknowledged turn is executed even if this process dies at once.
+            stored_checkpoint = write_checkpoint(checkpoint) if continues(kernel.generator) else None
+            turn_row = TurnRow(
+                row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), stored_checkpoint
+            )
+            started = started_event(row.agent, row.agent_version, runtime_hash)
+            is_run = new.run is not None
+            begun = await events.begin(
+                turn_row, started, now=kernel.now(), interrupted=interrupted_event(), is_run=is_run
+            )
+            if begun.turn != turn_row.turn:
+                raise await self._busy_error(row, begun)
+            self._on_stored(row.id)
+            try:
+                turn.journal = await self._journal(row, turn_row, checkpoint)
+            except CapsetError as error:
+                await self._fail_turn(turn_row, error)
+                raise
+            self._spawn(turn, session)
+            return begun
 
     def abandon(self, session: str) -> None:
         """Cancel the turn of a deleted session if it runs here. In other processes it ends with its next event."""
@@ -164,28 +154,28 @@ class TurnService:
         if turn_row is None or turn_row.turn != id:
             raise NotFound(f"the session {row.id!r} is not in the turn {id!r}")
         # Take it from its process, which notices with its next event, or when it renews its hold.
-        mine = replace(turn_row, holder=self._own_holder(), until=held_until(kernel))
-        if not await events.take(turn_row, mine):
+        taken_row = replace(turn_row, holder=self._own_holder(), until=held_until(kernel))
+        if not await events.take(turn_row, taken_row):
             raise Conflict("the turn has just been renewed or has ended: try again")
-        await events.append(mine, [cancelled_event(by)], now=kernel.now(), then=None)
+        await events.append(taken_row, [cancelled_event(by)], now=kernel.now(), then=None)
         if turn_row.checkpoint is not None:
             with suppress(StateError):  # from a newer version: its approvals expire
                 await kernel.approvals.withdraw(read_checkpoint(turn_row.checkpoint).approvals, org=row.org, by=by)
-        self._stored(row.id)
+        self._on_stored(row.id)
 
     async def resume(
-        self, row: SessionRow, id: str, caller: Mapping[str, Any], opening: Callable[[Hooks], Awaitable[Session]]
+        self, row: SessionRow, id: str, caller: Mapping[str, Any], open_session: Callable[[Hooks], Awaitable[Session]]
     ) -> None:
         """Continue a turn that waits for its caller, whose process has died, or that has failed temporarily.
 
-        ``opening`` opens its session for the caller. Raises ``NotFound`` if the session is not in that turn,
+        ``open_session`` opens its session for the caller. Raises ``NotFound`` if the session is not in that turn,
         ``TurnRunning`` if a process runs it, ``TurnSuspended`` while it waits for approvals, ``ApprovalExpired`` if one
         came too late, and ``Conflict`` if the turn has failed permanently.
         """
         page = await self._kernel.store.events.read(row.id, after=0, limit=1)
         turn_row = page.running
         if turn_row is None:
-            turn_row = await self._begin_again(row, id, caller, page.last)
+            turn_row = await self._retry(row, id, caller, page.last)
         if turn_row is None or turn_row.turn != id:
             raise NotFound(f"the session {row.id!r} is not in the turn {id!r}")
         if turn_row.checkpoint is None or (
@@ -194,14 +184,14 @@ class TurnService:
             raise TurnRunning(f"the turn {id!r} is running")
         checkpoint = replace(read_checkpoint(turn_row.checkpoint), caller=caller)
         if turn_row.holder == SUSPENDED and any(map(self._has_expired, await self._requests(row, checkpoint))):
-            await self._give_up(turn_row, late := ApprovalExpired(_LATE))
+            await self._fail_turn(turn_row, late := ApprovalExpired(_APPROVAL_EXPIRED))
             raise late
         if pending := await self._pending(row, checkpoint):
-            raise waits(id, [request.id for request in pending])
-        if not await self._take_up(row, turn_row, checkpoint, opening):
+            raise suspended_error(id, [request.id for request in pending])
+        if not await self._take_over(row, turn_row, checkpoint, open_session):
             raise TurnRunning(f"the turn {id!r} is running")
 
-    async def _begin_again(self, row: SessionRow, id: str, caller: Mapping[str, Any], last: int) -> TurnRow | None:
+    async def _retry(self, row: SessionRow, id: str, caller: Mapping[str, Any], last: int) -> TurnRow | None:
         """Begin a session's newest turn again if it failed temporarily; return ``None`` if it did not fail.
 
         The agent's input must be in the conversation. The turn gets its full time and budget again. Raises ``Conflict``
@@ -217,10 +207,12 @@ class TurnService:
         correlation = failed["correlation"] or kernel.new_id()
         checkpoint = TurnCheckpoint(content=None, correlation=correlation, caller=caller, runtime_hash="")
         retried = TurnRow(row.id, id, self._own_holder(), kernel.now(), write_checkpoint(checkpoint))
-        begun = await kernel.store.events.begin(retried, retried_event(), now=kernel.now(), interrupted=interrupted())
+        begun = await kernel.store.events.begin(
+            retried, retried_event(), now=kernel.now(), interrupted=interrupted_event()
+        )
         return retried if begun.turn == id else None
 
-    async def waiting(self, row: SessionRow) -> tuple[str, Sequence[ApprovalRow]] | None:
+    async def suspended_turn(self, row: SessionRow) -> tuple[str, Sequence[ApprovalRow]] | None:
         """Return the session's turn that waits for approvals, and its undecided requests, or ``None``."""
         turn_row = (await self._kernel.store.events.read(row.id, after=0, limit=1)).running
         if turn_row is None or turn_row.checkpoint is None or turn_row.holder != SUSPENDED:
@@ -239,14 +231,14 @@ class TurnService:
             except CapsetError as error:
                 _log.warning("cannot read from the store which turns to continue: %s", error.message)
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await self._wake.wait()
             self._wake.clear()
 
     async def continue_due(self) -> int:
         """Continue the turns that are due now, and return how many were continued or ended."""
         kernel, count = self._kernel, 0
-        due = await kernel.store.events.due(kernel.now(), limit=_LOOK_AT + self._left)
+        due = await kernel.store.events.due(kernel.now(), limit=100 + self._skipped)
         for turn_row in due:
             row = await kernel.find_session(turn_row.session)
             if row is None or turn_row.checkpoint is None:
@@ -262,12 +254,13 @@ class TurnService:
                 _log.warning("the turn %s is left for the moment: %s", turn_row.turn, error.message)
                 continue
             except CapsetError as error:
-                is_done = await self._give_up(turn_row, error)
+                is_done = await self._fail_turn(turn_row, error)
             except Exception:  # from third-party code: one turn must not end the watch over all
                 _log.exception("the turn %s cannot be continued", turn_row.turn)
-                is_done = await self._give_up(turn_row, InternalError(_UNEXPECTED))
+                unexpected = InternalError("The turn could not be continued, unexpectedly; the log has the details.")
+                is_done = await self._fail_turn(turn_row, unexpected)
             count += is_done
-        self._left = len(due) - count
+        self._skipped = len(due) - count
         return count
 
     async def wait(self, id: str) -> None:
@@ -277,89 +270,85 @@ class TurnService:
 
     async def _continue(self, row: SessionRow, turn_row: TurnRow, checkpoint: TurnCheckpoint) -> bool:
         if turn_row.holder == CALLER:
-            return await self._give_up(turn_row, Unauthenticated("The caller of this turn did not come back in time."))
+            return await self._fail_turn(
+                turn_row, Unauthenticated("The caller of this turn did not come back in time.")
+            )
         if turn_row.holder == SUSPENDED:
             requests = await self._requests(row, checkpoint)
             if any(map(self._has_expired, requests)):
-                return await self._give_up(turn_row, ApprovalExpired(_LATE))
+                return await self._fail_turn(turn_row, ApprovalExpired(_APPROVAL_EXPIRED))
             if any(request.status == "pending" for request in requests):  # one of several was decided
                 later = replace(
                     turn_row, until=max(request.expires_at for request in requests if request.status == "pending")
                 )
                 await self._kernel.store.events.take(turn_row, later)
                 return False
-        elif checkpoint.takeovers >= TAKEOVERS:
+        elif checkpoint.takeovers >= MAX_TAKEOVERS:
             died = f"The turn was interrupted: {checkpoint.takeovers + 1} processes have ended while they ran it"
-            return await self._give_up(turn_row, Interrupted(died))
+            return await self._fail_turn(turn_row, Interrupted(died))
         else:
             checkpoint = replace(checkpoint, takeovers=checkpoint.takeovers + 1)
-        return await self._take_up(
+        return await self._take_over(
             row, turn_row, checkpoint, lambda hooks: self._host.reopen(row, checkpoint.caller, hooks)
         )
 
-    async def _take_up(
+    async def _take_over(
         self,
         row: SessionRow,
         turn_row: TurnRow,
         checkpoint: TurnCheckpoint,
-        opening: Callable[[Hooks], Awaitable[Session]],
+        open_session: Callable[[Hooks], Awaitable[Session]],
     ) -> bool:
-        with self._room(row) as has_room:
-            return has_room and await self._take(row, turn_row, checkpoint, opening)  # without room, it is tried later
-
-    async def _take(
-        self,
-        row: SessionRow,
-        turn_row: TurnRow,
-        checkpoint: TurnCheckpoint,
-        opening: Callable[[Hooks], Awaitable[Session]],
-    ) -> bool:
+        """Run a turn here from its checkpoint. Return whether its row was taken; if not, it is tried later."""
         if turn_row.turn in self.running:
             return False  # it runs here: the hold only lapsed because the clock jumped ahead, and is renewed
-        kernel, turn = self._kernel, RunningTurn(self._kernel, row, self._seconds)
-        try:
-            session = await opening(turn.hooks)
-        except NotHere:
-            return False
-        except CallerAway:
-            away = replace(turn_row, holder=CALLER, until=iso(kernel.clock.time_ns() + _DAY_NS))
-            return await kernel.store.events.take(turn_row, away)
-        runtime_hash = session.snapshot.runtime_hash
-        resumed = resumed_event(checkpoint.approvals, checkpoint.runtime_hash, runtime_hash, checkpoint.takeovers)
-        checkpoint = replace(checkpoint, approvals=(), runtime_hash=runtime_hash)
-        taken_row = replace(
-            turn_row, holder=self._own_holder(), until=held_until(kernel), checkpoint=write_checkpoint(checkpoint)
-        )
-        if not await kernel.store.events.take(turn_row, taken_row):
-            return False  # another process was faster
-        turn.journal = await self._journal(row, taken_row, checkpoint)
-        if (discarded := discarded_event(await self._newest(row))) is not None:
-            turn.journal.add_event(discarded)
-        turn.journal.add_event(resumed)
-        self._spawn(turn, session)
-        return True
+        with self._turn_slot(row) as has_slot:
+            if not has_slot:
+                return False
+            kernel, turn = self._kernel, RunningTurn(self._kernel, row, self._seconds)
+            try:
+                session = await open_session(turn.hooks)
+            except WrongProcess:
+                return False
+            except CallerAbsent:
+                in_a_day = iso(kernel.clock.time_ns() + 86_400 * 1_000_000_000)
+                return await kernel.store.events.take(turn_row, replace(turn_row, holder=CALLER, until=in_a_day))
+            runtime_hash = session.snapshot.runtime_hash
+            resumed = resumed_event(checkpoint.approvals, checkpoint.runtime_hash, runtime_hash, checkpoint.takeovers)
+            checkpoint = replace(checkpoint, approvals=(), runtime_hash=runtime_hash)
+            taken_row = replace(
+                turn_row, holder=self._own_holder(), until=held_until(kernel), checkpoint=write_checkpoint(checkpoint)
+            )
+            if not await kernel.store.events.take(turn_row, taken_row):
+                return False  # another process was faster
+            turn.journal = await self._journal(row, taken_row, checkpoint)
+            if (discarded := discarded_event(await self._newest_events(row))) is not None:
+                turn.journal.add_event(discarded)
+            turn.journal.add_event(resumed)
+            self._spawn(turn, session)
+            return True
 
     async def _journal(self, row: SessionRow, turn_row: TurnRow, checkpoint: TurnCheckpoint) -> TurnJournal:
         """Return the journal of a turn that is held. Before that, another one may still add to the conversation."""
         conversation = await read_conversation(self._kernel, row.id)
         return TurnJournal(
-            self._kernel, turn_row, checkpoint, org=row.org, conversation=conversation, stored=self._stored
+            self._kernel, turn_row, checkpoint, org=row.org, conversation=conversation, on_stored=self._on_stored
         )
 
-    async def _newest(self, row: SessionRow) -> Sequence[EventRow]:
+    async def _newest_events(self, row: SessionRow) -> Sequence[EventRow]:
         """Return the newest events of a session. They include the last one of an answer that broke off."""
-        events = self._kernel.store.events
+        events, count = self._kernel.store.events, 3  # the turn of that answer may have failed and been retried since
         last = (await events.read(row.id, after=0, limit=1)).last
-        return (await events.read(row.id, after=max(last - _NEWEST, 0), limit=_NEWEST)).items
+        return (await events.read(row.id, after=max(last - count, 0), limit=count)).items
 
-    async def _give_up(self, turn_row: TurnRow, error: CapsetError) -> bool:
+    async def _fail_turn(self, turn_row: TurnRow, error: CapsetError) -> bool:
         """End a turn that cannot be run, or continued."""
         kernel = self._kernel
-        mine = replace(turn_row, holder=self._own_holder(), until=held_until(kernel))
-        if not await kernel.store.events.take(turn_row, mine):
+        taken_row = replace(turn_row, holder=self._own_holder(), until=held_until(kernel))
+        if not await kernel.store.events.take(turn_row, taken_row):
             return False
-        await kernel.store.events.append(mine, [failed_event(error)], now=kernel.now(), then=None)
-        self._stored(turn_row.session)
+        await kernel.store.events.append(taken_row, [failed_event(error)], now=kernel.now(), then=None)
+        self._on_stored(turn_row.session)
         return True
 
     def _spawn(self, turn: RunningTurn, session: Session) -> None:
@@ -377,17 +366,17 @@ class TurnService:
         self._kernel.spawn(run(), name=f"capset-turn-{turn_id}")
 
     @contextmanager
-    def _room(self, row: SessionRow) -> Generator[bool]:
+    def _turn_slot(self, row: SessionRow) -> Generator[bool]:
         """Reserve room for a turn of the session's principal while it begins; yield whether there is any."""
         owner = owner_of(row)
         running = sum(turn.owner == owner for turn in self.running.values())
-        self._beginning[owner] += 1
+        self._starting[owner] += 1
         try:
-            yield running + self._beginning[owner] <= self._most
+            yield running + self._starting[owner] <= self._max_turns
         finally:
-            self._beginning[owner] -= 1
-            if not self._beginning[owner]:
-                del self._beginning[owner]
+            self._starting[owner] -= 1
+            if not self._starting[owner]:
+                del self._starting[owner]
 
     async def _requests(self, row: SessionRow, checkpoint: TurnCheckpoint) -> Sequence[ApprovalRow]:
         requests = [await self._kernel.store.approvals.get(row.org, approval) for approval in checkpoint.approvals]
@@ -400,10 +389,10 @@ class TurnService:
     def _has_expired(self, request: ApprovalRow) -> bool:
         return request.status == "expired" or (request.status == "pending" and request.expires_at <= self._kernel.now())
 
-    async def _busy(self, row: SessionRow, begun: Begun) -> CapsetError:
+    async def _busy_error(self, row: SessionRow, begun: Begun) -> CapsetError:
         running = (await self._kernel.store.events.read(row.id, after=begun.last, limit=1)).running
         if running is not None and running.holder == SUSPENDED and running.checkpoint is not None:
-            return waits(running.turn, read_checkpoint(running.checkpoint).approvals)
+            return suspended_error(running.turn, read_checkpoint(running.checkpoint).approvals)
         return TurnRunning(f"the session {row.id!r} is in the turn {begun.turn!r}: wait for its end")
 
     def _own_holder(self) -> str:

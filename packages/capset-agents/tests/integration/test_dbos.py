@@ -42,10 +42,10 @@ async def test_an_ended_workflow_is_told_and_is_deleted_after_a_time(
             return not await engine.enqueue("a", "run", "run")
 
         await until(has_ended, "the workflow to end")
-        assert await engine.forget() == 0, "it has only just ended"
-        monkeypatch.setattr(dbos, "KEPT_SECONDS", 0.0)
-        assert await until(engine.forget, "the workflow to be old enough") == 1
-        assert await engine.forget() == 0
+        assert await engine.delete_ended() == 0, "it has only just ended"
+        monkeypatch.setattr(dbos, "RETENTION_SECONDS", 0.0)
+        assert await until(engine.delete_ended, "the workflow to be old enough") == 1
+        assert await engine.delete_ended() == 0
         with sqlite3.connect(tmp_path / "a.db.runs") as file:
             assert file.execute("SELECT count(*) FROM workflow_status").fetchone() == (0,)
             file.execute("DROP TABLE workflow_status")

@@ -102,10 +102,10 @@ def test_a_file_has_steps_for_each_agent(tmp_path: Path) -> None:
     path = tmp_path / "script.yaml"
     path.write_text("agents: {writer: [{text: I write.}], reader: [{text: I read., repeat: 2}]}", encoding="utf-8")
     script = read_script(path)
-    assert [step.text for step in script.of("writer")] == ["I write."]
-    assert [step.text for step in script.of("reader")] == ["I read.", "I read."]
+    assert [step.text for step in script.steps_for("writer")] == ["I write."]
+    assert [step.text for step in script.steps_for("reader")] == ["I read.", "I read."]
     with pytest.raises(ScriptError, match="writer, reader"):
-        script.of("editor")
+        script.steps_for("editor")
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_what_does_not_fit_is_named(data: Any, problem: str) -> None:
 
 def test_a_script_is_for_every_agent_unless_it_says_which() -> None:
     script = Script({"": [ScriptStep(text="x")]})
-    assert script.of("anybody") == (ScriptStep(text="x"),)
+    assert script.steps_for("anybody") == (ScriptStep(text="x"),)

@@ -128,7 +128,7 @@ async def test_a_turn_goes_on_when_the_window_has_moved(url: str) -> None:
 @pytest.mark.spec("R24", "T8")
 async def test_turns_at_once_use_no_step_too_many(durable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are, on two processes."""
-    monkeypatch.setattr(meter, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(meter, "POLL_SECONDS", 0.05)
     moves: Moves = [*[Call("look", text=str(number)) for number in range(20)], "Done."]
     async with (
         limited(durable, "steps=30/1h", moves=moves) as host,

@@ -18,7 +18,7 @@ from capset.errors import ApprovalExpired, StoreError, TurnRunning
 from capset.kernel.call.session import Session
 from capset.stores.base import ApprovalQuery, AuditQuery, Begun, Claim, Entry, NewEvent, SessionRow, TurnRow
 from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
-from capset_agents.hosts import NotHere
+from capset_agents.hosts import WrongProcess
 from capset_agents.playback.scripts import Call
 from tests.helpers.agents.support import Shelf, Site, site
 from tests.waiting import until
@@ -179,7 +179,7 @@ async def test_turns_that_are_left_to_others_hold_up_no_others(
 
         async def reopen_own(row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
             if caller["who"] != "ada":
-                raise NotHere
+                raise WrongProcess
             return await reopen(row, caller, hooks)
 
         monkeypatch.setattr(host, "reopen", reopen_own)

@@ -48,7 +48,7 @@ def counter(name: str = "counter") -> Agent:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset_agents.progress.EVERY_SECONDS", EVERY)
+    monkeypatch.setattr("capset_agents.progress.MIN_INTERVAL_SECONDS", EVERY)
 
 
 async def told(url: str, moves: Moves, **options: Any) -> list[tuple[str, dict[str, Any]]]:

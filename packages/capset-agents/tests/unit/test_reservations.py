@@ -28,7 +28,7 @@ from capset.definitions.governance.hooks import Hooks
 from capset.definitions.governance.settings import Governance
 from capset.flows import as_tool
 from capset_agents.budgets import TurnBudget
-from capset_agents.turn_model import IMAGE_TOKENS, most_of_step
+from capset_agents.turn_model import IMAGE_TOKENS, max_usage
 from tests.helpers.agents.support import Shelf, Site, site
 from tests.waiting import moment, until
 
@@ -202,8 +202,8 @@ def test_a_request_is_estimated_by_its_bytes_and_the_longest_answer() -> None:
     image = BinaryContent(b"0" * 1_000_000, media_type="image/png")
     messages = [ModelRequest(parts=[UserPromptPart(["ö" * 500, image])], instructions="Be brief.")]
     model = FunctionModel(Crowd(RequestUsage()).answer, model_name="gpt-4o", settings={"max_tokens": 300})
-    estimate = most_of_step(model, messages, None, ModelRequestParameters(), needs_price=True)
+    estimate = max_usage(model, messages, None, ModelRequestParameters(), needs_price=True)
     assert 1_309 + IMAGE_TOKENS <= estimate.tokens < 1_400 + IMAGE_TOKENS
     assert 0.003 < estimate.cost < 1.0
-    larger = most_of_step(model, messages, {"max_tokens": 1_300}, ModelRequestParameters(), needs_price=True)
+    larger = max_usage(model, messages, {"max_tokens": 1_300}, ModelRequestParameters(), needs_price=True)
     assert larger.tokens == estimate.tokens + 1_000

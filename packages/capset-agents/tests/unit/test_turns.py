@@ -13,7 +13,7 @@ from capset.errors import Conflict, NotFound, StateError, TurnRunning, TurnSuspe
 from capset.stores.base import ApprovalQuery, AuditQuery, NewEvent, TurnRow
 from capset_agents.budgets import TurnBudget
 from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
-from capset_agents.content import MAX_FILES
+from capset_agents.content import MAX_FILE_BYTES
 from capset_agents.execution import TooManyTurns
 from capset_agents.playback.scripts import Call, Condition, ScriptStep, ToolCall
 from tests.helpers.agents.support import EVE, READER, Moves, Shelf, site
@@ -319,7 +319,7 @@ async def test_files_of_the_session_are_part_of_what_is_said(url: str, shelf: Sh
         (prompt,) = (await host.said(row))[0]["parts"]
         assert prompt["content"][:2] == ["look:", "/a.txt:\nhello"]
         assert (prompt["content"][2]["kind"], prompt["content"][2]["media_type"]) == ("binary", "image/png")
-        await session.files.write("/c.bin", bytes(MAX_FILES - 4))
+        await session.files.write("/c.bin", bytes(MAX_FILE_BYTES - 4))
         large = [{"type": "file", "path": path} for path in ("/c.bin", "/a.txt")]
         typed = {"type": "file", "path": "/b.png", "media_type": "png"}
         missing = {"type": "file", "path": "/none"}
@@ -406,7 +406,7 @@ async def test_the_requests_of_a_cancelled_turn_are_withdrawn(url: str, shelf: S
 @pytest.mark.spec("R17", "T38")
 async def test_a_principal_has_so_many_turns_at_once(url: str, shelf: Shelf) -> None:
     """Those that are to be continued wait until there is room."""
-    async with site(url, shelf, [Call("hang"), "x"], most=2) as host:
+    async with site(url, shelf, [Call("hang"), "x"], max_turns=2) as host:
         rows = [await host.session() for _ in range(4)]
         running = [await host.begin(row, "hang") for row in rows[:2]]
         with pytest.raises(TooManyTurns, match="is 2 turns at once"):

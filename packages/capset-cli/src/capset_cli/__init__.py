@@ -7,7 +7,7 @@ def main() -> None:
     """Run ``capset``. Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 refused, not verified, or different."""
     # Imported here: the commands load typer and rich, which only the command line needs.
     from capset_cli.app import app
-    from capset_cli.common.process import prepare
+    from capset_cli.common.process import set_up_process
 
-    prepare()
+    set_up_process()
     app()

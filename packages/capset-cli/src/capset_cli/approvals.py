@@ -6,15 +6,13 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
-from pydantic_core import from_json
 
 from capset.definitions.governance.approvals import Answer, ApprovalScope, ApprovalStatus
-from capset.errors import DefinitionError, unknown
 from capset.wire.approvals import ApprovalShape
 from capset_cli.administration import administer
 from capset_cli.common.exits import Exit, guarded
-from capset_cli.common.options import AsJson, Attribute, Db, Grant, read_arguments
-from capset_cli.common.output import cell, err, out, print_json, table
+from capset_cli.common.options import AsJson, Attribute, Db, Grant, parse_choice, read_object
+from capset_cli.common.output import cell, err, out, print_json, print_page
 from capset_cli.common.remote import Url
 
 if TYPE_CHECKING:
@@ -59,20 +57,15 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List approval requests, newest first."""
-    approval_status = _status(status)
+    approval_status: ApprovalStatus | None = parse_choice("status", status, get_args(ApprovalStatus))
     page = administer(
         url,
         lambda admin: admin.approvals.list(status=approval_status, session=session, limit=limit, cursor=before),
         db=db,
         org=org,
     )
-    if as_json:
-        print_json(page.plain())
-        return Exit.DONE
     columns = ("ID", "STATUS", "PRINCIPAL", "TOOL", "ARGUMENTS", "WHY")
-    out().print(table(*columns, rows=map(_row, page.items), folds=("PRINCIPAL", "ARGUMENTS", "WHY")))
-    if page.next is not None:
-        err().print(f"[dim]more: --before {page.next}[/]")
+    print_page(page, columns, map(_row, page.items), folds=("PRINCIPAL", "ARGUMENTS", "WHY"), as_json=as_json)
     return Exit.DONE
 
 
@@ -125,7 +118,7 @@ def approve_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Approve a call. Exits with 3 if the request is the principal's own, or rules reserve it for other approvers."""
-    new_arguments: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
+    new_arguments = None if arguments is None else read_object("--args", arguments)
     scope: ApprovalScope = "session" if for_session else "once"
     answer = Answer(approved=True, scope=scope, arguments=new_arguments, note=note, round=of_round)
     return _decide(
@@ -175,21 +168,12 @@ def _show(approval: ApprovalShape, *, as_json: bool) -> Exit:
         fields["code"] = " ".join(filter(None, (approval.code.name, approval.code.version)))
     if approval.needs is not None:
         fields["needs"] = approval.needs.text
-    fields["approvals"] = [
-        " ".join(
-            filter(
-                None,
-                (
-                    decision.by,
-                    decision.on_behalf_of and f"for {decision.on_behalf_of}",
-                    "at",
-                    decision.at,
-                    decision.note,
-                ),
-            )
-        )
-        for decision in approval.approvals
-    ]
+    decisions: list[str] = []
+    for decision in approval.approvals:
+        on_behalf_of = f" for {decision.on_behalf_of}" if decision.on_behalf_of else ""
+        note = f" {decision.note}" if decision.note else ""
+        decisions.append(f"{decision.by}{on_behalf_of} at {decision.at}{note}")
+    fields["approvals"] = decisions
     fields["files"] = [
         f"{file.path or file.argument}, {file.size_bytes} bytes, SHA-256 {file.sha256}" for file in approval.files
     ]
@@ -220,12 +204,3 @@ def _row(approval: ApprovalShape) -> list[str]:
 
 def _json(value: Any) -> str:  # plain JSON data
     return json.dumps(value, ensure_ascii=False)
-
-
-def _status(named: str | None) -> ApprovalStatus | None:
-    if named is None:
-        return None
-    for status in get_args(ApprovalStatus):
-        if named == status:
-            return status
-    raise DefinitionError(unknown("status", named, get_args(ApprovalStatus)))

@@ -22,14 +22,14 @@ from capset.kernel.call.pipeline import execute
 from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry
 from capset.stores.base import AuditLog
-from capset_cli.call import CallTarget, find_called
-from capset_cli.common.configuration import ConfigFile, refuse_agent
+from capset_cli.call import TargetOptions, find_tool_target
+from capset_cli.common.configuration import ConfigFile
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Env, Grant, Who, read_arguments
 from capset_cli.common.output import cell, err, out, print_json, table
-from capset_cli.common.scratch import own_temporary_folder
 from capset_cli.common.settings import has_db, load_settings
 from capset_cli.common.targets import open_kernel
+from capset_cli.common.temporary_folder import own_temporary_folder
 
 ROUNDS: Final = 5
 """The number of rounds. Each measures every kind of call; the best round counts, as noise only adds to a time."""
@@ -91,36 +91,35 @@ def bench_command(
     The tool is really called, in this process. A tool that changes something needs --effects.
     """
     data = read_arguments(arguments)
-    refuse_agent(config, agent)
     with own_temporary_folder() as folder, contextlib.redirect_stdout(sys.stderr):
         settings = load_settings(
             db=db or str(folder / "bench.db"), principal=principal, grant=grant, attribute=attribute, env=env
         )
         # Approvals of tools of MCP servers and APIs are in the database that other commands use.
         approvals = settings.db if db is not None or not has_db(usual := load_settings().db) else usual
-        served = find_called(Registry.installed(), CallTarget(tool, agent, None, config), approvals)
+        target = find_tool_target(Registry.installed(), TargetOptions(tool, agent, None, config), approvals)
 
         async def run() -> ToolCost:
-            async with open_kernel(settings, served, None) as (kernel, session):
+            async with open_kernel(settings, target, None) as (kernel, session):
                 return await measure(session, kernel.audit, session.message(tool, Json(data)), calls, effects=effects)
 
         try:
-            measured = asyncio.run(run())
+            cost = asyncio.run(run())
         except NotFound as error:
-            if error.hint is None and served.upstream is not None and served.upstream.unapproved:
-                without = " or ".join(served.upstream.unapproved)
+            if error.hint is None and target.upstream is not None and target.upstream.unapproved:
+                without = " or ".join(target.upstream.unapproved)
                 error.hint = f"no tool of {without} is approved in this database: name yours with --db"
             raise
     if as_json:
-        print_json(plain(measured))
+        print_json(cost_data(cost))
     else:
-        show(measured)
+        print_cost(cost)
     return Exit.DONE
 
 
 async def measure(session: Session, audit: AuditLog, message: Message, calls: int, *, effects: bool) -> ToolCost:
     """Measure calls of a message's tool. Raises the error of the first call that fails."""
-    first = session.ask(message)
+    first = session.invocation_of(message)
     if (tool := first.compiled.tool) is None:
         await execute(first)
         raise first.error or DefinitionError(f"there is no tool {message.type!r}")
@@ -129,7 +128,7 @@ async def measure(session: Session, audit: AuditLog, message: Message, calls: in
             f"{tool.name!r} changes something, and would be called about {4 * ROUNDS * calls:,} times",
             hint="allow it with --effects, and reduce the number with --calls",
         )
-    await _succeed(first)
+    await _execute(first)
     spent = dict.fromkeys(PHASES, 0)
     best = dict.fromkeys(("bare", "governed", "timed", "cpu"), float("inf"))
     phases: dict[Phase, float] = {}
@@ -137,15 +136,15 @@ async def measure(session: Session, audit: AuditLog, message: Message, calls: in
     needs_kernel = tool.takes_context or tool.shape not in ("async", "sync")
     for _ in range(ROUNDS):
         if not needs_kernel:
-            best["bare"] = min(best["bare"], await _bare(tool, text, calls))
-        best["governed"] = min(best["governed"], await _governed(session, message, calls))
+            best["bare"] = min(best["bare"], await _measure_bare(tool, text, calls))
+        best["governed"] = min(best["governed"], await _measure_governed(session, message, calls))
         spent.update(dict.fromkeys(PHASES, 0))
-        timed = await _governed(session, message, calls, spent)
+        timed = await _measure_governed(session, message, calls, spent)
         if timed < best["timed"]:
             best["timed"], phases = timed, {phase: spent[phase] / calls / 1000 for phase in PHASES}
         await audit.flush()
         began = process_time_ns()
-        await _governed(session, message, calls)
+        await _measure_governed(session, message, calls)
         await audit.flush()
         best["cpu"] = min(best["cpu"], (process_time_ns() - began) / calls / 1000)
     bare = None if needs_kernel else best["bare"]
@@ -153,7 +152,7 @@ async def measure(session: Session, audit: AuditLog, message: Message, calls: in
     return ToolCost(tool, calls, bare, best["governed"], phases, rest, best["cpu"])
 
 
-async def _bare(tool: AnyTool, arguments: bytes, calls: int) -> float:
+async def _measure_bare(tool: AnyTool, arguments: bytes, calls: int) -> float:
     """Return the microseconds of one validation and one run of the handler alone."""
     began = perf_counter_ns()
     for _ in range(calls):
@@ -163,30 +162,32 @@ async def _bare(tool: AnyTool, arguments: bytes, calls: int) -> float:
     return (perf_counter_ns() - began) / calls / 1000
 
 
-async def _governed(session: Session, message: Message, calls: int, spent: dict[Phase, int] | None = None) -> float:
+async def _measure_governed(
+    session: Session, message: Message, calls: int, spent: dict[Phase, int] | None = None
+) -> float:
     """Return the microseconds of one governed call; add to ``spent`` the nanoseconds of each phase, if it is given."""
-    compiled = session.ask(message).compiled
+    compiled = session.invocation_of(message).compiled
     if spent is not None:
         phases = {
-            phase: tuple(_timed(step, phase, spent) for step in steps) for phase, steps in compiled.phases.items()
+            phase: tuple(_time_step(step, phase, spent) for step in steps) for phase, steps in compiled.phases.items()
         }
         compiled = replace(compiled, phases=phases)
     began = perf_counter_ns()
     for _ in range(calls):
-        call = session.ask(message)
+        call = session.invocation_of(message)
         if spent is not None:
             call.compiled = compiled
-        await _succeed(call)
+        await _execute(call)
     return (perf_counter_ns() - began) / calls / 1000
 
 
-async def _succeed(call: Invocation) -> None:
+async def _execute(call: Invocation) -> None:
     await execute(call)
     if call.error is not None:
         raise call.error
 
 
-def _timed(step: Step, phase: Phase, spent: dict[Phase, int]) -> Step:
+def _time_step(step: Step, phase: Phase, spent: dict[Phase, int]) -> Step:
     def run(call: Invocation) -> Awaitable[None] | None:
         began = perf_counter_ns()
         pending = step(call)
@@ -204,33 +205,33 @@ def _timed(step: Step, phase: Phase, spent: dict[Phase, int]) -> Step:
     return run
 
 
-def plain(measured: ToolCost) -> dict[str, Any]:
+def cost_data(cost: ToolCost) -> dict[str, Any]:
     """Return the measurements as JSON data, with times in microseconds per call."""
     return {
-        "tool": measured.tool.name,
-        "effect": measured.tool.effect,
-        "calls": measured.calls,
-        "bare_us": measured.bare,
-        "governed_us": measured.governed,
-        "phases_us": measured.phases,
-        "rest_us": measured.rest,
-        "recorded_cpu_us": measured.cpu,
+        "tool": cost.tool.name,
+        "effect": cost.tool.effect,
+        "calls": cost.calls,
+        "bare_us": cost.bare,
+        "governed_us": cost.governed,
+        "phases_us": cost.phases,
+        "rest_us": cost.rest,
+        "recorded_cpu_us": cost.cpu,
     }
 
 
-def show(measured: ToolCost) -> None:
+def print_cost(cost: ToolCost) -> None:
     """Print the measurements as a table."""
-    out().print(table("MEASURED", "µs A CALL", "SHARE", rows=_rows(measured), folds=("MEASURED",)))
-    summary = f"{measured.tool.name}, best of {ROUNDS} rounds of {measured.calls:,} calls"
+    out().print(table("MEASURED", "µs A CALL", "SHARE", rows=_rows(cost), folds=("MEASURED",)))
+    summary = f"{cost.tool.name}, best of {ROUNDS} rounds of {cost.calls:,} calls"
     err().print(f"[dim]{cell(summary)}[/]", soft_wrap=True)
 
 
-def _rows(measured: ToolCost) -> Iterator[tuple[str, str, str]]:
-    if measured.bare is not None:
-        yield "bare: validation and the handler", f"{measured.bare:.1f}", ""
-    yield "governed", f"{measured.governed:.1f}", ""
-    parts: dict[str, float] = {**measured.phases, "begin and end": measured.rest}
+def _rows(cost: ToolCost) -> Iterator[tuple[str, str, str]]:
+    if cost.bare is not None:
+        yield "bare: validation and the handler", f"{cost.bare:.1f}", ""
+    yield "governed", f"{cost.governed:.1f}", ""
+    parts: dict[str, float] = {**cost.phases, "begin and end": cost.rest}
     total = sum(parts.values()) or 1
     for name, took in parts.items():
         yield f"  {name}", f"{took:.1f}", f"{100 * took / total:.0f} %"
-    yield "on record: processor time until it is durable", f"{measured.cpu:.1f}", ""
+    yield "on record: processor time until it is durable", f"{cost.cpu:.1f}", ""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
 import typer
 from pydantic_core import from_json
 
-from capset.definitions.agents import Agent
 from capset.definitions.calls.messages import Json, Message
 from capset.definitions.governance.allowances import Allowance
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
@@ -26,23 +25,23 @@ from capset.kernel.registry import Registry
 from capset.wire.calls import MessageShape, approval_of, call_data, progress_of
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset_cli.common.bars import CallBars
-from capset_cli.common.configuration import ConfigFile, refuse_agent
-from capset_cli.common.exits import Exit, ended, guarded
+from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
 from capset_cli.common.output import cell, err, pretty, print_error, print_json
-from capset_cli.common.remote import Url, ask, server_of, written_options
+from capset_cli.common.remote import Url, format_options, run_on_server, select_server
 from capset_cli.common.settings import Settings, load_settings
-from capset_cli.common.targets import Served, find_served, open_session, refuse_both
+from capset_cli.common.targets import Target, agent_with, find_target, open_session, refuse_agent_with_session
 from capset_cli.common.texts import visible
 
 if TYPE_CHECKING:
     from capset_server.client import Client
 
-_LACKING: Final = re.compile(r"lacks the permission (\S+(?: and \S+)*)")
+_MISSING_PERMISSIONS: Final = re.compile(r"lacks the permission (\S+(?: and \S+)*)")
 
 
 class ProgressView:
-    """The progress of a call on stderr: ``with ProgressView(quiet=…) as watching: watching.show(event)``.
+    """The progress of a call on stderr: ``with ProgressView(quiet=…) as view: view.show(event)``.
 
     The bar disappears at the end. A call that waits for an approval is always reported, with the command to approve
     it; ``where`` has the options by which that command finds the request. If such a call is interrupted, a note says
@@ -53,7 +52,7 @@ class ProgressView:
         self._bars = None if quiet else CallBars(err())
         self._where = where
         self._session = session
-        self._asked: str | None = None
+        self._approval_id: str | None = None
         """The newest approval request of the call, which may have been decided since."""
 
     def __enter__(self) -> Self:
@@ -65,15 +64,18 @@ class ProgressView:
         """Remove the bar."""
         if self._bars is not None:
             self._bars.stop()
-        if self._asked is not None and self._session is not None and isinstance(error, asyncio.CancelledError):
-            note = f"the request {self._asked} stays open unless decided; once approved, it is used when the same call"
-            err().print(f"[dim]{cell(f'{note} with --session {self._session} is made')}[/]", soft_wrap=True)
+        if self._approval_id is not None and self._session is not None and isinstance(error, asyncio.CancelledError):
+            note = (
+                f"the request {self._approval_id} stays open unless decided; once approved, it is used when the same "
+                f"call with --session {self._session} is made"
+            )
+            err().print(f"[dim]{cell(note)}[/]", soft_wrap=True)
 
     def show(self, message: Message | MessageShape) -> None:
         """Show an event. Other messages are ignored."""
         data: object = message.data
         if message.kind == "event" and message.type == "approval.requested" and isinstance(data, Mapping):
-            self._ask(cast("Mapping[str, object]", data))
+            self._show_request(cast("Mapping[str, object]", data))
             return
         if self._bars is None or message.kind != "event":
             return
@@ -82,10 +84,10 @@ class ProgressView:
         else:
             self._bars.print_line(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
 
-    def _ask(self, request: Mapping[str, object]) -> None:
+    def _show_request(self, request: Mapping[str, object]) -> None:
         """Report a call that waits for an approval, with the command to approve it."""
-        self._asked = str(request.get("id"))
-        approve = f"capset approvals approve {shlex.quote(self._asked)}{self._where}"
+        self._approval_id = str(request.get("id"))
+        approve = f"capset approvals approve {shlex.quote(self._approval_id)}{self._where}"
         requested_call = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
         console = err()
         console.print(f"[yellow]waiting for an approval:[/] {cell(requested_call)}", soft_wrap=True)
@@ -130,31 +132,33 @@ def call_command(
     """
     budgets = {"session-budget": session_budget, "run-budget": run_budget}
     local_options = {"principal": principal, "grant": grant, "attribute": attribute, "env": env, "config": config}
-    server = server_of(url, db=db, **local_options, limit=limit, **budgets)
+    server = select_server(url, db=db, **local_options, limit=limit, **budgets)
     if approval is not None and session is None:
         raise DefinitionError("an approval belongs to a session: name it with --session")
     data = read_arguments(arguments)
-    refuse_both(agent, session)
+    refuse_agent_with_session(agent, session)
     check_seconds("--timeout", timeout)
-    refuse_agent(config, agent)
-    where = ("" if server is not None else " --principal WHO") + written_options(url=url, db=db)
-    way = Way(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
+    where = ("" if server is not None else " --principal WHO") + format_options(url=url, db=db)
+    options = OutputOptions(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
     allowance = None if server is not None else load_allowance(limit, session_budget, run_budget)
-    target = CallTarget(tool, agent, session, config, allowance)
+    request = TargetOptions(tool, agent, session, config, allowance)
     if server is not None:
-        error, shape = ask(server, lambda client: _call_there(client, target, data, way))
+        error, shape = run_on_server(server, lambda client: _call_on_server(client, request, data, options))
     else:
         settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
         with contextlib.redirect_stdout(sys.stderr):  # output of a handler is not the result
-            error, shape = asyncio.run(_call(settings, target, Json(data), way))
-    with ended():
+            error, shape = asyncio.run(_call(settings, request, Json(data), options))
+    with ignoring_closed_pipe():
         if as_json:
             print_json(shape)
         elif error is not None:
-            if isinstance(error, PermissionDenied) and (missing := _LACKING.search(error.message)) is not None:
-                grants = written_options(grant=missing[1].split(" and "))
-                maker = "" if server is None else "on the server: capset key create NAME --principal WHO"
-                error.hint = f"{maker}{grants}".strip()
+            if (
+                isinstance(error, PermissionDenied)
+                and (missing := _MISSING_PERMISSIONS.search(error.message)) is not None
+            ):
+                grants = format_options(grant=missing[1].split(" and "))
+                command = "" if server is None else "on the server: capset key create NAME --principal WHO"
+                error.hint = f"{command}{grants}".strip()
             if (approval_id := approval_of(error)) is not None:
                 session_option = f"--session {shape['session']}"
                 error.hint = (
@@ -172,7 +176,7 @@ def call_command(
 
 
 @dataclass(frozen=True, slots=True)
-class CallTarget:
+class TargetOptions:
     """The called tool, its agent or session as given on the command line, the configuration and the allowance."""
 
     tool: str
@@ -183,7 +187,7 @@ class CallTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class OutputOptions:
     """The options of a call: timeout, approval handling, and output.
 
     ``where`` has the options by which ``capset approvals`` finds its request.
@@ -196,58 +200,59 @@ class Way:
     where: str
 
 
-Called = tuple[CapsetError | None, dict[str, Any]]
+CallOutcome = tuple[CapsetError | None, dict[str, Any]]
 """The error, if any, and the call's wire shape as plain JSON data."""
 
 
-async def _call_there(client: Client, target: CallTarget, data: bytes, way: Way) -> Called:
+async def _call_on_server(client: Client, request: TargetOptions, data: bytes, options: OutputOptions) -> CallOutcome:
     from capset_server.client import error_of
 
-    session = target.session
+    session = request.session
     if session is None:
-        if target.agent is None:
+        if request.agent is None:
             raise DefinitionError(
                 "name a session on the server with --session, or an agent for a new session with --agent",
                 hint="--agent takes the id of an agent stored on the server, or the name of one installed there",
             )
-        session = (await client.sessions.create(target.agent)).id
-    call, arguments = (session, target.tool), from_json(data)
-    if way.approvals == "defer":
-        result = await client.call(*call, arguments, timeout=way.timeout, approval=way.approval)
+        session = (await client.sessions.create(request.agent)).id
+    call, arguments = (session, request.tool), from_json(data)
+    if options.approvals == "defer":
+        result = await client.call(*call, arguments, timeout=options.timeout, approval=options.approval)
     else:
-        async with client.stream(*call, arguments, timeout=way.timeout, approval=way.approval) as events:
-            with ProgressView(quiet=way.quiet, where=way.where, session=session) as watching:
+        async with client.stream(*call, arguments, timeout=options.timeout, approval=options.approval) as events:
+            with ProgressView(quiet=options.quiet, where=options.where, session=session) as view:
                 async for event in events:
-                    watching.show(event)
+                    view.show(event)
         result = events.result
     error = result.error
     return (None if error is None else error_of(error)), result.plain()
 
 
-async def _call(settings: Settings, target: CallTarget, data: Json, way: Way) -> Called:
+async def _call(settings: Settings, request: TargetOptions, data: Json, options: OutputOptions) -> CallOutcome:
     # Resolved first, so that a misspelt name creates no database.
-    async with open_session(settings, find_called(Registry.installed(), target, settings.db), target.session) as opened:
-        session = opened.options(timeout=way.timeout, approvals=way.approvals, approval=way.approval)
-        return await _run(session, target.tool, data, way)
+    async with open_session(
+        settings, find_tool_target(Registry.installed(), request, settings.db), request.session
+    ) as opened:
+        session = opened.options(timeout=options.timeout, approvals=options.approvals, approval=options.approval)
+        return await _run(session, request.tool, data, options)
 
 
-def find_called(registry: Registry, target: CallTarget, db: str) -> Served:
+def find_tool_target(registry: Registry, request: TargetOptions, db: str) -> Target:
     """Return the requested agent, or one with only the tool's capability."""
-    if any(choice is not None for choice in (target.agent, target.session, target.config)):
-        return find_served(registry, target.agent, target.session, target.config, db, target.allowance)
-    name, dot, _ = target.tool.partition(".")
+    if any(choice is not None for choice in (request.agent, request.session, request.config)):
+        return find_target(registry, request.agent, request.session, request.config, db, request.allowance)
+    name, dot, _ = request.tool.partition(".")
     if not dot:
-        raise DefinitionError(f"the tool must be CAPABILITY.TOOL; got {target.tool!r}")
-    capability = registry.get(name)
-    return Served(registry, Agent(capability.name.replace(":", "-"), uses=[capability]), allowance=target.allowance)
+        raise DefinitionError(f"the tool must be CAPABILITY.TOOL; got {request.tool!r}")
+    return Target(registry, agent_with(registry.get(name)), allowance=request.allowance)
 
 
-async def _run(session: Session, tool: str, data: Json, way: Way) -> Called:
+async def _run(session: Session, tool: str, data: Json, options: OutputOptions) -> CallOutcome:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
-        with ProgressView(quiet=way.quiet, where=way.where, session=session.id) as watching:
+        with ProgressView(quiet=options.quiet, where=options.where, session=session.id) as view:
             async for message in messages:
-                watching.show(message)
+                view.show(message)
                 if message.kind == "reply":
                     reply = message.data
         return messages.result.error, call_data(messages.result, reply, session.id)

@@ -18,7 +18,7 @@ from capset.kernel.registry import Registry
 from capset_cli.common.configuration import print_warnings
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson
-from capset_cli.common.output import cell, err, out, print_json, table, verbatim
+from capset_cli.common.output import cell, err, escaped, out, print_json, table
 from capset_connect.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
 from capset_connect.config_file.checks import told_of, told_of_problems
 from capset_connect.config_file.source_checks import source_problems, source_warnings
@@ -71,7 +71,7 @@ def _show_problems(file: Path, problems: Iterable[Problem], *, as_json: bool) ->
         place = f"{file}:{problem.line}" if problem.line is not None else str(file)
         owner = f" (action {problem.action!r})" if problem.action else ""
         line = ": ".join(part for part in (place, f"{problem.path}{owner}", problem.message) if part)
-        err().print(f"[red]error:[/] {verbatim(line)}", soft_wrap=True)
+        err().print(f"[red]error:[/] {escaped(line)}", soft_wrap=True)
 
 
 def _row(action: Action) -> Iterator[str]:

@@ -16,12 +16,12 @@ from capset.kernel.governance.acts import ActEntry, act_entry
 from capset.stores.base import make_store
 from capset.wire.audit import verification_shape
 from capset.wire.operations import BackupShape, DatabaseCheckShape, RestorationShape, StepShape, UpgradeShape
-from capset_cli.common.actors import actor_here
-from capset_cli.common.exits import Exit, ended, guarded
+from capset_cli.common.actors import local_actor
+from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
 from capset_cli.common.options import AsJson, Db
-from capset_cli.common.output import cell, err, out, print_json, verbatim
-from capset_cli.common.settings import existing_db, load_settings
-from capset_cli.common.targets import opened_store
+from capset_cli.common.output import cell, err, escaped, out, print_json
+from capset_cli.common.settings import load_settings, require_db
+from capset_cli.common.targets import open_store
 
 if TYPE_CHECKING:
     from capset.stores.sql.schema.maintenance import UpgradePlan
@@ -39,29 +39,30 @@ def upgrade_command(
     from capset.stores.sql.schema.revisions import HEAD
 
     url = load_settings(db=db).db
-    done = plan(database_at(existing_db(url))) if dry_run else upgrade(database_at(url))
+    upgrade_plan = plan(sql_store_at(require_db(url))) if dry_run else upgrade(sql_store_at(url))
     if as_json:
-        print_json(_shape(done, HEAD, dry_run=dry_run).plain())
+        print_json(_shape(upgrade_plan, HEAD, dry_run=dry_run).plain())
         return Exit.DONE
-    after = HEAD if done.steps else done.before
-    if not done.steps:
+    after = HEAD if upgrade_plan.steps else upgrade_plan.before
+    if not upgrade_plan.steps:
         out().print(f"the database is at revision {cell(str(after))}: nothing to do")
         return Exit.DONE
-    for step in done.steps:
+    for step in upgrade_plan.steps:
         how = " [dim](writers are not blocked)[/]" if step.beside_writers else ""
         out().print(f"{cell(step.revision)}  {cell(step.does)}{how}")
     verb = "would be upgraded" if dry_run else "was upgraded"
-    start = "nothing" if done.before is None else f"revision {done.before}"
+    start = "nothing" if upgrade_plan.before is None else f"revision {upgrade_plan.before}"
     out().print(f"the database {verb} from {cell(start)} to {cell(HEAD)}")
     return Exit.DONE
 
 
-def _shape(done: UpgradePlan, head: str, *, dry_run: bool) -> UpgradeShape:
+def _shape(upgrade_plan: UpgradePlan, head: str, *, dry_run: bool) -> UpgradeShape:
     steps = [
-        StepShape(revision=step.revision, does=step.does, beside_writers=step.beside_writers) for step in done.steps
+        StepShape(revision=step.revision, does=step.does, beside_writers=step.beside_writers)
+        for step in upgrade_plan.steps
     ]
-    after = head if done.steps or done.before is None else done.before
-    return UpgradeShape(before=done.before, after=after, done=not dry_run, steps=steps)
+    after = head if upgrade_plan.steps or upgrade_plan.before is None else upgrade_plan.before
+    return UpgradeShape(before=upgrade_plan.before, after=after, done=not dry_run, steps=steps)
 
 
 @guarded
@@ -79,9 +80,9 @@ def check_command(
     from capset.stores.sql.schema.maintenance import check
     from capset.stores.sql.schema.revisions import HEAD
 
-    report = check(database_at(existing_db(load_settings(db=db).db)), verify=verify)
+    report = check(sql_store_at(require_db(load_settings(db=db).db)), verify=verify)
     chain = report.verification
-    with ended():
+    with ignoring_closed_pipe():
         if as_json:
             shape = DatabaseCheckShape(
                 ok=report.ok,
@@ -94,11 +95,11 @@ def check_command(
             print_json(shape.plain())
         else:
             for problem in report.problems:
-                err().print(f"[red]problem:[/] {verbatim(problem)}", soft_wrap=True)
+                err().print(f"[red]problem:[/] {escaped(problem)}", soft_wrap=True)
             for note in report.notes:
-                err().print(f"[dim]{verbatim(note)}[/]", soft_wrap=True)
+                err().print(f"[dim]{escaped(note)}[/]", soft_wrap=True)
             if chain is not None and not chain.ok:
-                err().print(f"[red]not verified:[/] {verbatim(chain.problem or '')}", soft_wrap=True)
+                err().print(f"[red]not verified:[/] {escaped(chain.problem or '')}", soft_wrap=True)
             if report.ok:
                 summary = "every hash holds, and agents, keys and people match their acts"
                 records = "" if chain is None else f"; {counted(chain.checked, 'record')}, {summary}"
@@ -117,7 +118,7 @@ def backup_command(
     """Write a consistent copy of the whole database to a new file that only you can read."""
     from capset.stores.sql.schema.maintenance import back_up
 
-    size = back_up(database_at(existing_db(load_settings(db=db).db)), file)
+    size = back_up(sql_store_at(require_db(load_settings(db=db).db)), file)
     if as_json:
         print_json(BackupShape(file=str(file), bytes=size).plain())
     else:
@@ -139,26 +140,26 @@ def restore_command(
     from capset.stores.sql.schema.maintenance import restore
 
     settings = load_settings(db=db)
-    done = restore(database_at(settings.db), file, now=iso(time.time_ns()))
-    about = {"last": done.last, "approvals": done.approvals}
-    act = act_entry(Ids(), "database.restore", about, by=actor_here(settings.principal))
-    asyncio.run(_record(settings.db, act))
+    restoration = restore(sql_store_at(settings.db), file, now=iso(time.time_ns()))
+    about = {"last": restoration.last, "approvals": restoration.approvals}
+    act = act_entry(Ids(), "database.restore", about, by=local_actor(settings.principal))
+    asyncio.run(_commit_act(settings.db, act))
     if as_json:
-        print_json(RestorationShape(last=done.last, approvals=done.approvals).plain())
+        print_json(RestorationShape(last=restoration.last, approvals=restoration.approvals).plain())
         return Exit.DONE
-    ended = counted(done.approvals, "approval or request", "approvals and requests")
-    out().print(f"restored: records up to {done.last}; {ended} voided")
+    voided = counted(restoration.approvals, "approval or request", "approvals and requests")
+    out().print(f"restored: records up to {restoration.last}; {voided} voided")
     message = "keys that were revoked after the backup are valid again: see capset key list, and capset key revoke ID"
     err().print(f"[yellow]warning:[/] {message}", soft_wrap=True)
     return Exit.DONE
 
 
-async def _record(url: str, act: ActEntry) -> None:
-    async with opened_store(url) as store:
+async def _commit_act(url: str, act: ActEntry) -> None:
+    async with open_store(url) as store:
         await store.audit.commit(act)
 
 
-def database_at(url: str) -> SqlStore:
+def sql_store_at(url: str) -> SqlStore:
     """Return the unopened store at a URL. Raises ``DefinitionError`` if it is not a database."""
     from capset.stores.sql.store import SqlStore
 

@@ -6,13 +6,12 @@ from typing import Annotated, get_args
 
 import typer
 
-from capset.errors import DefinitionError, unknown
 from capset.stores.base import DeliveryState
 from capset.wire.deliveries import DeliveryShape
 from capset_cli.administration import administer
 from capset_cli.common.exits import Exit, guarded
-from capset_cli.common.options import AsJson, Db
-from capset_cli.common.output import cell, err, out, print_json, table
+from capset_cli.common.options import AsJson, Db, parse_choice
+from capset_cli.common.output import cell, print_json, print_page
 from capset_cli.common.remote import Url
 
 Org = Annotated[str | None, typer.Option("--org", help="The organisation that the requests belong to.")]
@@ -33,7 +32,7 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List deliveries to channels, newest first."""
-    delivery_state = _state(state)
+    delivery_state: DeliveryState | None = parse_choice("state", state, get_args(DeliveryState))
     page = administer(
         url,
         lambda admin: admin.deliveries.list(
@@ -42,13 +41,8 @@ def list_command(
         db=db,
         org=org,
     )
-    if as_json:
-        print_json(page.plain())
-        return Exit.DONE
     columns = ("ID", "CHANNEL", "EVENT", "REQUEST", "STATE", "ATTEMPTS", "ERROR")
-    out().print(table(*columns, rows=map(_row, page.items), folds=("ERROR",)))
-    if page.next is not None:
-        err().print(f"[dim]more: --before {page.next}[/]")
+    print_page(page, columns, map(_row, page.items), folds=("ERROR",), as_json=as_json)
     return Exit.DONE
 
 
@@ -82,12 +76,3 @@ def _row(delivery: DeliveryShape) -> list[str]:
         delivery.error or "–",
     )
     return list(map(cell, texts))
-
-
-def _state(named: str | None) -> DeliveryState | None:
-    if named is None:
-        return None
-    for state in get_args(DeliveryState):
-        if named == state:
-            return state
-    raise DefinitionError(unknown("state", named, get_args(DeliveryState)))

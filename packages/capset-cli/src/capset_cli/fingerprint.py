@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.tree import Tree
@@ -19,15 +19,10 @@ from capset.kernel.registry import Registry
 from capset.wire.fingerprints import AgentHashesShape, CodeShape, CoveredShape, canonical_payloads, hashes_shape
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
-from capset_cli.common.output import cell, err, out, print_json, verbatim
+from capset_cli.common.output import cell, err, escaped, out, print_json
 from capset_cli.common.settings import load_settings
-from capset_cli.common.targets import find_definition, load
+from capset_cli.common.targets import find_definition, load_agent
 from capset_cli.common.texts import visible
-
-_LEAST: Final = 8
-"""The minimum number of digits that identify a hash, if they are unique."""
-_WHOLE, _SHORT = 64, 12
-"""The number of digits shown, in full and on a narrow terminal."""
 
 
 @guarded
@@ -62,12 +57,12 @@ def fingerprint_command(
     A hash is the SHA-256 of what --payload prints. A capability is shown in an agent that has nothing else.
     Exits with 1 if a policy failed.
     """
-    _refuse_several(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
+    _refuse_exclusive_options(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
-    captured = asyncio.run(_captured(agent, settings.db, settings.principal, settings.env))
+    captured = asyncio.run(_capture(agent, settings.db, settings.principal, settings.env))
     code = Exit.FAILED if captured.snapshot.failures else Exit.DONE
     if payload is not None:
-        _write(_payload(captured, payload))
+        _write(_find_payload(captured, payload))
         return code
     if envelope is not None:
         _write_envelope(captured, envelope)
@@ -78,7 +73,7 @@ def fingerprint_command(
         print_json(shape.plain())
         return code
     for notice in shape.notices:
-        err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
+        err().print(f"[yellow]notice:[/] {escaped(notice)}", soft_wrap=True)
     console = out()
     console.print(_tree(shape, console.width), soft_wrap=True)
     for payload_hash, text in (shape.payloads or {}).items():
@@ -87,13 +82,13 @@ def fingerprint_command(
     return code
 
 
-async def _captured(named: str, db: str, principal: Principal, env: Mapping[str, Any]) -> Captured:
+async def _capture(name: str, db: str, principal: Principal, env: Mapping[str, Any]) -> Captured:
     registry = Registry.installed()
-    agent = await load(registry, find_definition(registry, named, db), db)
+    agent = await load_agent(registry, find_definition(registry, name, db), db)
     return await capture(compose(agent), principal=principal, env=env)
 
 
-def _refuse_several(*, payload: str | None, payloads: bool, envelope: bool, as_json: bool) -> None:
+def _refuse_exclusive_options(*, payload: str | None, payloads: bool, envelope: bool, as_json: bool) -> None:
     exclusive = {"--payload": payload is not None, "--envelope -": envelope}
     for name in [name for name, is_given in exclusive.items() if is_given]:
         others = [
@@ -104,15 +99,15 @@ def _refuse_several(*, payload: str | None, payloads: bool, envelope: bool, as_j
             raise DefinitionError(f"{name} prints nothing else: give one of {both}")
 
 
-def _payload(captured: Captured, named: str) -> str:
+def _find_payload(captured: Captured, prefix: str) -> str:
     payloads = canonical_payloads(captured.snapshot)
     matches = [
-        payload_hash for payload_hash in payloads if len(named) >= _LEAST and payload_hash.startswith(named.lower())
+        payload_hash for payload_hash in payloads if len(prefix) >= 8 and payload_hash.startswith(prefix.lower())
     ]
     if len(matches) != 1:
         several = "several hashes begin with" if matches else "no hash here is"
         raise NotFound(
-            f"{several} {named!r}",
+            f"{several} {prefix!r}",
             hint="capset fingerprint AGENT shows them all; the hash of a tool or a prompt depends on --grant and --env",
         )
     return payloads[matches[0]]
@@ -143,7 +138,7 @@ def _tree(shape: AgentHashesShape, width: int) -> Tree:
     labels = [*_labels(shape.definition.parts, 2), *((2, tool.name) for tool in in_play), (1, "runtime_hash")]
     labels += [(1, _code_label(code)) for code in shape.code if code.hash is not None]
     column = max(4 * depth + len(label) for depth, label in labels)
-    digits = _WHOLE if column + 2 + _WHOLE <= width else _SHORT
+    digits = 64 if column + 2 + 64 <= width else 12  # in full, unless the terminal is too narrow
 
     def add(parent: Tree, depth: int, label: str, hash: str) -> Tree:
         return parent.add(f"{cell(label)}{' ' * (column - 4 * depth - len(label))}  {hash[:digits]}")

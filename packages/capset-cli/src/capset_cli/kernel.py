@@ -6,29 +6,23 @@ import asyncio
 import contextlib
 import sys
 from collections import deque
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from capset.definitions.calls.messages import Message
-from capset.definitions.governance.allowances import Allowance
-from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
+from capset.kernel.kernel import DRAIN_SECONDS, MAX_CONCURRENT
 from capset.kernel.registry import Registry
-from capset.kernel.streams.dispatcher import Serving
-from capset.wire.ndjson import LIMIT, Reader, line_of
+from capset.kernel.streams.dispatcher import Dispatcher
+from capset.wire.ndjson import MAX_LINE_BYTES, Reader, line_of
 from capset_cli.common.allowances import RateLimitOption, RunBudget, SessionBudget, load_allowance
 from capset_cli.common.configuration import ConfigFile
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who, check_seconds
-from capset_cli.common.process import on_ending
+from capset_cli.common.process import on_termination_signal
 from capset_cli.common.settings import Settings, load_settings
-from capset_cli.common.targets import announce, find_served, open_kernel
+from capset_cli.common.targets import Target, find_target, open_kernel, print_session
 from capset_server.standard_streams import Streams
-
-LAST_SECONDS: Final = 1.0
-"""The time left for reporting the cancellation of calls."""
 
 
 @guarded
@@ -45,8 +39,10 @@ def kernel_command(
     consumer_timeout: Annotated[
         float | None, typer.Option(help="Seconds that a blocked stdout may hold up a call before the call is ended.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number of concurrent calls.")] = AT_ONCE,
-    max_line: Annotated[int, typer.Option(min=1, metavar="BYTES", help="The maximum length of a line.")] = LIMIT,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of concurrent calls.")] = MAX_CONCURRENT,
+    max_line: Annotated[
+        int, typer.Option(min=1, metavar="BYTES", help="The maximum length of a line.")
+    ] = MAX_LINE_BYTES,
     rate_limit: RateLimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
@@ -62,24 +58,20 @@ def kernel_command(
     check_seconds("--consumer-timeout", consumer_timeout)
     allowance = load_allowance(rate_limit, session_budget, run_budget, option="--rate-limit")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
-    options = _Asked(agent, session, config, timeout, consumer_timeout, limit, max_line, allowance)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
-        asyncio.run(_serve(settings, options))
+        # Resolved first, so that a misspelt name creates no database.
+        target = find_target(Registry.installed(), agent, session, config, settings.db, allowance)
+        serving = _serve(
+            settings,
+            target,
+            session,
+            timeout=timeout,
+            consumer_timeout=consumer_timeout,
+            limit=limit,
+            max_line=max_line,
+        )
+        asyncio.run(serving)
     return Exit.DONE
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The session to serve, and its limits."""
-
-    agent: str | None
-    session: str | None
-    config: Path | None
-    timeout: float | None
-    consumer_timeout: float | None
-    limit: int
-    max_line: int
-    allowance: Allowance | None
 
 
 class _Incoming:
@@ -89,7 +81,7 @@ class _Incoming:
         self._streams = streams
         self._reader = Reader(max_line)
         self._ready: deque[Message] = deque()
-        self._is_over = False
+        self._at_end = False
         self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def stop(self) -> None:
@@ -101,10 +93,10 @@ class _Incoming:
 
     async def __anext__(self) -> Message:
         while not self._stopped.done() and not self._ready:
-            if self._is_over:
+            if self._at_end:
                 break
             chunk = await self._read()
-            self._is_over = not chunk
+            self._at_end = not chunk
             self._ready.extend(self._reader.feed(chunk) if chunk else self._reader.end())
         if self._stopped.done() or not self._ready:
             raise StopAsyncIteration
@@ -119,42 +111,48 @@ class _Incoming:
             reading.cancel()
 
 
-async def _serve(settings: Settings, options: _Asked) -> None:
-    # Resolved first, so that a misspelt name creates no database.
-    registry = Registry.installed()
-    served = find_served(registry, options.agent, options.session, options.config, settings.db, options.allowance)
-    async with open_kernel(settings, served, options.session) as (kernel, session):
+async def _serve(
+    settings: Settings,
+    target: Target,
+    session_id: str | None,
+    *,
+    timeout: float | None,
+    consumer_timeout: float | None,
+    limit: int,
+    max_line: int,
+) -> None:
+    async with open_kernel(settings, target, session_id) as (kernel, session):
         streams = Streams()
-        incoming = _Incoming(streams, options.max_line)
-        bounded = session.options(timeout=options.timeout, consumer_timeout=options.consumer_timeout)
-        answers = kernel.run(bounded, incoming, limit=options.limit)
+        incoming = _Incoming(streams, max_line)
+        limited_session = session.options(timeout=timeout, consumer_timeout=consumer_timeout)
+        answers = kernel.run(limited_session, incoming, limit=limit)
         serving = asyncio.ensure_future(_answer(answers, streams))
-        leaving = asyncio.ensure_future(streams.gone())
-        leaving.add_done_callback(lambda _: serving.cancel())
+        disconnecting = asyncio.ensure_future(streams.gone())
+        disconnecting.add_done_callback(lambda _: serving.cancel())
         _end_by_signals(serving, answers, incoming)
-        announce(session)
+        print_session(session)
         with contextlib.suppress(asyncio.CancelledError):
             await serving
-        if leaving.done():
+        if disconnecting.done():
             raise BrokenPipeError
-        leaving.cancel()
+        disconnecting.cancel()
 
 
-async def _answer(answers: Serving, streams: Streams) -> None:
+async def _answer(answers: Dispatcher, streams: Streams) -> None:
     """Write every answer before taking the next, so that a slow reader pauses the tools that produce them."""
     async with answers:
         async for message in answers:
             await streams.write(line_of(message))
 
 
-def _end_by_signals(serving: asyncio.Task[None], answers: Serving, incoming: _Incoming) -> None:
+def _end_by_signals(serving: asyncio.Task[None], answers: Dispatcher, incoming: _Incoming) -> None:
     """Make a signal end the input, and cancel running calls after some seconds; a second one cancels them at once."""
     loop = asyncio.get_running_loop()
     signals = 0
 
     def cancel() -> None:
         answers.cancel()
-        loop.call_later(LAST_SECONDS, serving.cancel)
+        loop.call_later(1, serving.cancel)  # after a second for reporting the cancellation of calls
 
     def end() -> None:
         nonlocal signals
@@ -165,4 +163,4 @@ def _end_by_signals(serving: asyncio.Task[None], answers: Serving, incoming: _In
         else:
             cancel()
 
-    on_ending(end)
+    on_termination_signal(end)

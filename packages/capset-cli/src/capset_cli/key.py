@@ -17,12 +17,12 @@ from capset.schemas.validation_errors import validation_fields
 from capset.wire.allowances import allowance_shape
 from capset.wire.operations import KeyInput, KeyPageShape, KeyShape
 from capset_cli.administration import administer
-from capset_cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, KeyUsage, given_allowance
+from capset_cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, KeyUsage, allowance_from_options
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Grant
 from capset_cli.common.output import cell, err, out, print_json, table
 from capset_cli.common.remote import NamedUrl
-from capset_cli.common.settings import given_attributes
+from capset_cli.common.settings import parse_attributes
 from capset_server.auth.keys import DEFAULT_SCOPES
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ def create_command(
     key_principal = Principal(
         principal,
         permissions=grant or (),
-        kind=_kind(kind),
+        kind=_parse_kind(kind),
         org=org,
-        attributes=given_attributes(attribute),
-        allowance=given_allowance(limit, session_budget, run_budget, usage_limit),
+        attributes=parse_attributes(attribute),
+        allowance=allowance_from_options(limit, session_budget, run_budget, usage_limit),
     )
-    key_input = _input(name, key_principal, _scopes(scope), _lifetime(expires), agent)
+    key_input = _key_input(name, key_principal, _full_scopes(scope), _check_lifetime(expires), agent)
     created = administer(url or "", lambda admin: admin.keys.create(key_input), db=db, creates=True)
     if as_json:
         print_json(created.plain())
@@ -107,7 +107,7 @@ def list_command(db: Db = None, url: NamedUrl = None, as_json: AsJson = False) -
         return Exit.DONE
     columns = ("ID", "NAME", "ORG", "PRINCIPAL", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE", "STATE")
     folds = ("NAME", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE")
-    out().print(table(*columns, rows=(_line(row, now) for row in rows), folds=folds))
+    out().print(table(*columns, rows=(_row(row, now) for row in rows), folds=folds))
     return Exit.DONE
 
 
@@ -127,7 +127,9 @@ def revoke_command(
     return Exit.DONE
 
 
-def _input(name: str, principal: Principal, scopes: Sequence[str], expires: str | None, agent: str | None) -> KeyInput:
+def _key_input(
+    name: str, principal: Principal, scopes: Sequence[str], expires: str | None, agent: str | None
+) -> KeyInput:
     """Return the input for a new key. Raises ``DefinitionError`` if it is invalid."""
     all_fields: dict[str, Any] = {
         "name": name,
@@ -149,7 +151,7 @@ def _input(name: str, principal: Principal, scopes: Sequence[str], expires: str 
         raise DefinitionError(f"invalid key: {problems}") from None
 
 
-def _line(key: KeyShape, now: str) -> list[str]:
+def _row(key: KeyShape, now: str) -> list[str]:
     is_open = key.expires_at is None or now < key.expires_at
     state = "revoked" if key.revoked_at else "valid" if is_open else "expired"
     if state == "valid" and key.expires_at:
@@ -165,19 +167,19 @@ def _line(key: KeyShape, now: str) -> list[str]:
     return list(map(cell, (*identity, scopes, granted or "–", allowed or "–", state)))
 
 
-def _scopes(names: list[str] | None) -> Sequence[str]:
+def _full_scopes(names: list[str] | None) -> Sequence[str]:
     """Return the requested scopes; ``read`` is short for ``capset:read``, as in the list."""
     return [name if name.startswith("capset:") else f"capset:{name}" for name in names] if names else DEFAULT_SCOPES
 
 
-def _kind(name: str) -> PrincipalKind:
+def _parse_kind(name: str) -> PrincipalKind:
     for kind in _KINDS:
         if name == kind:
             return kind
     raise DefinitionError(f"--kind must be one of {', '.join(_KINDS)}; got {name!r}")
 
 
-def _lifetime(text: str | None) -> str | None:
+def _check_lifetime(text: str | None) -> str | None:
     if text is not None and _LIFETIME.fullmatch(text) is None:
         raise DefinitionError(f"--expires must be a number of hours or days, such as 12h or 30d; got {text!r}")
     return text

@@ -12,8 +12,8 @@ from capset.kernel.registry import Registry
 from capset.wire.capabilities import CapabilityDetail, CapabilityShape, capability_detail, capability_shape
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson
-from capset_cli.common.output import cell, err, out, print_json, table, verbatim
-from capset_cli.common.remote import Url, ask, server_of
+from capset_cli.common.output import cell, err, escaped, out, print_json, table
+from capset_cli.common.remote import Url, run_on_server, select_server
 
 if TYPE_CHECKING:
     from capset_server.client import Client
@@ -26,16 +26,16 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List the capabilities that are installed on this machine or on a server."""
-    server = server_of(url)
+    server = select_server(url)
     if server is not None:
-        listing = ask(server, lambda client: _list_there(client, category, with_details=not as_json))
+        listing = run_on_server(server, lambda client: _list_on_server(client, category, with_details=not as_json))
         _show(*listing, as_json=as_json)
         return Exit.DONE
     registry = Registry.installed()
     shapes = [capability_shape(capability) for capability in registry.capabilities.values()]
     shapes = [shape for shape in shapes if category is None or shape.category == category]
     for problem in registry.problems:
-        err().print(f"[yellow]warning:[/] {verbatim(problem.entry_point)}: {verbatim(problem.message)}", soft_wrap=True)
+        err().print(f"[yellow]warning:[/] {escaped(problem.entry_point)}: {escaped(problem.message)}", soft_wrap=True)
     problems = [{"entry_point": problem.entry_point, "message": problem.message} for problem in registry.problems]
     missing = {shape.id: registry.missing[shape.id] for shape in shapes if shape.id in registry.missing}
     details = {} if as_json else {shape.id: capability_detail(registry.capabilities[shape.id]) for shape in shapes}
@@ -46,16 +46,16 @@ def list_command(
     if not as_json:
         for extras_needed in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, other in missing.items() if other == extras_needed)
-            line = f"[dim]{names} {'need' if ',' in names else 'needs'}:[/] {verbatim(extras_needed.command)}"
+            line = f"[dim]{names} {'need' if ',' in names else 'needs'}:[/] {escaped(extras_needed.command)}"
             err().print(line, soft_wrap=True)
     return Exit.DONE
 
 
-Listed = tuple[Sequence[CapabilityShape], Mapping[str, CapabilityDetail]]
+Listing = tuple[Sequence[CapabilityShape], Mapping[str, CapabilityDetail]]
 """Capabilities, and their details by id, as far as known."""
 
 
-async def _list_there(client: Client, category: str | None, *, with_details: bool) -> Listed:
+async def _list_on_server(client: Client, category: str | None, *, with_details: bool) -> Listing:
     shapes = [shape async for shape in client.capabilities.all(category=category)]
     return shapes, {shape.id: await client.capabilities.get(shape.id) for shape in shapes if with_details}
 

@@ -13,9 +13,9 @@ from capset.wire.people import PersonInput, PersonShape
 from capset_cli.administration import administer
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Grant
-from capset_cli.common.output import cell, err, out, print_json, table
+from capset_cli.common.output import cell, err, print_json, print_page
 from capset_cli.common.remote import Url
-from capset_cli.common.settings import given_attributes
+from capset_cli.common.settings import parse_attributes
 
 if TYPE_CHECKING:
     from capset_cli.administration import Admin
@@ -40,7 +40,7 @@ def add_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Register a Slack user as a principal, who may then decide approval requests."""
-    attributes = dict(given_attributes(attribute)) or None
+    attributes = dict(parse_attributes(attribute)) or None
     values = {"team": team, "user": user, "principal": principal, "kind": kind, "permissions": list(grant or ())}
     try:
         person_input = PersonInput.model_validate({**values, "attributes": attributes})
@@ -78,27 +78,8 @@ def list_command(
 ) -> Exit:
     """List the chat users who may decide approval requests, newest first."""
     page = administer(url, lambda admin: admin.people.list(limit=limit, cursor=before), db=db, org=org)
-    if as_json:
-        print_json(page.plain())
-        return Exit.DONE
-    rows = (
-        list(
-            map(
-                cell,
-                (
-                    person.id,
-                    person.team,
-                    person.user,
-                    f"{person.principal_kind}:{person.principal}",
-                    " ".join(person.permissions),
-                ),
-            )
-        )
-        for person in page.items
-    )
-    out().print(table("ID", "TEAM", "USER", "PRINCIPAL", "PERMISSIONS", rows=rows, folds=("PRINCIPAL", "PERMISSIONS")))
-    if page.next is not None:
-        err().print(f"[dim]more: --before {page.next}[/]")
+    columns = ("ID", "TEAM", "USER", "PRINCIPAL", "PERMISSIONS")
+    print_page(page, columns, map(_row, page.items), folds=("PRINCIPAL", "PERMISSIONS"), as_json=as_json)
     return Exit.DONE
 
 
@@ -113,3 +94,8 @@ def remove_command(
     administer(url, lambda admin: admin.people.remove(id), db=db, org=org)
     print(f"removed {id}")
     return Exit.DONE
+
+
+def _row(person: PersonShape) -> list[str]:
+    principal = f"{person.principal_kind}:{person.principal}"
+    return list(map(cell, (person.id, person.team, person.user, principal, " ".join(person.permissions))))

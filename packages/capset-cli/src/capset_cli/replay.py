@@ -16,12 +16,12 @@ from capset.evaluation.replay.evaluation import Replay, principal_of, replay, re
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.kernel.registry import Registry
 from capset.wire.diffs import replay_shape
-from capset_cli.common.exits import Exit, ended, guarded
+from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
 from capset_cli.common.options import AsJson, Db
 from capset_cli.common.output import out, print_json
-from capset_cli.common.settings import existing_db, given_attributes, given_env, load_settings
-from capset_cli.common.targets import agent_of, find_definition, load, opened_store
-from capset_cli.diff import KeptFor, resolve_side, show_lines
+from capset_cli.common.settings import load_settings, parse_attributes, parse_env, require_db
+from capset_cli.common.targets import agent_of_link, find_definition, load_agent, open_store
+from capset_cli.diff import Org, print_report, resolve_side
 
 
 @guarded
@@ -54,7 +54,7 @@ def replay_command(
         ),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 3 if then and now differ.")] = False,
-    org: KeptFor = None,
+    org: Org = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
@@ -63,21 +63,21 @@ def replay_command(
     By default, the principal, the env and the agent are those of the envelope. No tool is called. Exits with 1 if a
     policy fails now.
     """
-    today = Today(agent, principal, org, grant, given_attributes(attribute), env)
-    done = asyncio.run(_replayed(envelope, today, load_settings(db=db).db))
-    with ended():
+    overrides = Overrides(agent, principal, org, grant, parse_attributes(attribute), env)
+    result = asyncio.run(_replay(envelope, overrides, load_settings(db=db).db))
+    with ignoring_closed_pipe():
         if as_json:
-            print_json(replay_shape(done).plain())
+            print_json(replay_shape(result).plain())
         else:
-            show_lines(replay_lines(done, width=out().width))
-    if done.now.snapshot.failures:
+            print_report(replay_lines(result, width=out().width))
+    if result.now.snapshot.failures:
         return Exit.FAILED
-    return Exit.DIFFERENT if exit_code and done.differs else Exit.DONE
+    return Exit.DIFFERENT if exit_code and result.differs else Exit.DONE
 
 
 @dataclass(frozen=True, slots=True)
-class Today:
-    """The options for today's evaluation. ``None``, or no attributes, stands for the stored value."""
+class Overrides:
+    """The options that replace stored values. ``None``, or no attributes, stands for the stored value."""
 
     agent: str | None
     principal: str | None
@@ -87,36 +87,38 @@ class Today:
     env: list[str] | None
 
 
-async def _replayed(named: str, today: Today, db: str) -> Replay:
-    env_overrides = given_env(today.env)
-    envelope = await _envelope(named, today.org, db)
+async def _replay(reference: str, overrides: Overrides, db: str) -> Replay:
+    env_overrides = parse_env(overrides.env)
+    envelope = await _envelope(reference, overrides.org, db)
     registry = Registry.installed()
-    if today.agent is None:
-        agent = await agent_of(registry, envelope.link, today.org, db)
+    if overrides.agent is None:
+        agent = await agent_of_link(registry, envelope.link, overrides.org, db)
     else:
-        agent = await load(registry, find_definition(registry, today.agent, db), db, org=today.org)
+        agent = await load_agent(registry, find_definition(registry, overrides.agent, db), db, org=overrides.org)
     env = {**envelope.runtime.toolkit_context.env, **env_overrides} if env_overrides else None
-    return await replay(envelope, agent, principal=_principal(envelope, today), env=env)
+    return await replay(envelope, agent, principal=_principal(envelope, overrides), env=env)
 
 
-async def _envelope(named: str, org: str | None, db: str) -> SnapshotEnvelope:
-    side = resolve_side(named)
+async def _envelope(reference: str, org: str | None, db: str) -> SnapshotEnvelope:
+    side = resolve_side(reference)
     if not isinstance(side, Side):
-        async with opened_store(existing_db(db)) as store:
+        async with open_store(require_db(db)) as store:
             side = await stored_side(store.lineage, org, str(side))
     if side.envelope is None:
         raise DefinitionError(
-            f"{named} is a link, which has hashes only: replay needs an envelope",
+            f"{reference} is a link, which has hashes only: replay needs an envelope",
             hint="capset diff A B compares links",
         )
     return side.envelope
 
 
-def _principal(envelope: SnapshotEnvelope, today: Today) -> Principal | None:
-    if today.principal is not None:
-        return Principal(today.principal, org=today.org, permissions=today.grant or (), attributes=today.attributes)
-    if today.grant is None and not today.attributes:
+def _principal(envelope: SnapshotEnvelope, overrides: Overrides) -> Principal | None:
+    if overrides.principal is not None:
+        return Principal(
+            overrides.principal, org=overrides.org, permissions=overrides.grant or (), attributes=overrides.attributes
+        )
+    if overrides.grant is None and not overrides.attributes:
         return None
-    then = principal_of(envelope)
-    permissions = then.permissions if today.grant is None else today.grant
-    return replace(then, permissions=permissions, attributes=today.attributes or then.attributes)
+    stored = principal_of(envelope)
+    permissions = stored.permissions if overrides.grant is None else overrides.grant
+    return replace(stored, permissions=permissions, attributes=overrides.attributes or stored.attributes)

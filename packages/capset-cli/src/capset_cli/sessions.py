@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic_core import from_json
 
-from capset.errors import DefinitionError, counted
+from capset.errors import counted
 from capset.wire.sessions import SessionShape
 from capset.wire.turns import EventShape, GapShape
 from capset_cli.administration import administer
 from capset_cli.common.exits import Exit, guarded
-from capset_cli.common.options import AsJson, Db, Who
-from capset_cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
+from capset_cli.common.options import AsJson, Db, Who, parse_object
+from capset_cli.common.output import cell, escaped, out, pretty, print_json, print_page, short_hash
 from capset_cli.common.remote import Url
 
 if TYPE_CHECKING:
@@ -42,13 +41,8 @@ def list_command(
         org=org,
         principal=principal,
     )
-    if as_json:
-        print_json(page.plain())
-        return Exit.DONE
     columns = ("ID", "AGENT", "VERSION", "HASH", "CREATED")
-    out().print(table(*columns, rows=map(_row, page.items), folds=("AGENT",)))
-    if page.next is not None:
-        err().print(f"[dim]more: --cursor {cell(page.next)}[/]")
+    print_page(page, columns, map(_row, page.items), folds=("AGENT",), as_json=as_json, option="--cursor")
     return Exit.DONE
 
 
@@ -71,7 +65,7 @@ def state_command(
     if as_json:
         print_json(document)
         return Exit.DONE
-    out().print(verbatim(pretty(document)), soft_wrap=True)
+    out().print(escaped(pretty(document)), soft_wrap=True)
     return Exit.DONE
 
 
@@ -102,14 +96,14 @@ def show(session: SessionShape, *, as_json: bool) -> Exit:
     if as_json:
         print_json(session.model_dump(mode="json"))
         return Exit.DONE
-    for name, value in parts(session.plain()):
+    for name, value in non_null(session.plain()):
         out().print(f"{name:<16} {cell(value if isinstance(value, str) else pretty(value))}", soft_wrap=True)
     return Exit.DONE
 
 
 def _row(session: SessionShape) -> list[str]:
     version = "–" if session.agent_version is None else str(session.agent_version)
-    return [cell(session.id), cell(session.agent), version, short(session.static_hash), cell(session.created_at)]
+    return [cell(session.id), cell(session.agent), version, short_hash(session.static_hash), cell(session.created_at)]
 
 
 def _print_event(event: EventShape | GapShape, *, as_json: bool) -> None:
@@ -118,7 +112,7 @@ def _print_event(event: EventShape | GapShape, *, as_json: bool) -> None:
     elif isinstance(event, GapShape):
         out().print(f"[dim]the events {event.after + 1} to {event.last} are no longer stored[/]")
     else:
-        details = " ".join(f"{name}={cell(str(value))}" for name, value in parts(event.data))
+        details = " ".join(f"{name}={cell(str(value))}" for name, value in non_null(event.data))
         out().print(f"{event.seq:>6} {cell(event.at)} {cell(event.type)} {details}", soft_wrap=True)
 
 
@@ -140,7 +134,10 @@ def create_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Start a session with the current version of an agent."""
-    options = {"invocation": _object("--invocation", invocation), "context": _object("--context", context)}
+    options = {
+        "invocation": _parse_optional_object("--invocation", invocation),
+        "context": _parse_optional_object("--context", context),
+    }
     session = administer(
         url,
         lambda admin: admin.sessions.create(agent, **options),
@@ -219,20 +216,12 @@ def rewind_command(
     return Exit.DONE
 
 
-def _object(option: str, text: str | None) -> dict[str, Any] | None:  # JSON
+def _parse_optional_object(option: str, text: str | None) -> dict[str, Any] | None:  # JSON
     if text is None:
         return None
-    try:
-        value = from_json(text.encode(errors="surrogateescape"), allow_inf_nan=False)
-    except ValueError as error:
-        raise DefinitionError(
-            f"{option} is not JSON: {error}", hint=f"""quote it: {option} '{{"tenant": "acme"}}'"""
-        ) from None
-    if not isinstance(value, dict):
-        raise DefinitionError(f"{option} must be a JSON object; got {type(value).__name__}")
-    return cast("dict[str, Any]", value)
+    return parse_object(option, text.encode(errors="surrogateescape"))
 
 
-def parts(members: dict[str, Any]) -> list[tuple[str, Any]]:  # JSON
+def non_null(members: dict[str, Any]) -> list[tuple[str, Any]]:  # JSON
     """Return the members of an object that are not null."""
     return [(name, value) for name, value in members.items() if value is not None]

@@ -20,18 +20,18 @@ from capset.kernel.registry import Registry
 from capset_agents.budgets import SUMMARISE_AT
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset_cli.common.configuration import ConfigFile, load_configuration, make_kernel
-from capset_cli.common.exits import Exit, guarded, needs_extra
+from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who
 from capset_cli.common.output import cell, err
-from capset_cli.common.process import on_ending
-from capset_cli.common.scratch import own_temporary_folder
+from capset_cli.common.process import on_termination_signal
 from capset_cli.common.settings import Settings, load_settings
+from capset_cli.common.temporary_folder import own_temporary_folder
 from capset_cli.common.upstream import Upstream
-from capset_cli.serve import telemetry
 from capset_cli.serve.agent_servers import AgentHost, AgentSecret
 from capset_cli.serve.limits import HttpLimit, request_limits
-from capset_cli.serve.process import prepare
+from capset_cli.serve.process import tune_process
+from capset_cli.serve.telemetry import telemetry
 from capset_connect.agent_files.server_allowances import ServerAllowances
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from capset_connect.config_file import Configuration
     from capset_server.http.request_rules import RequestLimits
 
-CONCURRENCY: Final = 8
-"""The default number of concurrent runs per queue in a worker."""
-_QUEUE: Final = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]{0,99})(=(?P<most>[1-9][0-9]{0,5})?(,(?P<rate>[^,]+))?)?")
+_QUEUE: Final = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]{0,99})(=(?P<maximum>[1-9][0-9]{0,5})?(,(?P<rate>[^,]+))?)?")
 _log = logging.getLogger("capset.runs")
 
 
@@ -57,7 +55,7 @@ def worker_command(
     ] = None,
     concurrency: Annotated[
         int, typer.Option(min=1, max=1000, help="The maximum number of concurrent runs per queue in this worker.")
-    ] = CONCURRENCY,
+    ] = 8,
     limit: LimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
@@ -86,15 +84,15 @@ def worker_command(
     It takes the servers' options for what an agent may do, and shares their database. When this worker ends, for
     any reason, another one continues its runs.
     """
-    needs_extra("server", "fastapi", "structlog", "mcp")
-    needs_extra("dbos", "dbos")
+    require_extra("server", "fastapi", "structlog", "mcp")
+    require_extra("dbos", "dbos")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if not insecure and (principal is not None or grant or attribute):
         raise DefinitionError(
             "--principal, --grant and --attribute are for --insecure: otherwise the key of a run says who acts"
         )
-    queues = tuple(read_queue(text, concurrency) for text in queue or ("default",))
-    if len({queue_limits.name for queue_limits in queues}) < len(queues):
+    queues = tuple(parse_queue(text, concurrency) for text in queue or ("default",))
+    if len({parsed_queue.name for parsed_queue in queues}) < len(queues):
         raise DefinitionError("--queue names a queue twice: name each once, with its limits")
     installed, upstream = Registry.installed(), Upstream(settings.db)
     configuration = None if config is None else load_configuration(config, installed, upstream)
@@ -106,16 +104,18 @@ def worker_command(
         else None
     )
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
-    servers = ServerAllowances(agent_host or (), agent_secret or ())
-    working = _Working(queues, installed, configuration, upstream, allowance, limits, runner, servers, insecure)
-    prepare()
+    server_allowances = ServerAllowances(agent_host or (), agent_secret or ())
+    options = _WorkerOptions(
+        queues, installed, configuration, upstream, allowance, limits, runner, server_allowances, insecure
+    )
+    tune_process()
     with telemetry(), own_temporary_folder():
-        asyncio.run(_work(settings, working))
+        asyncio.run(_work(settings, options))
     return Exit.DONE
 
 
 @dataclass(frozen=True, slots=True)
-class _Working:
+class _WorkerOptions:
     """The queues of a worker, and the parts of its kernel and its service."""
 
     queues: tuple[Queue, ...]
@@ -129,42 +129,38 @@ class _Working:
     insecure: bool
 
 
-async def _work(settings: Settings, working: _Working) -> None:
+async def _work(settings: Settings, options: _WorkerOptions) -> None:
     from capset_agents.dbos import RunEngine
-    from capset_connect.declared_sources import DeclaredSources
     from capset_server.auth.callers import Caller
     from capset_server.observability import logs
     from capset_server.observability.log_writer import LogWriter
     from capset_server.runs.worker import Worker
     from capset_server.service import Service
 
-    configuration, upstream = working.configuration, working.upstream
-    registry = working.installed if configuration is None else configuration.within(working.installed)
-    anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if working.insecure else None
-    kernel = make_kernel(settings.db, configuration, working.allowance, signs=False, generator=working.runner)
-    names = [queue.name for queue in working.queues]
+    configuration, upstream = options.configuration, options.upstream
+    registry = options.installed if configuration is None else configuration.within(options.installed)
+    anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if options.insecure else None
+    kernel = make_kernel(settings.db, configuration, options.allowance, signs=False, generator=options.runner)
+    names = [queue.name for queue in options.queues]
     log = LogWriter(sys.stderr.buffer)
     async with upstream.opened(kernel, settings.db):
-        sources = None
-        if configuration is not None:
-            sources = DeclaredSources(kernel, configuration.sources, upstream.connection, is_shared=upstream.is_shared)
         service = Service(
             kernel,
             registry,
             env=settings.env,
             anyone=anyone,
-            limits=working.limits,
+            limits=options.limits,
             agent=None if configuration is None else configuration.agent.name,
-            server_allowances=working.server_allowances,
-            sources=sources,
+            server_allowances=options.server_allowances,
+            sources=upstream.declared_sources(kernel, configuration),
         )
         worker = Worker(service, kernel.new_id(), names)
-        engine = RunEngine(settings.db, worker.id, working.queues, worker.work)
+        engine = RunEngine(settings.db, worker.id, options.queues, worker.work)
         await worker.start(engine)
         err().print(f"capset works on {cell(', '.join(names))} [dim](Ctrl-C ends it)[/]", soft_wrap=True)
         logs.configure(log)
         task = asyncio.ensure_future(worker.run(engine))
-        on_ending(task.cancel)
+        on_termination_signal(task.cancel)
         await asyncio.wait([task])
         if not task.cancelled():
             task.result()
@@ -173,7 +169,7 @@ async def _work(settings: Settings, working: _Working) -> None:
     await asyncio.to_thread(log.drain)
 
 
-def read_queue(text: str, worker_concurrency: int) -> Queue:
+def parse_queue(text: str, worker_concurrency: int) -> Queue:
     """Return the queue that an option names, with its limits. Raises ``DefinitionError`` for a malformed one."""
     from capset_agents.dbos import Queue
 
@@ -182,7 +178,7 @@ def read_queue(text: str, worker_concurrency: int) -> Queue:
         raise DefinitionError(
             f"--queue must be NAME, NAME=RUNS or NAME=RUNS,RUNS/TIME, such as mail=4,10/1m; got {text!r:.80}"
         )
-    maximum = None if match["most"] is None else int(match["most"])
+    maximum = None if match["maximum"] is None else int(match["maximum"])
     rate = None
     if match["rate"] is not None:
         limit = limit_of(match["rate"])

@@ -10,7 +10,7 @@ import pytest
 
 from capset.errors import DefinitionError
 from capset.ext import Allowance, Budget
-from capset_cli.common.allowances import given_allowance, load_allowance
+from capset_cli.common.allowances import allowance_from_options, load_allowance
 from tests.helpers.cli.foundry import message
 from tests.helpers.cli.mcp import client
 from tests.helpers.cli.support import ADD, Command, Run
@@ -34,7 +34,7 @@ def test_the_nearer_source_wins_and_the_others_fill_in(tmp_path: Path) -> None:
     flagged = load(["1/1m"], "calls=1,cost=1.5", environ=VARIABLES)
     assert flagged == Allowance(limits="1/1m", session=Budget(1, 1.5), run=Budget(cost=2))
     assert load(environ=dict.fromkeys(VARIABLES, "")) is None, "an empty variable wins over the file"
-    assert given_allowance(None, None, None) is None
+    assert allowance_from_options(None, None, None) is None
 
 
 @pytest.mark.spec("G36", "R24")

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from capset_cli.serve.process import prepare
+from capset_cli.serve.process import tune_process
 from tests.helpers.cli.serving import beside, key_for, serving, session_of
 from tests.helpers.cli.support import Command, Run, intents_in
 from tests.waiting import wait_until
@@ -213,5 +213,5 @@ def test_threads_take_turns_sooner_than_by_default(request: pytest.FixtureReques
     before = sys.getswitchinterval()
     request.addfinalizer(lambda: sys.setswitchinterval(before))
     sys.setswitchinterval(0.005)
-    prepare()
+    tune_process()
     assert sys.getswitchinterval() < 0.001

@@ -11,7 +11,7 @@ import pytest
 
 from capset.errors import DefinitionError
 from capset.extras import install_command
-from capset_cli.serve import exporters_of
+from capset_cli.serve.telemetry import requested_exporters
 from tests.collector import Collector, collecting
 from tests.helpers.cli.support import Run
 from tests.helpers.server.running import running
@@ -64,7 +64,7 @@ def test_without_the_extra_it_says_so(run: Run, monkeypatch: pytest.MonkeyPatch)
 )
 def test_what_cannot_be_sent_is_refused(environ: dict[str, str], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
-        exporters_of(environ)
+        requested_exporters(environ)
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_what_cannot_be_sent_is_refused(environ: dict[str, str], message: str) -
     ],
 )
 def test_the_environment_says_which_exporters(environ: dict[str, str], expected: list[str]) -> None:
-    assert exporters_of(environ) == expected
+    assert requested_exporters(environ) == expected

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from capset_cli.common.output import cell, verbatim
-from capset_cli.common.process import OneLine
+from capset_cli.common.output import cell, escaped
+from capset_cli.common.process import OneLineFormatter
 from capset_cli.common.texts import visible
 from tests.helpers.cli.support import ADD, FILES, Command, Run
 from tests.helpers.cli.terminal import on_a_terminal
@@ -23,7 +23,7 @@ TRICKY = ["[red]x[/]", "[/]", "[/b] \\[x]", ":smile: :x:", "a\\b", "\\[red]", "[
 def test_markup_in_data_is_no_markup(text: str) -> None:
     console = Console(emoji=False, highlight=False, width=200)
     with console.capture() as captured:
-        console.print(f"[bold]before[/] {verbatim(text)} [dim]after[/]")
+        console.print(f"[bold]before[/] {escaped(text)} [dim]after[/]")
     assert Text.from_ansi(captured.get()).plain.rstrip("\n") == f"before {text} after"
 
 
@@ -36,7 +36,7 @@ def test_control_characters_are_spelled_out() -> None:
 
 def test_the_log_shows_one_line_without_control_characters() -> None:
     record = logging.LogRecord("x", logging.ERROR, "", 0, "tool %r\nfailed\x1b[31m \u202e", ("t",), None)
-    assert OneLine().format(record) == "error: tool 't'\\nfailed\\x1b[31m \\u202e"
+    assert OneLineFormatter().format(record) == "error: tool 't'\\nfailed\\x1b[31m \\u202e"
 
 
 @pytest.mark.parametrize("text", ["\x1b[31mred", "[/b][/b][/b]", "\u202egnp"])

@@ -19,7 +19,7 @@ async def fail() -> None:
     store = make_store("sqlite:///capset.db")
     await store.open()
     rows = [delivery_row("d-1"), delivery_row("d-2", channel="mail")]
-    await store.approvals.open(approval_row("r-1"), most=9, deliveries=rows)
+    await store.approvals.open(approval_row("r-1"), max_pending=9, deliveries=rows)
     (claimed,) = await store.deliveries.claim("ops", "x", now=NOW, until=LATER, limit=1)
     from dataclasses import replace
 

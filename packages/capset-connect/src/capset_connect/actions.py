@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.names import listed
+from capset.definitions.names import checked_list
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import CapsetError, DefinitionError, ToolNameConflict
@@ -61,7 +61,7 @@ class ActionRegistry:
         self._tools: dict[str, AnyTool] = {}
         self._sessions: OrderedDict[Principal, tuple[SessionRow, Session, Mapping[str, Any]]] = OrderedDict()
         self._opening = asyncio.Lock()
-        self.register(*listed("an action registry's tools", tools))
+        self.register(*checked_list("an action registry's tools", tools))
 
     def register(self, *tools: AnyTool, replace: bool = False) -> None:
         """Register tools, all or none: if one is refused, the registry does not change.
@@ -109,11 +109,11 @@ class ActionRegistry:
         if not isinstance(context, ExecutionContext):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
             raise DefinitionError(f"context must be an ExecutionContext(user=Principal(…)); got {context!r:.80}")
         session = await self._session(context)
-        call = session.ask(session.message(id, params))
+        call = session.invocation_of(session.message(id, params))
         await execute(call)
         if call.error is None:
             return ActionResult(True, None if call.value is MISSING else call.data, record=call.id)
-        if call.decided.kind != "allow":  # set only once every stage before the handler has passed
+        if call.decision.kind != "allow":  # set only once every stage before the handler has passed
             raise call.error
         return ActionResult(False, error=call.error.message, failure=call.error, record=call.id)
 

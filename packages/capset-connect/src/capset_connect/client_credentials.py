@@ -14,10 +14,10 @@ from urllib.parse import quote, urlencode
 
 from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.identity import FrozenValue
-from capset.definitions.names import checked_text, mapped
+from capset.definitions.names import checked_mapping, checked_text
 from capset.errors import DefinitionError, ToolError, TransientError
 from capset.net.client import HttpClient
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 from capset.schemas.strict_json import parse_json
 from capset.schemas.validation_errors import SchemaMismatch
 from capset_connect.declarations import (
@@ -82,7 +82,7 @@ def client_credentials_of(field: str, value: ClientCredentials | Mapping[str, An
     if isinstance(value, ClientCredentials):
         return value
     try:
-        return ClientCredentials(**mapped(field, value))
+        return ClientCredentials(**checked_mapping(field, value))
     except DefinitionError as error:
         raise DefinitionError(f"{field}: {error.message}") from None
     except TypeError:
@@ -137,7 +137,7 @@ class AccessTokens:
 
     async def _fetched(self) -> tuple[str, float]:
         """Fetch a token; return it with its lifetime in seconds."""
-        credentials, url = self._credentials, read_url(self._credentials.token_url)
+        credentials, url = self._credentials, parse_url(self._credentials.token_url)
         client = {"client_id": credentials.client_id, "client_secret": credentials.client_secret}
         filled = await fill_secrets(self._owner, "credential", client, self._secret)
         form = {"grant_type": "client_credentials", **credentials.parameters}

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
-from capset.definitions.names import checked_text, listed, mapped
+from capset.definitions.names import checked_list, checked_mapping, checked_text
 from capset.definitions.secrets import MASK
 from capset.errors import DefinitionError, ToolError
-from capset.net.addresses import Allowed, is_address, reach_of
-from capset.net.proxies import Proxies, environment_proxy, read_proxy
-from capset.net.urls import read_url
+from capset.net.addresses import HostAllowlist, classify_address, is_address
+from capset.net.proxies import ProxySelector, environment_proxy, parse_proxy
+from capset.net.urls import parse_url
 
 SOURCE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 """The name of a server or an API. It is also the prefix of the names of its tools."""
@@ -58,7 +58,9 @@ def texts_by(kind: str, grammar: re.Pattern[str]) -> Check:
     """Return a check for mappings from names that match ``grammar`` to texts."""
 
     def check(field: str, texts: Mapping[str, str]) -> Mapping[str, str]:
-        checked = {name: checked_text(f"{field} {name!r}", text) for name, text in mapped(field, texts or {}).items()}
+        checked = {
+            name: checked_text(f"{field} {name!r}", text) for name, text in checked_mapping(field, texts or {}).items()
+        }
         for name in checked:
             if not grammar.fullmatch(name):
                 raise DefinitionError(f"{field}: {name!r} is not a valid name of {kind}")
@@ -69,7 +71,7 @@ def texts_by(kind: str, grammar: re.Pattern[str]) -> Check:
 
 def words(field: str, texts: Iterable[str]) -> tuple[str, ...]:
     """Return texts as a tuple, in order. Raises ``DefinitionError`` for other values."""
-    return tuple(checked_text(f"{field}: a word", text) for text in listed(field, texts))
+    return tuple(checked_text(f"{field}: a word", text) for text in checked_list(field, texts))
 
 
 def distinct_names(field: str, names: Iterable[str]) -> frozenset[str]:
@@ -86,7 +88,7 @@ def optional_url(field: str, url: str | None) -> str | None:
     """Return the URL after checking that it can be requested, or ``None``. Raises ``DefinitionError``."""
     if url is not None:
         try:
-            read_url(url)
+            parse_url(url)
         except ToolError as error:
             raise DefinitionError(f"{field}: {error.message}") from None
     return url
@@ -96,7 +98,7 @@ def optional_proxy(field: str, url: str | None) -> str | None:
     """Return the URL of a proxy, with placeholders for secrets, or ``None``. Raises ``DefinitionError``."""
     if url is not None:
         try:
-            read_proxy(SECRET.sub("x", checked_text(field, url)))
+            parse_proxy(SECRET.sub("x", checked_text(field, url)))
         except DefinitionError as error:
             raise DefinitionError(f"{field}: {error.message}") from None
     return url
@@ -130,17 +132,17 @@ async def fill_secrets(owner: str, kind: str, texts: Mapping[str, str], secret: 
     return filled
 
 
-async def proxies_of(owner: str, declared: str | None, internal: Iterable[str], secret: Secret) -> Proxies:
+async def proxies_of(owner: str, declared: str | None, internal: Iterable[str], secret: Secret) -> ProxySelector:
     """Return a function that returns the proxy for a URL: the declared one, or one from the environment.
 
     Placeholders in the declared proxy are filled with secrets. ``internal`` hosts use no proxy from the environment.
     Raises ``DefinitionError``, starting with ``owner``, for a secret that is not set.
     """
     if declared is None:
-        direct = Allowed.read(internal)
-        return lambda scheme, host, port: None if direct.names(host, port) else environment_proxy(scheme, host, port)
+        direct = HostAllowlist.parse(internal)
+        return lambda scheme, host, port: None if direct.contains(host, port) else environment_proxy(scheme, host, port)
     filled = await fill_secrets(owner, "proxy", {declared: declared}, secret)
-    proxy = read_proxy(filled[declared])
+    proxy = parse_proxy(filled[declared])
     return lambda _scheme, _host, _port: proxy
 
 
@@ -174,7 +176,7 @@ def mask_value(value: Any, hidden: Collection[str]) -> Any:  # JSON
 
 def add_internal_hint(error: ToolError, host: str, port: int) -> ToolError:
     """Add advice on how to allow a refused address to its error, if possible. Return other errors unchanged."""
-    if error.code != "address_refused" or (is_address(host) and reach_of(host) == "refused"):
+    if error.code != "address_refused" or (is_address(host) and classify_address(host) == "refused"):
         return error
     message = f"{error.message} If this is intended, {internal_member(host, port)}."
     return ToolError(message, code=error.code, status=error.status)

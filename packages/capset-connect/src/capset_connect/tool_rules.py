@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, cast
 
 from capset.definitions.governance.policies import Decision, Policy, Request, allow, deny
-from capset.definitions.names import checked_permissions, copied, mapped
+from capset.definitions.names import checked_copy, checked_mapping, checked_permissions
 from capset.definitions.tools.options import Effect, Limits, checked_options
 from capset.errors import DefinitionError, closest, unknown
 from capset.schemas.json_schema import JsonSchema, compile_json_schema
@@ -54,9 +54,9 @@ Rules = Mapping[str, ToolRules]
 def checked_rules(owner: str, declared: Mapping[str, Mapping[str, Any]]) -> Rules:  # possibly from a file
     """Return the rules, validated and frozen. Raises ``DefinitionError``, naming the tool and the rule."""
     checked: dict[str, ToolRules] = {}
-    for name, members in mapped(owner, declared or {}).items():
+    for name, members in checked_mapping(owner, declared or {}).items():
         label = f"{owner} of {name!r}"
-        rules = {**mapped(label, members)}
+        rules = {**checked_mapping(label, members)}
         for rule in rules:
             if rule not in ToolRules.__annotations__:
                 raise DefinitionError(f"{label}: {unknown('rule', rule, ToolRules.__annotations__)}")
@@ -72,7 +72,7 @@ def checked_rules(owner: str, declared: Mapping[str, Mapping[str, Any]]) -> Rule
             rules["permissions"] = checked_permissions(label, rules["permissions"])
         if "arguments" in rules:
             _allowed(label, rules["arguments"])
-        checked[name] = cast("ToolRules", MappingProxyType(copied(label, rules)))
+        checked[name] = cast("ToolRules", MappingProxyType(checked_copy(label, rules)))
     return MappingProxyType(checked)
 
 
@@ -205,8 +205,8 @@ def _allowed(owner: str, declared: object) -> JsonSchema:
     """Return the schema of the restricted arguments, which is open for all others."""
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for name, definition in mapped(f"{owner}: arguments", declared).items():
-        schema: dict[str, Any] = mapped(f"{owner}: arguments: {name}", definition)
+    for name, definition in checked_mapping(f"{owner}: arguments", declared).items():
+        schema: dict[str, Any] = checked_mapping(f"{owner}: arguments: {name}", definition)
         if isinstance(is_required := schema.get("required"), bool):
             del schema["required"]
             required += [name] * is_required

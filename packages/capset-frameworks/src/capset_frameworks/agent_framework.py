@@ -70,8 +70,8 @@ class CapsetProvider(ContextProvider):
         AGENT_FRAMEWORK.warn_if_untested()
         self.include_instructions = include_instructions
         self.defers = defers
-        self._offers = SessionTools(session)
-        self._made: dict[str, _SessionTool] = {}
+        self._session_tools = SessionTools(session)
+        self._tools: dict[str, _SessionTool] = {}
 
     async def before_run(
         self,
@@ -82,55 +82,55 @@ class CapsetProvider(ContextProvider):
         state: dict[str, Any],  # as the framework declares it
     ) -> None:
         """Give a run the tools in play, and update them before each request to the model."""
-        goes_on = any(
+        is_continued = any(
             content.type == "function_approval_response"
             for message in context.input_messages
             for content in message.contents
         )
-        if not goes_on or not isinstance(state.get("run"), str):
+        if not is_continued or not isinstance(state.get("run"), str):
             state["run"] = str(uuid4())
         context.extend_tools(self.source_id, await self.tools())
-        context.extend_middleware(self.source_id, [_Requests(self), _Calls(self, state["run"])])
+        context.extend_middleware(self.source_id, [_RequestMiddleware(self), _CallMiddleware(self, state["run"])])
 
     async def tools(self) -> Sequence[FunctionTool]:
         """Return the tools in play now, as tools of the framework."""
-        offered = await self._offers.offered()
-        previous = {offer.name: self._made.get(offer.name) for offer in offered}
-        self._made = {
+        offered = await self._session_tools.list_tools()
+        previous = {offer.name: self._tools.get(offer.name) for offer in offered}
+        self._tools = {
             offer.name: tool
             if (tool := previous[offer.name]) and tool.hash == offer.hash
-            else _SessionTool(offer, self._offers)
+            else _SessionTool(offer, self._session_tools)
             for offer in offered
         }
-        return list(self._made.values())
+        return list(self._tools.values())
 
     async def instructions(self) -> str:
         """Return the session's current system text, or an empty text if it is left out."""
-        return await self._offers.system_text() if self.include_instructions else ""
+        return await self._session_tools.system_text() if self.include_instructions else ""
 
-    def has_made(self, tool: object) -> bool:
+    def owns(self, tool: object) -> bool:
         """Return whether a tool belongs to this session."""
-        return isinstance(tool, _SessionTool) and tool.offers is self._offers
+        return isinstance(tool, _SessionTool) and tool.session_tools is self._session_tools
 
 
-class _AsGiven(RootModel[dict[str, Any]]):
+class _RawArguments(RootModel[dict[str, Any]]):
     """Arguments as a model made them: the kernel validates."""
 
 
 class _SessionTool(FunctionTool):
     """A tool of a session. It shows the offered JSON Schema unchanged, and validates nothing."""
 
-    def __init__(self, offered: OfferedTool, offers: SessionTools) -> None:
-        self.offers = offers
-        self.hash = offered.hash
-        self._schema = offered.parameters
+    def __init__(self, tool: OfferedTool, session_tools: SessionTools) -> None:
+        self.session_tools = session_tools
+        self.hash = tool.hash
+        self._schema = tool.parameters
         super().__init__(
-            name=offered.name,
-            description=offered.description,
+            name=tool.name,
+            description=tool.description,
             func=self._call,
-            input_model=_AsGiven,
+            input_model=_RawArguments,
             result_parser=_contents,
-            additional_properties={**offered.metadata},
+            additional_properties={**tool.metadata},
         )
 
     def parameters(self) -> dict[str, Any]:
@@ -146,9 +146,9 @@ class _SessionTool(FunctionTool):
         """Call the tool with the arguments in its context: the framework drops an argument with the context's name."""
         metadata = capset_context.metadata
         span = get_current_span().get_span_context()
-        answer = await self.offers.call(
+        answer = await self.session_tools.call(
             self.name,
-            _as_made(cast("dict[str, Any]", capset_context.arguments), self._schema),
+            _raw_arguments(cast("dict[str, Any]", capset_context.arguments), self._schema),
             id=metadata.get("call_id"),
             run=f"{span.trace_id:032x}" if span.is_valid else metadata.get(_RUN),
             trace=traceparent_of(span) if span.is_valid else None,
@@ -157,7 +157,7 @@ class _SessionTool(FunctionTool):
         return answer
 
 
-class _Requests(ChatMiddleware):
+class _RequestMiddleware(ChatMiddleware):
     """Updates tools and system text before each request to the model."""
 
     def __init__(self, provider: CapsetProvider) -> None:
@@ -169,14 +169,14 @@ class _Requests(ChatMiddleware):
         if tools or "tools" in options:
             # The surrounding loop looks up the tools of calls in this list, so it is changed in place.
             live: list[object] = options.setdefault("tools", [])
-            live[:] = [*(tool for tool in live if not self._provider.has_made(tool)), *tools]
+            live[:] = [*(tool for tool in live if not self._provider.owns(tool)), *tools]
         if text := await self._provider.instructions():
             agent_options = {"instructions": options["instructions"]} if "instructions" in options else None
             context.options = {**options, **merge_chat_options(agent_options, {"instructions": text})}
         await call_next()
 
 
-class _Calls(FunctionMiddleware):
+class _CallMiddleware(FunctionMiddleware):
     """Links calls to their run, and turns those that need an approval into requests if they are deferred."""
 
     def __init__(self, provider: CapsetProvider, run: str) -> None:
@@ -184,7 +184,7 @@ class _Calls(FunctionMiddleware):
         self._run = run
 
     async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        is_ours = self._provider.has_made(context.function)
+        is_ours = self._provider.owns(context.function)
         if is_ours:
             context.metadata[_RUN] = self._run
         await call_next()
@@ -208,7 +208,7 @@ def _contents(answer: CallAnswer) -> list[Content]:
     ]
 
 
-def _as_made(arguments: dict[str, Any], schema: Mapping[str, Any]) -> str | dict[str, Any]:
+def _raw_arguments(arguments: dict[str, Any], schema: Mapping[str, Any]) -> str | dict[str, Any]:
     """Return arguments as the model wrote them: the framework puts all but JSON objects under ``raw``."""
     if arguments.keys() != {"raw"} or "raw" in schema.get("properties", {}):
         return arguments

@@ -49,13 +49,8 @@ with CLAUDE_AGENT_SDK.importing():
         ToolAnnotations,
     )
 
-_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,32}(?:_[A-Za-z0-9-]{1,32})?")
+_SERVER_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,32}(?:_[A-Za-z0-9-]{1,32})?")
 """Names of servers. Claude Code would end a server's name at two underscores in the name of a tool."""
-_NO_CUT: Final = 500_000
-"""The largest result, in characters, that Claude Code lets a tool request: capset already cuts results."""
-
-_MOST_REFUSED: Final = 1000
-"""The maximum number of stored refusals, since Claude Code may never make the refused calls."""
 
 
 class CapsetClient(ClaudeSDKClient):
@@ -95,29 +90,29 @@ class CapsetClient(ClaudeSDKClient):
             transport: as for ``ClaudeSDKClient``.
         """
         CLAUDE_AGENT_SDK.warn_if_untested()
-        if _NAME.fullmatch(name) is None:
+        if _SERVER_NAME.fullmatch(name) is None:
             raise DefinitionError(
                 "a server's name is one or two parts of up to 32 letters, digits and hyphens, joined by _; "
                 f"got {name!r:.80}"
             )
-        self._given = ClaudeAgentOptions(tools=[], setting_sources=[]) if options is None else options
-        super().__init__(_checked(self._given, name, tells=include_instructions), transport)
+        self._base_options = ClaudeAgentOptions(tools=[], setting_sources=[]) if options is None else options
+        super().__init__(_validated(self._base_options, name, include_instructions=include_instructions), transport)
         self._tools = SessionTools(session)
         self._name = name
-        self._tells = include_instructions
+        self._include_instructions = include_instructions
         self._defers = defers
-        self._server = Server(name, on_list_tools=self._list, on_call_tool=self._call)
-        self._listed: list[tuple[str, str]] = []  # the names and hashes of the tools that Claude Code knows
-        self._told = ""
+        self._server = Server(name, on_list_tools=self._list_tools, on_call_tool=self._call_tool)
+        self._listed_tools: list[tuple[str, str]] = []  # the names and hashes of the tools that Claude Code knows
+        self._sent_system_text = ""
         self._prompt: str | None = None
         self._unanswered = 0
         self._run: str | None = None
         self._deferred: str | None = None
-        self._refused: dict[str, CallAnswer] = {}
+        self._refusals: dict[str, CallAnswer] = {}
 
     def approval_of(self, tool_use_id: str) -> str | None:
         """Return the id of the request that a deferred call waits for, by the model's call id."""
-        answer = self._refused.get(tool_use_id)
+        answer = self._refusals.get(tool_use_id)
         return None if answer is None else answer.approval
 
     @property
@@ -133,8 +128,8 @@ class CapsetClient(ClaudeSDKClient):
         self._prompt = prompt if isinstance(prompt, str) else None
         self._unanswered = 0 if prompt is None else 1
         self._deferred = None
-        self._told = await self._tools.system_text(self._prompt) if self._tells else ""
-        self.options = self._with_session(self._given)
+        self._sent_system_text = await self._tools.system_text(self._prompt) if self._include_instructions else ""
+        self.options = self._with_session(self._base_options)
         await super().connect(prompt)
 
     async def __aenter__(self) -> Self:
@@ -169,7 +164,7 @@ class CapsetClient(ClaudeSDKClient):
             options,
             mcp_servers={**servers, self._name: self.server},
             allowed_tools=[*options.allowed_tools, f"mcp__{self._name}"],  # the session decides
-            system_prompt=_joined(options.system_prompt, self._told),
+            system_prompt=_with_system_text(options.system_prompt, self._sent_system_text),
             hooks=hooks,
         )
 
@@ -184,11 +179,11 @@ class CapsetClient(ClaudeSDKClient):
         use, name = hook_input["tool_use_id"], hook_input["tool_name"].removeprefix(f"mcp__{self._name}__")
         answer = await self._tools.check(name, hook_input["tool_input"], id=use, run=self._run)
         if answer is None:
-            self._refused.pop(use, None)
+            self._refusals.pop(use, None)
             return {}
-        self._refused[use] = answer
-        if len(self._refused) > _MOST_REFUSED:
-            del self._refused[next(iter(self._refused))]  # the oldest
+        self._refusals[use] = answer
+        if len(self._refusals) > 1_000:
+            del self._refusals[next(iter(self._refusals))]  # the oldest, since refused calls may never be made
         if answer.approval is None or self._deferred not in (None, use):
             return {}
         self._deferred = use
@@ -203,56 +198,54 @@ class CapsetClient(ClaudeSDKClient):
     async def _before_run(self, hook_input: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
         if hook_input["hook_event_name"] == "UserPromptSubmit":
             self._prompt = hook_input["prompt"]
-        return await self._changes("UserPromptSubmit")
+        return await self._system_text_update("UserPromptSubmit")
 
     async def _before_step(self, hook_input: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
         if "agent_id" in hook_input:  # the text is for the main agent, and a subagent would consume its change
             return {}
         await self._refresh()
-        return await self._changes("PostToolBatch")
+        return await self._system_text_update("PostToolBatch")
 
-    async def _changes(self, event: str) -> HookJSONOutput:
+    async def _system_text_update(self, event: str) -> HookJSONOutput:
         """Return the system text for the model if it has changed. If its context fails, the run ends."""
         try:
-            text = await self._tools.system_text(self._prompt) if self._tells else ""
+            text = await self._tools.system_text(self._prompt) if self._include_instructions else ""
         except CapsetError as error:
             return {"continue_": False, "stopReason": str(error)}
-        if text == self._told:
+        if text == self._sent_system_text:
             return {}
-        self._told = text
+        self._sent_system_text = text
         notice = f"These instructions replace the earlier ones:\n\n{text}"
         return cast("HookJSONOutput", {"hookSpecificOutput": {"hookEventName": event, "additionalContext": notice}})
 
     async def _refresh(self) -> None:
         """Make Claude Code list the tools again if they have changed; it ignores notifications of this server."""
-        if [(tool.name, tool.hash) for tool in await self._tools.offered()] != self._listed:
+        if [(tool.name, tool.hash) for tool in await self._tools.list_tools()] != self._listed_tools:
             await self.toggle_mcp_server(self._name, enabled=False)
             await self.toggle_mcp_server(self._name, enabled=True)
 
-    async def _list(self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
-        offered = await self._tools.offered()
-        self._listed = [(tool.name, tool.hash) for tool in offered]
-        return ListToolsResult(tools=[*map(_mcp_tool, offered)])
+    async def _list_tools(
+        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        tools = await self._tools.list_tools()
+        self._listed_tools = [(tool.name, tool.hash) for tool in tools]
+        return ListToolsResult(tools=[*map(_mcp_tool, tools)])
 
-    async def _call(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+    async def _call_tool(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         tool_use_id = (context.meta or {}).get("claudecode/toolUseId")
         use = tool_use_id if isinstance(tool_use_id, str) else None
-        answer = self._refused.pop(use, None) if use is not None else None  # on record already
+        answer = self._refusals.pop(use, None) if use is not None else None  # on record already
         if answer is None:
             answer = await self._tools.call(params.name, params.arguments or {}, id=use, run=self._run)
         return CallToolResult(
-            content=[_block(part) for part in answer.parts or [answer.text]],
+            content=[_content_block(part) for part in answer.parts or [answer.text]],
             is_error=answer.error is not None,
             _meta=answer.metadata,
         )
 
 
 async def import_claude_tools(
-    tools: Iterable[SdkMcpTool[Any]],
-    *,
-    name: str,
-    effect: Effect,
-    **options: Unpack[ImportOptions],
+    tools: Iterable[SdkMcpTool[Any]], *, name: str, effect: Effect, **options: Unpack[ImportOptions]
 ) -> ImportedTools:
     """Make a capability from tools that were written for the SDK, with the SDK's schemas.
 
@@ -270,13 +263,7 @@ async def import_claude_tools(
     async with Client(config["instance"]) as client:
         mcp_tools = (await client.list_tools()).tools
     definitions = [mcp_tool.model_dump(mode="json", by_alias=True, exclude_none=True) for mcp_tool in mcp_tools]
-    return import_tools(
-        definitions,
-        name=name,
-        handler=run,
-        effect=effect,
-        **options,
-    )
+    return import_tools(definitions, name=name, handler=run, effect=effect, **options)
 
 
 def _result(output: Mapping[str, Any]) -> JsonValue:
@@ -288,7 +275,7 @@ def _result(output: Mapping[str, Any]) -> JsonValue:
     return "\n".join(texts) if len(texts) == len(content) else [*content]
 
 
-def _block(part: str | Medium) -> TextContent | ImageContent | AudioContent:
+def _content_block(part: str | Medium) -> TextContent | ImageContent | AudioContent:
     if isinstance(part, str):
         return TextContent(type="text", text=part)
     if part.is_image:
@@ -296,18 +283,19 @@ def _block(part: str | Medium) -> TextContent | ImageContent | AudioContent:
     return AudioContent(type="audio", data=part.base64, mime_type=part.media_type)
 
 
-def _mcp_tool(offered: OfferedTool) -> Tool:
+def _mcp_tool(tool: OfferedTool) -> Tool:
     return Tool(
-        name=offered.name,
-        description=offered.description,
-        input_schema=offered.parameters,
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.parameters,
         # Claude Code runs calls of such tools concurrently.
-        annotations=ToolAnnotations(read_only_hint=True) if offered.effect == "read" else None,
-        _meta={"anthropic/maxResultSizeChars": _NO_CUT, "anthropic/alwaysLoad": True},
+        annotations=ToolAnnotations(read_only_hint=True) if tool.effect == "read" else None,
+        # The largest result that Claude Code lets a tool request: capset already cuts results.
+        _meta={"anthropic/maxResultSizeChars": 500_000, "anthropic/alwaysLoad": True},
     )
 
 
-def _checked(options: ClaudeAgentOptions, name: str, *, tells: bool) -> ClaudeAgentOptions:
+def _validated(options: ClaudeAgentOptions, name: str, *, include_instructions: bool) -> ClaudeAgentOptions:
     """Return the options if capset can add to them. Raises ``DefinitionError`` if not."""
     if not isinstance(options.mcp_servers, dict):
         raise DefinitionError(
@@ -318,7 +306,7 @@ def _checked(options: ClaudeAgentOptions, name: str, *, tells: bool) -> ClaudeAg
         raise DefinitionError(
             f"mcp_servers has a server {name!r} already", hint="give CapsetClient(…, name=…) another name"
         )
-    if tells and isinstance(options.system_prompt, dict) and options.system_prompt["type"] == "file":
+    if include_instructions and isinstance(options.system_prompt, dict) and options.system_prompt["type"] == "file":
         raise DefinitionError(
             "system_prompt is a file, to which the session's system text cannot be added",
             hint="give the file's text, or CapsetClient(…, include_instructions=False)",
@@ -326,7 +314,7 @@ def _checked(options: ClaudeAgentOptions, name: str, *, tells: bool) -> ClaudeAg
     return options
 
 
-def _joined(system_prompt: Any, text: str) -> Any:  # any form that the SDK accepts
+def _with_system_text(system_prompt: Any, text: str) -> Any:  # any form that the SDK accepts
     """Return the agent's own system prompt with the session's system text at its end."""
     if not text:
         return system_prompt

@@ -62,35 +62,35 @@ class SessionToolset(BaseToolset):
         super().__init__()
         GOOGLE_ADK.warn_if_untested()
         self._use_invocation_cache = False  # the tools in play may change with every call
-        self._offers = SessionTools(session)
+        self._session_tools = SessionTools(session)
         self._include_instructions = include_instructions
         self._defers = defers
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools in play in the session."""
-        return [_AdkTool(self._offers, tool, defers=self._defers) for tool in await self._offers.offered()]
+        return [
+            _AdkTool(self._session_tools, tool, defers=self._defers) for tool in await self._session_tools.list_tools()
+        ]
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         """Add the session's system text to a request."""
-        if self._include_instructions and (text := await self._offers.system_text()):
+        if self._include_instructions and (text := await self._session_tools.system_text()):
             llm_request.append_instructions([text])
 
 
 class _AdkTool(BaseTool):
     """A tool of a session, for the ADK."""
 
-    def __init__(self, offers: SessionTools, offered: OfferedTool, *, defers: bool) -> None:
-        metadata: dict[str, Any] = {**offered.metadata}
-        super().__init__(name=offered.name, description=offered.description, custom_metadata=metadata)
-        self._offers = offers
-        self._offered = offered
+    def __init__(self, session_tools: SessionTools, tool: OfferedTool, *, defers: bool) -> None:
+        metadata: dict[str, Any] = {**tool.metadata}
+        super().__init__(name=tool.name, description=tool.description, custom_metadata=metadata)
+        self._session_tools = session_tools
+        self._tool = tool
         self._defers = defers
 
     def _get_declaration(self) -> FunctionDeclaration:
         return FunctionDeclaration(
-            name=self._offered.name,
-            description=self._offered.description,
-            parameters_json_schema=self._offered.parameters,
+            name=self._tool.name, description=self._tool.description, parameters_json_schema=self._tool.parameters
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, JsonValue]:
@@ -116,8 +116,8 @@ class _AdkTool(BaseTool):
 
         async def make() -> CallAnswer:
             try:
-                return await self._offers.call(
-                    self._offered.name, args, id=context.function_call_id, run=context.invocation_id, on_event=on_event
+                return await self._session_tools.call(
+                    self._tool.name, args, id=context.function_call_id, run=context.invocation_id, on_event=on_event
                 )
             finally:
                 reports.put_nowait(None)
@@ -144,11 +144,7 @@ class _AdkTool(BaseTool):
 
 
 def import_adk_tools(
-    tools: Iterable[BaseTool],
-    *,
-    name: str,
-    effect: Effect,
-    **options: Unpack[ImportOptions],
+    tools: Iterable[BaseTool], *, name: str, effect: Effect, **options: Unpack[ImportOptions]
 ) -> ImportedTools:
     """Make a capability from the ADK's tools, with their names, descriptions and schemas.
 
@@ -164,8 +160,8 @@ def import_adk_tools(
     for tool in tools:
         declared = tool._get_declaration()  # pyright: ignore[reportPrivateUsage]  # the ADK has no other way to its schema
         if declared is None or tool.is_long_running:
-            wrong = "has no declaration, so it runs in the model" if declared is None else "answers at a later time"
-            raise DefinitionError(f"capability {name!r:.80}: {tool.name!r} {wrong}", hint="leave it out")
+            problem = "has no declaration, so it runs in the model" if declared is None else "answers at a later time"
+            raise DefinitionError(f"capability {name!r:.80}: {tool.name!r} {problem}", hint="leave it out")
         by_name[tool.name] = tool
         definitions.append({"name": tool.name, "description": tool.description, "parameters": _schema(declared)})
     sessions = InMemorySessionService()
@@ -185,19 +181,13 @@ def import_adk_tools(
             await sessions.delete_session(app_name=_APP, user_id=_APP, session_id=session.id)
         return _data(result, context)
 
-    return import_tools(
-        definitions,
-        name=name,
-        handler=run,
-        effect=effect,
-        **options,
-    )
+    return import_tools(definitions, name=name, handler=run, effect=effect, **options)
 
 
 def _response(answer: CallAnswer) -> dict[str, JsonValue]:
     if answer.error is not None:
         return {"error": answer.text}
-    return {"result": answer.data if answer.is_whole else answer.text}
+    return {"result": answer.data if answer.has_full_data else answer.text}
 
 
 def _schema(declared: FunctionDeclaration) -> object:

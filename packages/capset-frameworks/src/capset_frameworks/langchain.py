@@ -46,7 +46,7 @@ with LANGCHAIN.importing():
     from langgraph.types import Command, interrupt
     from langsmith import get_current_run_tree
 
-_REFUSED = "A reviewer refused this call, and it was not made"
+_REJECTION = "A reviewer refused this call, and it was not made"
 
 
 class CapsetTool(BaseTool):
@@ -113,13 +113,13 @@ class CapsetTool(BaseTool):
                 if isinstance(error, Exception):
                     _log.warning("progress of %r cannot be forwarded here", self.name, exc_info=error)
         if call_id is not None:
-            return _message(self.name, call_id, answer)
-        return answer.data if answer.is_whole else answer.text
+            return _tool_message(self.name, call_id, answer)
+        return answer.data if answer.has_full_data else answer.text
 
 
 async def load_tools(session: Session) -> list[CapsetTool]:
     """Return the tools in play in a session now, for ``bind_tools`` and ``ToolNode``."""
-    return await _load(SessionTools(session))
+    return await _load_tools(SessionTools(session))
 
 
 class _RunState(AgentState[Any]):
@@ -159,8 +159,8 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         LANGCHAIN.warn_if_untested()
         self._tools = SessionTools(session)
-        self._shown: dict[str, CapsetTool] = {}
-        self._tells = include_instructions
+        self._capset_tools: dict[str, CapsetTool] = {}
+        self._include_instructions = include_instructions
         self._defers = defers
 
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -184,17 +184,17 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
         """Add the tools in play and the system text to a request, after the agent's own."""
-        await self._load()
+        await self._load_tools()
         for tool in request.tools:
-            if isinstance(tool, BaseTool) and tool.name in self._shown:
+            if isinstance(tool, BaseTool) and tool.name in self._capset_tools:
                 raise ToolNameConflict(
                     f"the agent and its session both have a tool {tool.name!r}",
                     hint="give one of them another name, or leave it out of tools=[…] of create_agent",
                 )
         message = request.system_message
-        if self._tells and (text := await self._tools.system_text(_last_words(request.messages))):
-            message = _followed(message, text)
-        tools = [*request.tools, *self._shown.values()]
+        if self._include_instructions and (text := await self._tools.system_text(_last_user_text(request.messages))):
+            message = _with_system_text(message, text)
+        tools = [*request.tools, *self._capset_tools.values()]
         response = await handler(request.override(system_message=message, tools=tools))
         return ExtendedModelResponse(response, Command(update={"capset_own": _own_names(request)}))
 
@@ -206,9 +206,9 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if last is None or not calls:
             return None
         answered = {message.tool_call_id for message in state["messages"] if isinstance(message, ToolMessage)}
-        names = {tool.name for tool in await self._tools.offered()}
-        mine = cast("_RunState", state)
-        own_names, run = mine.get("capset_own", []), _run_id() or mine.get("capset_run")
+        names = {tool.name for tool in await self._tools.list_tools()}
+        run_state = cast("_RunState", state)
+        own_names, run = run_state.get("capset_own", []), _run_id() or run_state.get("capset_run")
         messages: list[ToolMessage] = []
         waiting: dict[str, dict[str, Any]] = {}
         for call in calls:
@@ -217,27 +217,25 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 continue
             if not isinstance(arguments, dict):  # LangChain found that it is not a JSON object
                 answer = await self._tools.call(name, arguments or "", id=key, run=run)
-                messages.append(_message(name, key, answer))
+                messages.append(_tool_message(name, key, answer))
             elif name in names and (answer := await self._tools.check(name, arguments, id=key, run=run)) is not None:
                 if answer.approval is None:
-                    messages.append(_message(name, key, answer))
+                    messages.append(_tool_message(name, key, answer))
                 else:
                     waiting[key] = answer.metadata
         update: dict[str, Any] = {"messages": messages, "capset_held": waiting}
         return update if last.tool_calls or not messages else {**update, "jump_to": "model"}
 
     async def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
         """Call a tool of the session. A call that waits for an approval is made once it is resumed."""
         call, state = request.tool_call, cast("_RunState", request.state)
-        if not self._shown:  # resumed, in another process
-            await self._load()
-        if request.tool is not None and call["name"] not in self._shown:
+        if not self._capset_tools:  # resumed, in another process
+            await self._load_tools()
+        if request.tool is not None and call["name"] not in self._capset_tools:
             return await handler(request)  # the agent's own
-        tool = self._shown.get(call["name"]) or CapsetTool(self._tools, call["name"])
+        tool = self._capset_tools.get(call["name"]) or CapsetTool(self._tools, call["name"])
         metadata = state.get("capset_held", {}).get(call["id"] or "")
         if metadata is not None:
             key, args, description = str(call["id"]), call["args"], tool.description
@@ -247,13 +245,13 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             decision = interrupt({**value, **metadata}, response_schema=_Decision)
             if decision["type"] == "reject":
                 reason = decision.get("message")
-                text = f"{_REFUSED}: {reason}" if reason else f"{_REFUSED}."
+                text = f"{_REJECTION}: {reason}" if reason else f"{_REJECTION}."
                 return ToolMessage(text, name=call["name"], tool_call_id=key, status="error", artifact=metadata)
         run = _run_id() or state.get("capset_run")
         return await handler(request.override(tool=tool.of_run(run)))
 
-    async def _load(self) -> None:
-        self._shown = {tool.name: tool for tool in await _load(self._tools)}
+    async def _load_tools(self) -> None:
+        self._capset_tools = {tool.name: tool for tool in await _load_tools(self._tools)}
 
 
 _Decision = cast(
@@ -262,11 +260,7 @@ _Decision = cast(
 
 
 def import_langchain_tools(
-    tools: Iterable[BaseTool],
-    *,
-    name: str,
-    effect: Effect,
-    **options: Unpack[ImportOptions],
+    tools: Iterable[BaseTool], *, name: str, effect: Effect, **options: Unpack[ImportOptions]
 ) -> ImportedTools:
     """Make a capability from LangChain tools, with their names, descriptions and schemas as its models see them.
 
@@ -278,11 +272,11 @@ def import_langchain_tools(
     Raises ``DefinitionError`` for anything but a tool, and for a tool that needs values that only a LangGraph graph
     provides.
     """
-    checked = [_checked(tool) for tool in tools]
+    checked = [_validated_tool(tool) for tool in tools]
     by_name = {tool.name: tool for tool in checked}
     raising = {"handle_tool_error": False, "handle_validation_error": False}
     bare = {key: tool.model_copy(update=raising) for key, tool in by_name.items()}
-    hidden = {key: _hidden(tool) for key, tool in by_name.items()}
+    hidden = {key: _hidden_parameters(tool) for key, tool in by_name.items()}
 
     async def call(tool: str, arguments: dict[str, Any]) -> Any:  # JSON data
         schema, keys = by_name[tool].args_schema, {*arguments}
@@ -301,21 +295,17 @@ def import_langchain_tools(
             # Bare arguments could themselves look like a tool call, whose "args" LangChain would then run instead.
             result = await bare[tool].ainvoke({"type": "tool_call", "name": tool, "args": arguments, "id": None})
         except ToolException as error:
-            raise ToolError(_told(by_name[tool], error)) from error
+            raise ToolError(_tool_error_text(by_name[tool], error)) from error
         if isinstance(result, Command):
             raise ToolError(f"{tool!r} returned a Command, which only a graph of LangGraph can follow")
         return to_jsonable_python(result)
 
     return import_tools(
-        [convert_to_openai_tool(tool) for tool in checked],
-        name=name,
-        handler=call,
-        effect=effect,
-        **options,
+        [convert_to_openai_tool(tool) for tool in checked], name=name, handler=call, effect=effect, **options
     )
 
 
-def _checked(tool: object) -> BaseTool:
+def _validated_tool(tool: object) -> BaseTool:
     if not isinstance(tool, BaseTool):
         raise DefinitionError(f"a tool of LangChain was expected; got {tool!r:.80}", hint="put @tool on a function")
     schema = tool.get_input_schema()
@@ -330,7 +320,7 @@ def _checked(tool: object) -> BaseTool:
     return tool
 
 
-def _hidden(tool: BaseTool) -> set[str]:
+def _hidden_parameters(tool: BaseTool) -> set[str]:
     """Return the arguments that LangChain does not show to models, so that no model may set them."""
     properties = convert_to_openai_tool(tool)["function"]["parameters"].get("properties", {})
     injected: Iterable[str] = getattr(tool, "_injected_args_keys", ())  # of its function, not of its schema
@@ -338,7 +328,7 @@ def _hidden(tool: BaseTool) -> set[str]:
     return {*injected, *(key for key, field in fields.items() if field.alias not in properties)} - {*properties}
 
 
-def _told(tool: BaseTool, error: ToolException) -> str:
+def _tool_error_text(tool: BaseTool, error: ToolException) -> str:
     """Return the text of an error, as formatted by the tool's ``handle_tool_error``."""
     handle = tool.handle_tool_error
     if callable(handle):
@@ -346,25 +336,26 @@ def _told(tool: BaseTool, error: ToolException) -> str:
     return handle if isinstance(handle, str) else str(error) or f"The tool {tool.name!r} failed."
 
 
-async def _load(tools: SessionTools) -> list[CapsetTool]:
+async def _load_tools(tools: SessionTools) -> list[CapsetTool]:
     return [
-        CapsetTool(tools, tool.name, tool.description, tool.parameters, tool.metadata) for tool in await tools.offered()
+        CapsetTool(tools, tool.name, tool.description, tool.parameters, tool.metadata)
+        for tool in await tools.list_tools()
     ]
 
 
-def _message(name: str, call_id: str, answer: CallAnswer) -> ToolMessage:
+def _tool_message(name: str, call_id: str, answer: CallAnswer) -> ToolMessage:
     status = "success" if answer.error is None else "error"
-    blocks: list[str | dict[Any, Any]] = [_block(part) for part in answer.parts]  # as LangChain types its own
+    blocks: list[str | dict[Any, Any]] = [_content_block(part) for part in answer.parts]  # as LangChain types its own
     return ToolMessage(blocks or answer.text, name=name, tool_call_id=call_id, status=status, artifact=answer.metadata)
 
 
-def _block(part: str | Medium) -> dict[str, Any]:  # a block of LangChain's
+def _content_block(part: str | Medium) -> dict[str, Any]:  # a block of LangChain's
     if isinstance(part, str):
         return {"type": "text", "text": part}
     return {"type": "image" if part.is_image else "audio", "base64": part.base64, "mime_type": part.media_type}
 
 
-def _followed(message: SystemMessage | None, text: str) -> SystemMessage:
+def _with_system_text(message: SystemMessage | None, text: str) -> SystemMessage:
     """Return an agent's own system message with a text appended, or a message with the text alone."""
     if message is None or not message.content:
         return SystemMessage(text)
@@ -380,7 +371,7 @@ def _own_names(request: ModelRequest[Any]) -> list[str]:
     return [*(tool.name for tool in request.tools if isinstance(tool, BaseTool)), *(spec.name for spec in specs)]
 
 
-def _last_words(messages: Iterable[AnyMessage]) -> str | None:
+def _last_user_text(messages: Iterable[AnyMessage]) -> str | None:
     """Return the text of the last human message."""
     return next((message.text for message in reversed([*messages]) if isinstance(message, HumanMessage)), None)
 

@@ -17,7 +17,7 @@ from capset.kernel.call.media import Medium
 from capset.kernel.call.session import Session
 from capset.schemas.validation_errors import UNKNOWN_FIELD
 from capset.wire.calls import progress_of
-from capset_agents.model_calls import arguments_of
+from capset_agents.model_calls import parse_arguments
 from capset_connect.interop.imports import ImportedTools, ImportOptions, import_tools
 from capset_frameworks.framework import Framework
 from capset_frameworks.session_tools import CallAnswer, OfferedTool, SessionTools
@@ -38,7 +38,7 @@ with LLAMA_INDEX.importing():
     from workflows.events import Event, HumanResponseEvent, InputRequiredEvent
     from workflows.runtime.types.results import StepWorkerContext, StepWorkerStateContextVar, StepWorkerWaiter
 
-_WAITS: Final = "capset approval "
+_WAITER_PREFIX: Final = "capset approval "
 """The prefix of the ids of this adapter's waiters, before the request's id and the work item's id."""
 
 
@@ -89,21 +89,21 @@ class CapsetFunctionAgent(FunctionAgent):
     include_instructions: bool = True
     """Whether the session's system text follows the agent's own system prompt."""
     defers: bool = False
-    _offers: SessionTools = PrivateAttr()
+    _session_tools: SessionTools = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:  # as pydantic has it
         """Retrieve the session's tools after those of the agent's own retriever."""
         super().model_post_init(context)
         LLAMA_INDEX.warn_if_untested()
-        self._offers = SessionTools(self.session)
+        self._session_tools = SessionTools(self.session)
         retriever = cast("ObjectRetriever[BaseTool] | None", self.tool_retriever)  # pyright: ignore[reportUnknownMemberType]
-        self.tool_retriever = _SessionRetriever(self._offers, retriever, defers=self.defers)
+        self.tool_retriever = _SessionRetriever(self._session_tools, retriever, defers=self.defers)
 
     async def take_step(
         self, ctx: AgentContext, llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool], memory: BaseMemory
     ) -> AgentOutput:
         """Call the model with the session's system text, and keep the arguments of its calls as it wrote them."""
-        text = await self._offers.system_text() if self.include_instructions else ""
+        text = await self._session_tools.system_text() if self.include_instructions else ""
         output = await super().take_step(ctx, _with_system_text(llm_input, text) if text else llm_input, tools, memory)
         _restore_arguments(output, {tool.metadata.name for tool in tools if isinstance(tool, SessionTool)})
         return output
@@ -112,9 +112,9 @@ class CapsetFunctionAgent(FunctionAgent):
 class SessionTool(AsyncBaseTool):
     """A tool of a session, for LlamaIndex."""
 
-    def __init__(self, offers: SessionTools, offered: OfferedTool, *, defers: bool = False) -> None:
-        self._offers = offers
-        self._metadata = _Metadata(offered)
+    def __init__(self, session_tools: SessionTools, tool: OfferedTool, *, defers: bool = False) -> None:
+        self._session_tools = session_tools
+        self._metadata = _Metadata(tool)
         self._defers = defers
 
     @property
@@ -131,23 +131,23 @@ class SessionTool(AsyncBaseTool):
         if args:
             raise TypeError(f"The tool {self._metadata.name!r} takes keyword arguments only")
         step = StepWorkerStateContextVar.get(None)
-        waits = _waiter_of(step) if step is not None and self._defers else None
-        if waits is not None:
-            await self._wait(waits, arguments)  # returns if it was answered; otherwise the step ends here
-        answer = await self._offers.call(
+        waiter = _waiter_of(step) if step is not None and self._defers else None
+        if waiter is not None:
+            await self._await_approval(waiter, arguments)  # returns if it was answered; otherwise the step ends here
+        answer = await self._session_tools.call(
             self._metadata.get_name(),
             arguments,
             id=_call_id(step),
             run=active_instrument_tags.get().get("llamaindex.run_id"),
-            on_event=None if step is None else self._tell,
+            on_event=None if step is None else self._forward_event,
         )
-        if self._defers and step is not None and waits is None and answer.approval is not None:
-            await self._wait(f"{_WAITS}{answer.approval} {step.state.work_item_id}", arguments)
+        if self._defers and step is not None and waiter is None and answer.approval is not None:
+            await self._await_approval(f"{_WAITER_PREFIX}{answer.approval} {step.state.work_item_id}", arguments)
         return self._output(answer, arguments)
 
-    async def _wait(self, waiter: str, arguments: dict[str, Any]) -> None:
+    async def _await_approval(self, waiter: str, arguments: dict[str, Any]) -> None:
         """End this step until the waiter is answered; LlamaIndex then runs it again from the beginning."""
-        approval = waiter.removeprefix(_WAITS).split(" ")[0]
+        approval = waiter.removeprefix(_WAITER_PREFIX).split(" ")[0]
         call = _call_id(StepWorkerStateContextVar.get()) or ""
         event = ToolCallSuspended(
             tool_name=self._metadata.get_name(), tool_id=call, tool_kwargs=arguments, approval=approval
@@ -156,7 +156,7 @@ class SessionTool(AsyncBaseTool):
             ToolCallAnswered, event, waiter, requirements={"approval": approval, "tool_id": call}, timeout=None
         )
 
-    def _tell(self, message: Message) -> None:
+    def _forward_event(self, message: Message) -> None:
         if (progress := progress_of(message)) is not None:
             event = ToolCallProgress(
                 tool_name=self._metadata.get_name(),
@@ -167,18 +167,18 @@ class SessionTool(AsyncBaseTool):
             Context.get_step_context().write_event_to_stream(event)
 
     def _output(self, answer: CallAnswer, arguments: dict[str, Any]) -> ToolOutput:
-        raw = {**answer.metadata, **({"data": answer.data} if answer.is_whole else {})}
+        raw = {**answer.metadata, **({"data": answer.data} if answer.has_full_data else {})}
         return ToolOutput(
             self._metadata.get_name(),
             None if answer.parts else answer.text,
-            blocks=[*map(_block, answer.parts)] or None,
+            blocks=[*map(_content_block, answer.parts)] or None,
             raw_input=arguments,
             raw_output=raw,
             is_error=answer.error is not None,
         )
 
 
-def _block(part: str | Medium) -> TextBlock | ImageBlock | AudioBlock:
+def _content_block(part: str | Medium) -> TextBlock | ImageBlock | AudioBlock:
     if isinstance(part, str):
         return TextBlock(text=part)
     if part.is_image:
@@ -187,11 +187,7 @@ def _block(part: str | Medium) -> TextBlock | ImageBlock | AudioBlock:
 
 
 def import_llama_index_tools(
-    tools: Iterable[BaseTool],
-    *,
-    name: str,
-    effect: Effect,
-    **options: Unpack[ImportOptions],
+    tools: Iterable[BaseTool], *, name: str, effect: Effect, **options: Unpack[ImportOptions]
 ) -> ImportedTools:
     """Make a capability from LlamaIndex's tools, with their names, descriptions and schemas.
 
@@ -214,7 +210,7 @@ def import_llama_index_tools(
             )
         by_name[metadata.get_name()] = adapt_to_async_tool(tool)
         parameters = cast("dict[str, Any]", metadata.get_parameters_dict())  # pyright: ignore[reportUnknownMemberType]
-        hidden[metadata.get_name()] = _hidden(tool, {*parameters.get("properties", ())})
+        hidden[metadata.get_name()] = _hidden_parameters(tool, {*parameters.get("properties", ())})
         definitions.append({"name": metadata.get_name(), "description": metadata.description, "parameters": parameters})
 
     async def run(called: str, arguments: dict[str, Any]) -> JsonValue:
@@ -225,16 +221,10 @@ def import_llama_index_tools(
             raise ToolError(output.content)
         return _data(output, is_function=isinstance(by_name[called], FunctionTool))
 
-    return import_tools(
-        definitions,
-        name=name,
-        handler=run,
-        effect=effect,
-        **options,
-    )
+    return import_tools(definitions, name=name, handler=run, effect=effect, **options)
 
 
-def _hidden(tool: BaseTool, visible_names: set[str]) -> set[str]:
+def _hidden_parameters(tool: BaseTool, visible_names: set[str]) -> set[str]:
     """Return the parameters of a function that its schema leaves out, so that no model may set them."""
     if not isinstance(tool, FunctionTool):
         return set()
@@ -263,31 +253,33 @@ def _data(output: ToolOutput, *, is_function: bool) -> JsonValue:
 class _Metadata(ToolMetadata):
     """The metadata of a session's tool, with its offered schema."""
 
-    def __init__(self, offered: OfferedTool) -> None:
+    def __init__(self, tool: OfferedTool) -> None:
         class Arguments(BaseModel):
             """The arguments, for those models of LlamaIndex that take a class for a schema."""
 
             @classmethod
             def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:  # as pydantic has it
-                return deepcopy(offered.parameters)
+                return deepcopy(tool.parameters)
 
-        super().__init__(offered.description, offered.name, Arguments)
-        self.offered = offered
+        super().__init__(tool.description, tool.name, Arguments)
+        self._tool = tool
 
     def get_parameters_dict(self) -> dict[str, Any]:  # a JSON Schema
         """Return the complete schema; the base class omits members."""
-        return deepcopy(self.offered.parameters)
+        return deepcopy(self._tool.parameters)
 
 
 class _SessionRetriever(ObjectRetriever[BaseTool]):
     """Retrieves the tools in play in a session, after those of an agent's own retriever."""
 
-    def __init__(self, offers: SessionTools, retriever: ObjectRetriever[BaseTool] | None, *, defers: bool) -> None:
+    def __init__(
+        self, session_tools: SessionTools, retriever: ObjectRetriever[BaseTool] | None, *, defers: bool
+    ) -> None:
         # The base class searches an index by the query; here there is none, and both of its methods are replaced.
-        self._offers = offers
-        self._own = retriever
+        self._session_tools = session_tools
+        self._agent_retriever = retriever
         self._defers = defers
-        self._made: dict[tuple[str, str], SessionTool] = {}  # by their names and hashes
+        self._tools: dict[tuple[str, str], SessionTool] = {}  # by their names and hashes
 
     def retrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
         """Raise ``TypeError``: the tools of a session are retrieved by async calls."""
@@ -295,14 +287,16 @@ class _SessionRetriever(ObjectRetriever[BaseTool]):
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
         """Return the tools; the query is ignored."""
-        retrieved: list[BaseTool] = [] if self._own is None else await self._own.aretrieve(str_or_query_bundle)
+        retrieved: list[BaseTool] = (
+            [] if self._agent_retriever is None else await self._agent_retriever.aretrieve(str_or_query_bundle)
+        )
         # Unchanged tools are reused: creating the class of a schema takes longer than all the rest.
-        self._made = {
-            (tool.name, tool.hash): self._made.get((tool.name, tool.hash))
-            or SessionTool(self._offers, tool, defers=self._defers)
-            for tool in await self._offers.offered()
+        self._tools = {
+            (tool.name, tool.hash): self._tools.get((tool.name, tool.hash))
+            or SessionTool(self._session_tools, tool, defers=self._defers)
+            for tool in await self._session_tools.list_tools()
         }
-        return [*retrieved, *self._made.values()]
+        return [*retrieved, *self._tools.values()]
 
 
 def _with_system_text(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
@@ -326,7 +320,7 @@ def _restore_arguments(output: AgentOutput, names: set[str | None]) -> None:
     }
     for call in output.tool_calls:
         if call.tool_name in names and (text := raw_arguments.get(call.tool_id)):
-            call.tool_kwargs = arguments_of(text)
+            call.tool_kwargs = parse_arguments(text)
 
 
 def _call_id(step: StepWorkerContext | None) -> str | None:
@@ -338,6 +332,6 @@ def _waiter_of(step: StepWorkerContext) -> str | None:
     """Return the id of the waiter for which this step ended before, if any."""
     waiters = cast("list[StepWorkerWaiter[Event]]", step.state.collected_waiters)  # pyright: ignore[reportUnknownMemberType]
     for waiter in waiters:
-        if waiter.work_item_id == step.state.work_item_id and waiter.waiter_id.startswith(_WAITS):
+        if waiter.work_item_id == step.state.work_item_id and waiter.waiter_id.startswith(_WAITER_PREFIX):
             return waiter.waiter_id
     return None

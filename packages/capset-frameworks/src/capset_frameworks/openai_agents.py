@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Generic, Unpack
+from typing import Any, Generic, Unpack
 from uuid import uuid4
 
 from pydantic_core import to_jsonable_python
@@ -16,7 +16,7 @@ from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError, ToolError
 from capset.kernel.call.media import Medium
 from capset.kernel.call.session import Session
-from capset_agents.model_calls import arguments_of
+from capset_agents.model_calls import parse_arguments
 from capset_connect.interop import ImportedTools, ImportOptions, import_tools
 from capset_connect.tool_rules import ToolRules
 from capset_frameworks.framework import Framework
@@ -44,8 +44,6 @@ with OPENAI_AGENTS.importing():
     from agents.tool_context import ToolContext
 
 T = TypeVar("T", default=Any)
-_KEPT: Final = 1_000
-"""The maximum number of stored refusals of checked calls."""
 
 
 @dataclass
@@ -73,19 +71,22 @@ class CapsetAgent(Agent[T], Generic[T]):
         if self.session is None:
             raise DefinitionError("CapsetAgent takes a session", hint="CapsetAgent(name=…, session=session)")
         OPENAI_AGENTS.warn_if_untested()
-        self._offers = SessionTools(self.session)
-        self._refused: dict[str, tuple[str, dict[str, Any], CallAnswer]] = {}
+        self._session_tools = SessionTools(self.session)
+        self._refusals: dict[str, tuple[str, dict[str, Any], CallAnswer]] = {}
         """The newest refusals of checked calls, with their tools and arguments, by the model's call id."""
 
     async def get_system_prompt(self, run_context: RunContextWrapper[T]) -> str | None:
         """Return the agent's own instructions, then the session's system text."""
         instructions = await super().get_system_prompt(run_context)
-        text = await self._offers.system_text() if self.include_instructions else ""
+        text = await self._session_tools.system_text() if self.include_instructions else ""
         return "\n\n".join(part for part in (instructions, text) if part) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[T]) -> list[Tool]:
         """Return the agent's own tools, then the tools in play in the session."""
-        return [*await super().get_all_tools(run_context), *map(self._function_tool, await self._offers.offered())]
+        return [
+            *await super().get_all_tools(run_context),
+            *map(self._function_tool, await self._session_tools.list_tools()),
+        ]
 
     def approval_of(self, call_id: str) -> str | None:
         """Return the id of the request that an interrupted call waits for, by the model's call id.
@@ -93,39 +94,39 @@ class CapsetAgent(Agent[T], Generic[T]):
         It is ``None`` if there is nothing to decide: the SDK also interrupts for arguments that are not a JSON object.
         If such a call is approved, the kernel refuses it.
         """
-        _, _, answer = self._refused.get(call_id, (None, None, None))
+        _, _, answer = self._refusals.get(call_id, (None, None, None))
         return None if answer is None else answer.approval
 
-    def _function_tool(self, offered: OfferedTool) -> FunctionTool:
+    def _function_tool(self, tool: OfferedTool) -> FunctionTool:
         return FunctionTool(
-            name=offered.name,
-            description=offered.description,
-            params_json_schema=offered.parameters,
-            on_invoke_tool=partial(self._call, offered.name),
+            name=tool.name,
+            description=tool.description,
+            params_json_schema=tool.parameters,
+            on_invoke_tool=partial(self._call, tool.name),
             strict_json_schema=False,  # the kernel validates, and the schema may have optional arguments
-            tool_output_guardrails=[_refusals],
-            needs_approval=partial(self._must_wait, offered.name) if self.defers else False,
+            tool_output_guardrails=[_refusal_guardrail],
+            needs_approval=partial(self._must_wait, tool.name) if self.defers else False,
         )
 
     async def _must_wait(
         self, name: str, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
     ) -> bool:
         """Return whether a call has to wait for an approval, and request the approval."""
-        answer = await self._offers.check(name, arguments, id=call_id, run=_trace_id())
-        self._refused.pop(call_id, None)
+        answer = await self._session_tools.check(name, arguments, id=call_id, run=_trace_id())
+        self._refusals.pop(call_id, None)
         if answer is None:
             return False
-        self._refused[call_id] = name, arguments, answer
-        while len(self._refused) > _KEPT:  # of calls that were never made
-            del self._refused[next(iter(self._refused))]
+        self._refusals[call_id] = name, arguments, answer
+        while len(self._refusals) > 1_000:  # of calls that were never made
+            del self._refusals[next(iter(self._refusals))]
         return answer.approval is not None
 
     async def _call(self, name: str, context: ToolContext[Any], arguments: str) -> CallAnswer | _ImageAnswer:
-        checked = self._refused.pop(context.tool_call_id, None)
-        if checked is not None and checked[2].approval is None and checked[:2] == (name, arguments_of(arguments)):
+        checked = self._refusals.pop(context.tool_call_id, None)
+        if checked is not None and checked[2].approval is None and checked[:2] == (name, parse_arguments(arguments)):
             return checked[2]  # on record already
         with custom_span("capset.call", {"tool": name}) as span:
-            answer = await self._offers.call(name, arguments, id=context.tool_call_id, run=_trace_id())
+            answer = await self._session_tools.call(name, arguments, id=context.tool_call_id, run=_trace_id())
             span.span_data.data |= answer.metadata
         has_images = any(isinstance(part, Medium) and part.is_image for part in answer.parts)
         return _ImageAnswer(answer) if has_images else answer
@@ -145,7 +146,7 @@ class _ImageAnswer(list[ToolOutputText | ToolOutputImage]):
 
 
 @tool_output_guardrail(name="capset")
-def _refusals(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+def _refusal_guardrail(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
     """Show a refusal or failure as rejected content, which is the text that the model reads."""
     answer = data.output
     if isinstance(answer, CallAnswer) and answer.error is not None:
@@ -160,12 +161,7 @@ def _trace_id() -> str | None:
 
 
 def import_agents_tools(
-    tools: Iterable[Tool],
-    *,
-    name: str,
-    effect: Effect,
-    context: object = None,
-    **options: Unpack[ImportOptions],
+    tools: Iterable[Tool], *, name: str, effect: Effect, context: object = None, **options: Unpack[ImportOptions]
 ) -> ImportedTools:
     """Make a capability from the SDK's function tools.
 

@@ -98,8 +98,8 @@ class CapsetToolset(AbstractToolset[object]):
         self._session = session
         self._tools = SessionTools(session)
         self._id = id
-        self._tells = include_instructions
-        self._offered = OfferedTools()
+        self._include_instructions = include_instructions
+        self._offered_tools = OfferedTools()
 
     @property
     def id(self) -> str | None:
@@ -111,11 +111,11 @@ class CapsetToolset(AbstractToolset[object]):
 
         Raises ``ContextError``, naming the context that failed.
         """
-        return self._instruction(await self._session.system_text(ctx.prompt)) if self._tells else None
+        return self._instruction(await self._session.system_text(ctx.prompt)) if self._include_instructions else None
 
     async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
         """Return exactly the tools that are in play in this step."""
-        return self._offered.of(await self._session.current(), self, ctx.max_retries)
+        return self._offered_tools.build(await self._session.current(), self, ctx.max_retries)
 
     async def call_tool(
         self,
@@ -132,7 +132,7 @@ class CapsetToolset(AbstractToolset[object]):
         cancels the call, on record.
         """
 
-        async def tell(event: Message) -> None:
+        async def emit_event(event: Message) -> None:
             fields: dict[str, Any] = {"type": event.type, "content": to_jsonable_python(event.data)}
             try:
                 await ctx.emit(SessionCallEvent(**fields))
@@ -145,7 +145,7 @@ class CapsetToolset(AbstractToolset[object]):
             id=ctx.tool_call_id,
             run=ctx.run_id,
             deadline=ctx.deadline.timestamp() if ctx.deadline else None,
-            on_event=tell if ctx.tool_manager is not None else None,  # within a run
+            on_event=emit_event if ctx.tool_manager is not None else None,  # within a run
         )
         if self._defers and answer.approval is not None:
             raise ApprovalNeeded({"approval": answer.approval, "record": answer.record})
@@ -157,7 +157,7 @@ class CapsetToolset(AbstractToolset[object]):
                 for part in answer.parts
             ]
             return ToolReturn(content, metadata=answer.metadata)
-        return ToolReturn(answer.data if answer.is_whole else answer.text, metadata=answer.metadata)
+        return ToolReturn(answer.data if answer.has_full_data else answer.text, metadata=answer.metadata)
 
     def _instruction(self, text: str) -> InstructionPart | None:
         composition = self._session.snapshot.composition
@@ -221,7 +221,7 @@ class _StepToolset(CapsetToolset):
         return self._instruction(self.prompt.system_text)
 
     async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
-        return self._offered.of(self.prompt.snapshot, self, ctx.max_retries)
+        return self._offered_tools.build(self.prompt.snapshot, self, ctx.max_retries)
 
     async def refuse_absent(self, ctx: RunContext[object], part: ToolCallPart) -> None:
         if part.tool_name not in self.prompt.snapshot.tools:
@@ -288,10 +288,4 @@ def import_pydantic_ai_tools(
     ]
     options["rules"] = rules
     options["description"] = options.get("description") or "Tools of pydantic-ai."
-    return import_tools(
-        definitions,
-        name=name,
-        handler=handle,
-        effect=effect,
-        **options,
-    )
+    return import_tools(definitions, name=name, handler=handle, effect=effect, **options)

@@ -17,16 +17,14 @@ from capset.clock import iso
 from capset.definitions.calls.messages import Json, Message, Meta
 from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.call.media import Medium, medium_in
-from capset.kernel.call.session import MAX_RUN, Session
+from capset.kernel.call.session import MAX_RUN_ID_CHARACTERS, Session
 from capset.kernel.call.truncation import text_of
 from capset.kernel.results import Result
-from capset_agents.model_calls import arguments_json, arguments_of, error_suffix, error_text
+from capset_agents.model_calls import arguments_json, error_suffix, error_text, parse_arguments
 
 OnEvent = Callable[[Message], Awaitable[object] | None]
 """Receives the events of a call while it runs: ``progress``, ``approval.requested`` and the tool's own events."""
 _log = logging.getLogger("capset.adapters")
-_MAX_ID: Final = 200
-"""The maximum length of a framework's id in a record. A longer one is replaced by a new id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class CallAnswer:
         return self.text
 
     @property
-    def is_whole(self) -> bool:
+    def has_full_data(self) -> bool:
         """Whether ``data`` is all that the call returned."""
         return self.error is None and self.file is None and not self.is_content
 
@@ -102,16 +100,11 @@ class SessionTools:
     """
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session: Final = session
 
-    @property
-    def session(self) -> Session:
-        """The session that provides the tools."""
-        return self._session
-
-    async def offered(self) -> list[OfferedTool]:
+    async def list_tools(self) -> list[OfferedTool]:
         """Return the tools in play now, sorted by name; dynamic ``uses`` are evaluated again."""
-        snapshot = await self._session.current()
+        snapshot = await self.session.current()
         tools: list[OfferedTool] = []
         for ref in snapshot.tool_refs:
             installed = snapshot.tools[ref.name]
@@ -122,7 +115,7 @@ class SessionTools:
 
     async def system_text(self, input: object = None) -> str:
         """Return the system text of a model's next step. Raises ``ContextError``, naming the context that failed."""
-        return await self._session.system_text(input)
+        return await self.session.system_text(input)
 
     async def call(
         self,
@@ -142,14 +135,14 @@ class SessionTools:
         to new ids. ``trace`` is a W3C ``traceparent``. ``deadline`` is Unix time in seconds. Text that is not a JSON
         object is refused as invalid arguments, on record.
         """
-        session, message = await self._message(name, arguments, id, run, trace, deadline)
+        session, request = await self._request(name, arguments, id, run, trace, deadline)
         reply: JsonValue = None
-        async with session.invoke(message) as messages:
-            async for got in messages:
-                if got.kind == "reply":
-                    reply = got.data
-                elif got.kind == "event" and on_event is not None:
-                    await _tell(on_event, got)
+        async with session.invoke(request) as messages:
+            async for message in messages:
+                if message.kind == "reply":
+                    reply = message.data
+                elif message.kind == "event" and on_event is not None:
+                    await _forward_event(on_event, message)
         return await self._answer(messages.result, reply)
 
     async def check(
@@ -166,11 +159,11 @@ class SessionTools:
 
         This is for frameworks that ask whether a call needs an approval before they make it (``Session.check``).
         """
-        session, message = await self._message(name, arguments, id, run, trace, deadline)
-        refusal = await session.check(message)
+        session, request = await self._request(name, arguments, id, run, trace, deadline)
+        refusal = await session.check(request)
         return None if refusal is None else await self._answer(refusal, None)
 
-    async def _message(
+    async def _request(
         self,
         name: str,
         arguments: str | bytes | Mapping[str, Any],
@@ -179,34 +172,35 @@ class SessionTools:
         trace: str | None,
         deadline: float | None,
     ) -> tuple[Session, Message]:
-        run = run if run is not None and _is_short(run, MAX_RUN) else None
+        # An id that is too long for a record is replaced by a new one.
+        run = run if run is not None and _is_short(run, MAX_RUN_ID_CHARACTERS) else None
         meta = Meta(
-            id=id if id is not None and _is_short(id, _MAX_ID) else str(uuid4()),
+            id=id if id is not None and _is_short(id, 200) else str(uuid4()),
             timestamp=iso(time.time_ns()),
             correlation=run or str(uuid4()),
             deadline=deadline,
             traceparent=trace,
         )
-        session = self._session.options(approvals="defer", run=run)
-        restored = await self._restored(name, arguments_of(arguments))
+        session = self.session.options(approvals="defer", run=run)
+        restored = await self._restored(name, parse_arguments(arguments))
         return session, replace(session.message(name, Json(arguments_json(restored))), meta=meta)
 
     async def _restored(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Convert a model's arguments to the tool's own schema."""
-        snapshot = self._session.snapshot
+        snapshot = self.session.snapshot
         installed = snapshot.tools.get(name)
         if installed is None and snapshot.composition.dynamic:
             with suppress(CapsetError):  # the call itself reports it
-                installed = (await self._session.current()).tools.get(name)
-        return arguments if installed is None else installed.tool.arguments.for_models.restored(arguments)
+                installed = (await self.session.current()).tools.get(name)
+        return arguments if installed is None else installed.tool.arguments.for_models.restore(arguments)
 
     async def _answer(self, result: Result[Any], reply: JsonValue) -> CallAnswer:
         if (error := result.error) is not None:
-            rendered_error = await self._session.for_model(
+            rendered_error = await self.session.for_model(
                 result.record, error_text(error), after=f"\n{error_suffix(error)}"
             )
             return CallAnswer(rendered_error.text, result.record, file=rendered_error.file, error=error)
-        rendered = await self._session.for_model(result.record, reply, content=result.content)
+        rendered = await self.session.for_model(result.record, reply, content=result.content)
         if result.content is not None:
             parts = [part for piece in rendered.pieces if (part := medium_in(piece) or text_of(piece))]
             if not any(isinstance(part, Medium) for part in parts):
@@ -217,7 +211,7 @@ class SessionTools:
         return CallAnswer(rendered.text, result.record, reply)
 
 
-async def _tell(on_event: OnEvent, event: Message) -> None:
+async def _forward_event(on_event: OnEvent, event: Message) -> None:
     """Forward an event. A failing listener does not fail the call, which may already have had its effects."""
     try:
         if (awaitable := on_event(event)) is not None:

@@ -23,7 +23,7 @@ JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedCall:
+class RequestedCall:
     """A call that a model requests: its id, the tool's name, and the arguments as the model wrote them."""
 
     id: str
@@ -31,7 +31,7 @@ class AskedCall:
     arguments: str | Mapping[str, Any]  # JSON
 
 
-OnCallEvent = Callable[[AskedCall, Message], None]
+OnCallEvent = Callable[[RequestedCall, Message], None]
 """Receives the events of a call while it runs, such as its progress."""
 
 
@@ -40,7 +40,7 @@ class ToolAnswers:
     """The answers to the calls of one response.
 
     ``results`` is for the history, after the response itself: JSON that can be stored. While calls wait, it has only
-    the results of the others, and providers refuse it: pass it as ``made`` once the requests are decided.
+    the results of the others, and providers refuse it: pass it as ``previous_results`` once the requests are decided.
     """
 
     results: list[JsonObject]
@@ -67,21 +67,17 @@ class ToolJson:
 
         ``run`` is the id of one run of the loop, under which its budget is counted; by default, a new id.
         """
-        self._name: Final[ToolFormat] = checked_format(format)
+        self._format_name: Final[ToolFormat] = checked_format(format)
         self._tools = SessionTools(session)
         self._format = _FORMATS[format]
         self._defers = defers
-        self._run = run if run is not None else str(uuid4())
-
-    @property
-    def run(self) -> str:
+        self.run: Final = run if run is not None else str(uuid4())
         """The id of the run: the correlation of its records."""
-        return self._run
 
     async def definitions(self) -> list[JsonObject]:
         """Return the tools in play now, for the ``tools`` of the next request."""
-        offered = await self._tools.offered()
-        return [tool_json(self._name, tool.name, tool.description, tool.parameters) for tool in offered]
+        tools = await self._tools.list_tools()
+        return [tool_json(self._format_name, tool.name, tool.description, tool.parameters) for tool in tools]
 
     async def system_text(self, input: object = None) -> str:
         """Return the system text of the next request, with its context.
@@ -90,7 +86,7 @@ class ToolJson:
         """
         return await self._tools.system_text(input)
 
-    def calls(self, response: object) -> list[AskedCall]:
+    def calls(self, response: object) -> list[RequestedCall]:
         """Return the function calls in a response, in order. Other items are left to the loop.
 
         ``response`` is an object of the SDK, its JSON, or a list of calls. Raises ``InvalidArguments`` otherwise.
@@ -102,14 +98,14 @@ class ToolJson:
                 f"{self._format.expected} was expected; got {response!r:.80}",
                 hint="give the response as the SDK returns it, its JSON, or a list of its calls",
             )
-        candidates = (_asked(self._format, entry) for entry in cast("Sequence[object]", items))
+        candidates = (_requested_call(self._format, entry) for entry in cast("Sequence[object]", items))
         return [call for call in candidates if call is not None]
 
     async def answer(
         self,
         response: object,
         *,
-        made: Iterable[JsonObject] = (),
+        previous_results: Iterable[JsonObject] = (),
         trace: str | None = None,
         deadline: float | None = None,
         on_event: OnCallEvent | None = None,
@@ -120,8 +116,9 @@ class ToolJson:
         seconds. Cancelling this cancels the calls, on record.
 
         With ``defers``, the calls that need an approval are ``waiting``, and the others are made. Once the requests are
-        decided, answer the same response again, in this process or another, with the ``results`` so far as ``made``:
-        calls that have a result are not made again, and those whose request is undecided wait again.
+        decided, answer the same response again, in this process or another, with the ``results`` so far as
+        ``previous_results``: calls that have a result are not made again, and those whose request is undecided wait
+        again.
         """
         calls = self.calls(response)
         if self._defers and len({call.id for call in calls}) < len(calls):
@@ -129,16 +126,16 @@ class ToolJson:
                 "two calls of this response have the same id, but waiting calls are identified by their ids",
                 hint="leave defers out for this provider",
             )
-        results_by_id = dict(pair for part in made for pair in self._format.given(part))
+        results_by_id = dict(pair for part in previous_results for pair in self._format.results_in(part))
 
-        async def make(call: AskedCall) -> CallAnswer:
+        async def make(call: RequestedCall) -> CallAnswer:
             on = None if on_event is None else partial(on_event, call)
             return await self._tools.call(
-                call.name, call.arguments, id=call.id, run=self._run, trace=trace, deadline=deadline, on_event=on
+                call.name, call.arguments, id=call.id, run=self.run, trace=trace, deadline=deadline, on_event=on
             )
 
-        works = {str(at): partial(make, call) for at, call in enumerate(calls) if call.id not in results_by_id}
-        done: Mapping[str, CallAnswer] = await run_concurrently(works) if works else {}
+        pending = {str(at): partial(make, call) for at, call in enumerate(calls) if call.id not in results_by_id}
+        done: Mapping[str, CallAnswer] = await run_concurrently(pending) if pending else {}
         results: list[JsonObject] = []
         waiting: dict[str, str] = {}
         for at, call in enumerate(calls):
@@ -150,7 +147,7 @@ class ToolJson:
             else:
                 results.append(self._format.result(call.id, answer))
         answers = {call.id: done[str(at)] for at, call in enumerate(calls) if str(at) in done}
-        return ToolAnswers(self._format.joined(results), MappingProxyType(waiting), MappingProxyType(answers))
+        return ToolAnswers(self._format.as_history(results), MappingProxyType(waiting), MappingProxyType(answers))
 
 
 class _ResponsesFormat:
@@ -162,7 +159,7 @@ class _ResponsesFormat:
         """Return the items of a response, including its calls; not a list if it is not a response."""
         return _member(response, "output")
 
-    def asked(self, item: object) -> tuple[object, object, object] | None:
+    def call_in(self, item: object) -> tuple[object, object, object] | None:
         """Return the id, the name and the arguments of a call, or ``None`` for another item."""
         if _member(item, "type") != "function_call":
             return None
@@ -188,11 +185,11 @@ class _ResponsesFormat:
         """Return an image element of such a list."""
         return {"type": "input_image", "image_url": f"data:{image.media_type};base64,{image.base64}"}
 
-    def joined(self, results: list[JsonObject]) -> list[JsonObject]:
+    def as_history(self, results: list[JsonObject]) -> list[JsonObject]:
         """Return results in the form of a history."""
         return results
 
-    def given(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    def results_in(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
         """Yield the results in a part of a history, with the ids of their calls."""
         yield _id_of(part, "call_id"), part
 
@@ -208,7 +205,7 @@ class _ChatFormat(_ResponsesFormat):
         is_message = _member(response, "role") == "assistant"
         return (_member(response, "tool_calls") or []) if is_message else None
 
-    def asked(self, item: object) -> tuple[object, object, object] | None:
+    def call_in(self, item: object) -> tuple[object, object, object] | None:
         if _member(item, "type") != "function":
             return None
         function = _member(item, "function")
@@ -217,7 +214,7 @@ class _ChatFormat(_ResponsesFormat):
     def result(self, id: str, answer: CallAnswer) -> JsonObject:
         return {"role": "tool", "tool_call_id": id, "content": answer.text}
 
-    def given(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    def results_in(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
         yield _id_of(part, "tool_call_id"), part
 
 
@@ -227,7 +224,7 @@ class _MessagesFormat(_ResponsesFormat):
     def items(self, response: object) -> object:
         return _member(response, "content")
 
-    def asked(self, item: object) -> tuple[object, object, object] | None:
+    def call_in(self, item: object) -> tuple[object, object, object] | None:
         if _member(item, "type") != "tool_use":
             return None
         return _member(item, "id"), _member(item, "name"), _member(item, "input")
@@ -242,10 +239,10 @@ class _MessagesFormat(_ResponsesFormat):
     def image(self, image: Medium) -> JsonObject:
         return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.base64}}
 
-    def joined(self, results: list[JsonObject]) -> list[JsonObject]:
+    def as_history(self, results: list[JsonObject]) -> list[JsonObject]:
         return [{"role": "user", "content": results}] if results else []
 
-    def given(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    def results_in(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
         content = part.get("content") if part.get("type") != "tool_result" else None  # its content may be a list, too
         for block in cast("list[JsonObject]", content) if isinstance(content, list) else [part]:
             if block.get("type") != "text":  # text may accompany results
@@ -257,21 +254,21 @@ _FORMATS: Final[Mapping[ToolFormat, _ResponsesFormat]] = MappingProxyType(
 )
 
 
-def _asked(format: _ResponsesFormat, item: object) -> AskedCall | None:
+def _requested_call(format: _ResponsesFormat, item: object) -> RequestedCall | None:
     """Return an item as a call, or ``None``. Raises ``InvalidArguments`` for a call without an id or a name."""
-    if isinstance(item, AskedCall):
+    if isinstance(item, RequestedCall):
         return item
     if _member(item, "type") is None:
         raise InvalidArguments(f"an item of a response was expected, with its type; got {item!r:.80}")
-    parts = format.asked(item)
+    parts = format.call_in(item)
     if parts is None:
         return None
     call, name, arguments = parts
     if not isinstance(call, str) or not isinstance(name, str):
         raise InvalidArguments(f"a call with an id and a name was expected; got {item!r:.80}")
     if isinstance(arguments, str | Mapping):
-        return AskedCall(call, name, cast("str | Mapping[str, Any]", arguments))
-    return AskedCall(call, name, json.dumps(arguments, default=str))  # the kernel refuses it
+        return RequestedCall(call, name, cast("str | Mapping[str, Any]", arguments))
+    return RequestedCall(call, name, json.dumps(arguments, default=str))  # the kernel refuses it
 
 
 def _member(of: object, name: str) -> object:
@@ -281,5 +278,5 @@ def _member(of: object, name: str) -> object:
 
 def _id_of(part: JsonObject, key: str) -> str:
     if not isinstance(call_id := part.get(key), str):
-        raise InvalidArguments(f"made: a result with its {key} was expected; got {part!r:.80}")
+        raise InvalidArguments(f"previous_results: a result with its {key} was expected; got {part!r:.80}")
     return call_id

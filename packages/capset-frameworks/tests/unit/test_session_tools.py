@@ -25,13 +25,13 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 async def test_the_tools_in_play_are_offered_by_name_with_copies_of_their_schemas() -> None:
     async with office() as open_desk:
         tools = SessionTools(open_desk.session)
-        offered = {offer.name: offer for offer in await tools.offered()}
+        offered = {offer.name: offer for offer in await tools.list_tools()}
         assert list(offered) == ["add", "count", "fail", "hurry", "look", "pay", "recite", "wait"]
         add_offer = offered["add"]
         assert (add_offer.description, add_offer.parameters) == ("Add two numbers.", add.arguments.json_schema)
         assert add_offer.metadata == {"capability": "kit", "effect": "read", "tool_hash": tool_hash(add)}
         add_offer.parameters["properties"].clear()
-        (fresh,) = (offer for offer in await tools.offered() if offer.name == "add")
+        (fresh,) = (offer for offer in await tools.list_tools() if offer.name == "add")
         assert fresh.parameters == add.arguments.json_schema
         text = await tools.system_text()
         assert INSTRUCTIONS in text
@@ -45,7 +45,7 @@ async def test_a_call_has_the_ids_and_the_trace_that_it_was_given() -> None:
         options: dict[str, Any] = {"id": "call-1", "run": "run-1", "trace": TRACE, "on_event": events.append}
         answer = await SessionTools(open_desk.session).call("count", '{"texts": ["a b"]}', **options)
         (record,) = await open_desk.records()
-        assert (answer.text, answer.data, answer.error, answer.is_whole) == ("2", 2, None, True)
+        assert (answer.text, answer.data, answer.error, answer.has_full_data) == ("2", 2, None, True)
         assert answer.metadata == {"untrusted": True, "record": record.id}
         assert (record.causation, record.correlation) == ("call-1", "run-1")
         assert [event.meta and event.meta.traceparent for event in events] == [TRACE]
@@ -93,7 +93,7 @@ async def test_text_that_is_no_object_is_refused_as_arguments_on_record(argument
         (record,) = await open_desk.records()
         assert answer.metadata == {"untrusted": True, "record": record.id, "code": "invalid_arguments"}
         assert str(answer).endswith(f"(invalid_arguments; correlation {record.correlation})")
-        assert not answer.is_whole
+        assert not answer.has_full_data
 
 
 @pytest.mark.spec("W3")
@@ -136,7 +136,7 @@ async def test_a_long_result_is_a_text_and_its_whole_is_in_a_file() -> None:
     async with office() as open_desk:
         answer = await SessionTools(open_desk.session).call("recite", {})
         (record,) = await open_desk.records()
-        assert (answer.data, answer.error, answer.is_whole) == (None, None, False)
+        assert (answer.data, answer.error, answer.has_full_data) == (None, None, False)
         assert answer.file == f"/results/{record.id}.txt"
         assert answer.metadata == {"untrusted": True, "record": record.id, "file": answer.file}
 
@@ -152,7 +152,7 @@ async def test_images_of_a_result_are_parts_beside_its_texts(data: bytes) -> Non
     async with desk(picture) as open_desk:
         answer = await SessionTools(open_desk.session).call("picture", {})
     assert answer.text.startswith("a dot\n[image, image/png, ")
-    assert (answer.data, answer.is_whole, answer.error) == (None, False, None)
+    assert (answer.data, answer.has_full_data, answer.error) == (None, False, None)
     expected_parts = ["a dot", Medium("image/png", data)] if data.startswith(b"\x89PNG") else []
     assert [*answer.parts] == expected_parts
 
@@ -207,7 +207,7 @@ async def test_tools_are_offered_as_providers_take_them_and_called_as_their_own_
     imported = import_tools(definitions, name="others", handler=answer, effect="read")
     async with opened(Agent("helper", uses=[imported.capability])) as open_desk:
         tools = SessionTools(open_desk.session)
-        offered = {offer.name: offer.parameters for offer in await tools.offered()}
+        offered = {offer.name: offer.parameters for offer in await tools.list_tools()}
         assert list(offered["find"]["properties"]) == ["top", "near"]
         assert list(offered["pick"]["properties"]) == ["arguments"]
         assert (await tools.call("find", {"top": 1, "near": "x"})).data == {"$top": 1, "near": "x"}

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.errors import CapsetError, InternalError, NotFound
 from capset.kernel.governance.redaction import redactor_of
-from capset.schemas.validation_errors import fields_at
+from capset.schemas.validation_errors import pydantic_fields
 from capset_connect.notifications.worker import DeliveryWorker
 from capset_server import rest
 from capset_server.approvals.decisions import page_of
@@ -213,7 +213,7 @@ async def _misfitting(request: Request, error: Exception) -> Response:
     problems = cast("list[ErrorDetails]", validation_error.errors())
     for problem in problems:
         problem["loc"] = problem["loc"][1:]  # drop where the value is from, such as "body": its name is enough
-    fields = fields_at(problems, _known(request), validation_error.body)
+    fields = pydantic_fields(problems, _known(request), validation_error.body)
     return await _failed(request, misfit("request", fields))
 
 

@@ -11,14 +11,14 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from capset.composition.compose import Composition, compose
-from capset.composition.statics import Fingerprinted, static_parts
+from capset.composition.statics import FingerprintedPart, static_parts
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.toolkits import Member, Toolkit
 from capset.errors import DefinitionError, InvalidArguments, NotFound, StoreError
 from capset.evaluation.code import code_of, known_code, read_code_of
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical, digest, read
-from capset.fingerprint.hashes import member_payload, used_payload
+from capset.fingerprint.hashes import member_payload, reference_payload
 from capset.fingerprint.payload_changes import diff_payloads
 from capset.fingerprint.payloads import Payload
 from capset.kernel.kernel import Kernel
@@ -150,27 +150,27 @@ def _parts_of(composition: Composition) -> Mapping[str, Payload]:
     return {part.hash: part.payload for part in static_parts(composition)}
 
 
-def _of_capability(capability: AnyCapability) -> Iterator[Fingerprinted]:
+def _of_capability(capability: AnyCapability) -> Iterator[FingerprintedPart]:
     """Yield a capability as used by an agent with its defaults, and every toolkit and tool of all its presets."""
     yield _as_used(capability)
     for part in capability.parts.values():
         yield from _members(part.members)
 
 
-def _as_used(capability: AnyCapability) -> Fingerprinted:
+def _as_used(capability: AnyCapability) -> FingerprintedPart:
     """Return a capability as an agent uses it, or on its own if it contributes nothing or needs a config."""
     with suppress(DefinitionError):
         for part in static_parts(compose(Agent("anyone", uses=[capability]))):
             if part.payload["kind"] == "capability" and part.name == capability.name:
                 return part
-    payload = used_payload(capability)
-    return Fingerprinted(capability.name, digest(payload), payload)
+    payload = reference_payload(capability)
+    return FingerprintedPart(capability.name, digest(payload), payload)
 
 
-def _members(members: Iterable[Member]) -> Iterator[Fingerprinted]:
+def _members(members: Iterable[Member]) -> Iterator[FingerprintedPart]:
     for member in members:
         payload = member_payload(member)
-        yield Fingerprinted(member.name, digest(payload), payload)
+        yield FingerprintedPart(member.name, digest(payload), payload)
         if isinstance(member, Toolkit):
             yield from _members(member.members)
 

@@ -16,7 +16,7 @@ from capset.errors import CapsetError, StateError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import ChangeKind, ChangeNotice, EventRow, EventStore, KeyStore, Store, TurnRow
 from capset.wire.turns import ENDINGS
-from capset_agents.execution import interrupted
+from capset_agents.execution import interrupted_event
 from capset_server.auth.callers import Caller, Callers
 from capset_server.http.request_rules import HttpRefusal
 
@@ -50,9 +50,9 @@ class FollowerCredential:
     caller: Caller
     authorization: str
 
-    async def is_valid(self, *, afresh: bool = False) -> bool:
-        """Return whether the credential is still valid; ``afresh`` asks the store instead of the cache."""
-        return await self.callers.knows(self.caller, self.authorization, afresh=afresh)
+    async def is_valid(self, *, bypass_cache: bool = False) -> bool:
+        """Return whether the credential is still valid; ``bypass_cache`` asks the store instead of the cache."""
+        return await self.callers.knows(self.caller, self.authorization, bypass_cache=bypass_cache)
 
 
 class Bell(asyncio.Event):
@@ -121,7 +121,7 @@ class Notifier:
     async def watching(self, store: Store) -> AsyncGenerator[None]:
         """Watch for changes by other processes while inside, once for all followers."""
         events = store.events
-        async with store.changes.listening(self.hear) as arrives:
+        async with store.changes.subscribe(self.hear) as arrives:
             loop = asyncio.get_running_loop()
             tasks = [loop.create_task(self._look(events, arrives)), loop.create_task(self._check())]
             tasks.append(loop.create_task(self._look_for_revoked(store.keys)))
@@ -183,7 +183,7 @@ class Notifier:
             try:
                 revoked = await keys.revoked({*digests.values()})
                 for credential in [follower for follower, digest in digests.items() if digest in revoked]:
-                    if not await credential.is_valid(afresh=True):
+                    if not await credential.is_valid(bypass_cache=True):
                         self._wake(credential)
             except CapsetError:
                 continue  # the store is unavailable; `_check` logs that
@@ -281,7 +281,7 @@ async def follow(
             if turn is not None and (page.running is None or page.running.turn != turn):
                 return  # its last event is no longer stored
             if page.running is not None and page.running.checkpoint is None and page.running.until <= kernel.now():
-                await events.interrupt(session, now=kernel.now(), interrupted=interrupted())
+                await events.interrupt(session, now=kernel.now(), interrupted=interrupted_event())
                 bell.ring(session)
                 continue
             if not waits or bell.closed.is_set():

@@ -20,8 +20,8 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base import Begun, SessionRow
-from capset.wire.shapes import ATTACHED_BYTES
-from capset_agents.hosts import CallerAway, NewTurn, NotHere
+from capset.wire.shapes import MAX_ATTACHED_BYTES
+from capset_agents.hosts import CallerAbsent, NewTurn, WrongProcess
 from capset_agents.turns import TurnService
 from capset_connect.agent_files.mcp_servers import AgentServers
 from capset_connect.agent_files.rows import Loaded
@@ -114,7 +114,7 @@ class Service:
         agents = StoredAgents(self.kernel, registry, self.agents.servers)
         self.registry, self.agents = registry, agents
         self.fingerprints = FingerprintLookup(self.kernel, registry, agents)
-        self._agent_sessions.forget(lambda _, session: True)
+        self._agent_sessions.invalidate(lambda _, session: True)
 
     async def session_row(self, caller: Caller, id: str) -> SessionRow:
         """Return the row of the caller's session. Raises ``NotFound``, also for another caller's session."""
@@ -263,7 +263,7 @@ class Service:
     def forget_agent(self, id: str) -> None:
         """Reopen the sessions of an agent at their next call, since the approvals of its servers have changed."""
         for cache in (self._sessions, self._agent_sessions):
-            cache.forget(lambda _, session: session.snapshot.agent_id == id)
+            cache.invalidate(lambda _, session: session.snapshot.agent_id == id)
 
     async def agent(self, caller: Caller, id: str) -> Loaded:
         """Return an agent of the caller's organisation. Raises ``NotFound``."""
@@ -315,7 +315,7 @@ class Service:
 
     def _forget(self, id: str) -> None:
         for cache in (self._sessions, self._agent_sessions):
-            cache.forget(lambda _, session: session.id == id)
+            cache.invalidate(lambda _, session: session.id == id)
 
 
 def _context(context: Mapping[str, Any] | None) -> str | None:
@@ -323,9 +323,9 @@ def _context(context: Mapping[str, Any] | None) -> str | None:
     if context is None:
         return None
     encoded = to_json(session_context_of(context))
-    if len(encoded) > ATTACHED_BYTES:
+    if len(encoded) > MAX_ATTACHED_BYTES:
         raise InvalidArguments(
-            f"Invalid context: it has {len(encoded)} bytes as JSON, and may have {ATTACHED_BYTES} (attached_json)"
+            f"Invalid context: it has {len(encoded)} bytes as JSON, and may have {MAX_ATTACHED_BYTES} (attached_json)"
         )
     return encoded.decode()
 
@@ -339,13 +339,15 @@ class ServerTurns:
         self.followers = FollowerLimit(limits.followers)
         self._kernel = kernel
         self._service = service
-        self.turns = TurnService(kernel, self, seconds=limits.turn_seconds, most=limits.turns, stored=self.bell.ring)
+        self.turns = TurnService(
+            kernel, self, seconds=limits.turn_seconds, max_turns=limits.turns, on_stored=self.bell.ring
+        )
         self.bell.on("approval", self._decided)
-        self.bell.on("lists", lambda _: kernel.current.forget())
+        self.bell.on("lists", lambda _: kernel.current.clear())
 
     def _decided(self, request: str | None) -> None:
         """Continue at once what waits for an approval request that another process decided; ``None`` means any."""
-        self._kernel.approvals.heard(request)
+        self._kernel.approvals.notify(request)
         self.turns.wake()
 
     def check_runner(self) -> None:
@@ -372,8 +374,8 @@ class ServerTurns:
     async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
         """Return the session of a turn that is continued. The caller's key must still be valid.
 
-        Raises ``Unauthenticated`` if it is not, ``CallerAway`` for a caller with a token, and ``NotHere`` for a caller
-        that this server does not know, such as one on the command line.
+        Raises ``Unauthenticated`` if it is not, ``CallerAbsent`` for a caller with a token, and ``WrongProcess`` for a
+        caller that this server does not know, such as one on the command line.
         """
         return await self._service.open_turn(await self.find_caller(caller), row, hooks)
 
@@ -385,8 +387,8 @@ class ServerTurns:
         if described.get("kind") == ANYONE and callers.anyone is not None:
             return callers.anyone
         if described.get("kind") == BEARER:
-            raise CallerAway
-        raise NotHere
+            raise CallerAbsent
+        raise WrongProcess
 
     async def resume(self, caller: Caller, row: SessionRow, turn: str) -> None:
         """Continue a turn on behalf of a caller; see ``TurnService.resume``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -91,7 +92,7 @@ def test_every_operation_that_changes_something_has_an_act_or_a_reason() -> None
     )
     assert not gone, f"{gone} in ACT_OF or EXEMPT of {__name__} are no operations that change something"
     assert not ACT_OF.keys() & EXEMPT.keys()
-    assert set(ACT_OF.values()) <= ACTS.keys()
+    assert set(ACT_OF.values()) <= set(ACTS)
 
 
 def acts(server: Running) -> list[dict[str, Any]]:
@@ -273,9 +274,6 @@ async def test_an_act_whose_record_cannot_be_written_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.spec("G39")
-def test_the_guide_lists_every_act_as_the_table_does() -> None:
+def test_the_guide_describes_every_act() -> None:
     guide = (ROOT / "docs/guide/audit.md").read_text(encoding="utf-8")
-    rows = [f"| `{name}` | {description} |" for name, description in ACTS.items()]
-    assert "\n".join(rows) in guide, (
-        f"docs/guide/audit.md lacks {[row for row in rows if row not in guide]}, or their order"
-    )
+    assert re.findall(r"^\| `([a-z_]+\.[a-z]+)` \| \w.*\. \|$", guide, re.MULTILINE) == list(ACTS)

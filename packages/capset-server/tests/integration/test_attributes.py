@@ -80,7 +80,7 @@ async def opened(**more: Any) -> AsyncGenerator[tuple[Site, str, str]]:
 
 def said(server: Site, attributes: Mapping[str, Any] | None) -> str | None:
     """Return the keyed digest of attributes, as a record has it."""
-    return None if attributes is None else server.kernel._entered().digest(canonical(attributes))
+    return None if attributes is None else server.kernel._open_runtime().digest(canonical(attributes))
 
 
 async def through(door: Door, server: Site, tier: str, agent: str, session: str, name: str) -> tuple[bool, str]:

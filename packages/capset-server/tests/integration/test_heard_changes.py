@@ -15,7 +15,7 @@ from capset.stores.base.events import NewEvent
 from capset_server import followers
 from capset_server.auth.callers import Caller
 from capset_server.followers import FollowerCredential, Notifier
-from capset_testing.store_suite.support import LATER, NOW, approval_row, begin
+from capset_testing.store_suite.support import LATER, NOW, approval_row, create_sessions
 from tests.redis_servers import redis_server
 
 KEY = KeyRow("key", "laptop", "0" * 64, None, "ada", "user", (), (), NOW)
@@ -26,7 +26,7 @@ class Revoked:
 
     caller = Caller(Principal("ada"), frozenset(), KEY.id, digest=KEY.digest)
 
-    async def is_valid(self, *, afresh: bool = False) -> bool:
+    async def is_valid(self, *, bypass_cache: bool = False) -> bool:
         return False
 
 
@@ -51,11 +51,11 @@ async def test_followers_and_waiting_calls_are_woken_without_a_look(
             assert await decided.get() is None  # connected: some may have been missed
             assert await lists.get() is None
             with bell.heard("s") as rung:
-                await begin(other, "s")
+                await create_sessions(other, "s")
                 some = NewEvent("said", "{}")
                 await other.events.begin(TurnRow("s", "t", "here", LATER), some, now=NOW, interrupted=some)
                 await rung.wait()
-            await other.approvals.open(approval_row("r"), most=9)
+            await other.approvals.open(approval_row("r"), max_pending=9)
             await other.approvals.move(replace(approval_row("r"), status="approved"), "pending")
             assert await decided.get() == "r"
             await other.pins.change("server", [], ["tool"])

@@ -13,11 +13,11 @@ import pytest
 from capset import Capability, Principal, tool
 from capset.definitions.governance.approvals import Answer
 from capset.errors import ArgumentsTooLarge
-from capset.kernel.governance.approval_arguments import ARGUMENT_BYTES
-from capset.kernel.governance.approval_requests import PENDING_BYTES
+from capset.kernel.governance.approval_arguments import MAX_ARGUMENT_BYTES
+from capset.kernel.governance.approval_requests import MAX_PENDING_BYTES
 from capset.stores.base import ReplyRow
 from capset_server.http import idempotency
-from capset_server.http.idempotency import ANSWER_BYTES, ANSWERS_BYTES
+from capset_server.http.idempotency import MAX_REPLIES_BYTES, MAX_REPLY_BYTES
 from capset_server.rest import links
 from capset_testing import FakeClock
 from capset_testing.store_suite.support import approval_row
@@ -55,17 +55,17 @@ async def test_arguments_that_wait_for_an_approval_are_bounded() -> None:
     async with site(press) as server, server.client() as ada:
         session = await make_session(ada, "press")
         body = problem(await call(ada, session, "publish", text="x" * MIB), 413, "arguments_too_large")
-        assert f"{ARGUMENT_BYTES} bytes" in body["detail"]
+        assert f"{MAX_ARGUMENT_BYTES} bytes" in body["detail"]
         assert (await ada.get("/v1/approvals")).json()["items"] == []
         for number in range(70):
-            text = str(number) + "x" * (PENDING_BYTES // 65)
+            text = str(number) + "x" * (MAX_PENDING_BYTES // 65)
             row = replace(approval_row(f"id-{number:02}", f"{number:064}"), arguments=f'"{text}"', expires_at=FOREVER)
             if number < 64:
-                await server.kernel.store.approvals.open(replace(row, created_at=server.kernel.now()), most=100)
+                await server.kernel.store.approvals.open(replace(row, created_at=server.kernel.now()), max_pending=100)
         full = await call(ada, session, "publish", text="x" * (MIB - KIB))
         body = problem(full, 429, "limit_exceeded")
         assert "pending_arguments" in body["detail"]
-        assert str(PENDING_BYTES) in body["detail"]
+        assert str(MAX_PENDING_BYTES) in body["detail"]
         assert (await call(ada, session, "publish", text="small")).status_code == 202
         await server.key("eve", org="other")
         async with server.client("eve") as eve:
@@ -78,7 +78,7 @@ async def test_an_approver_puts_no_larger_arguments_there(here: Site) -> None:
     """Whoever decides over HTTP has a body of a megabyte; a host decides in its own process."""
     boss, approvals = Principal("boss", org="acme"), here.kernel.approvals
     row = replace(approval_row("id-1"), expires_at=FOREVER)
-    await here.kernel.store.approvals.open(row, most=1)
+    await here.kernel.store.approvals.open(row, max_pending=1)
     large = Answer(approved=True, arguments={"text": "x" * MIB})
     with pytest.raises(ArgumentsTooLarge, match="approval_arguments"):
         await approvals.decide("id-1", large, by=boss)
@@ -102,9 +102,9 @@ async def test_requests_for_approvals_go_with_their_session() -> None:
 async def test_an_answer_that_is_too_large_to_be_kept_says_where_it_is_recorded() -> None:
     async with site(press) as server, server.client() as ada:
         session = await make_session(ada, "press")
-        first = await call(ada, session, "print_out", "k-1", size=ANSWER_BYTES)
+        first = await call(ada, session, "print_out", "k-1", size=MAX_REPLY_BYTES)
         assert first.status_code == 200
-        body = problem(await call(ada, session, "print_out", "k-1", size=ANSWER_BYTES), 409, "conflict")
+        body = problem(await call(ada, session, "print_out", "k-1", size=MAX_REPLY_BYTES), 409, "conflict")
         assert first.json()["record"] in body["detail"]
         assert "record" in body["detail"]
         assert len(await server.records(tool="print_out")) == 1, "it is done once"
@@ -114,7 +114,7 @@ async def test_an_answer_that_is_too_large_to_be_kept_says_where_it_is_recorded(
 
 @pytest.mark.spec("P37", "T37")
 async def test_an_organisation_has_so_many_keys_within_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idempotency, "KEYS", 20)  # ten thousand requests would take too long
+    monkeypatch.setattr(idempotency, "MAX_KEYS", 20)  # ten thousand requests would take too long
     clock = FakeClock()
     async with site(press, clock=clock) as server, server.client() as ada:
         session = await make_session(ada, "press")
@@ -139,14 +139,14 @@ async def test_answers_make_room_and_are_swept_without_a_request(monkeypatch: py
     clock = FakeClock()
     async with site(press, clock=clock) as server, server.client() as ada:
         session = await make_session(ada, "press")
-        count = ANSWERS_BYTES // ANSWER_BYTES + 2
+        count = MAX_REPLIES_BYTES // MAX_REPLY_BYTES + 2
         for number in range(count):
-            done = await call(ada, session, "print_out", f"k-{number}", size=ANSWER_BYTES - KIB)
+            done = await call(ada, session, "print_out", f"k-{number}", size=MAX_REPLY_BYTES - KIB)
             assert done.status_code == 200
             clock.advance(1)
-        newest = await call(ada, session, "print_out", f"k-{count - 1}", size=ANSWER_BYTES - KIB)
+        newest = await call(ada, session, "print_out", f"k-{count - 1}", size=MAX_REPLY_BYTES - KIB)
         assert newest.headers["idempotent-replayed"] == "true"
-        body = problem(await call(ada, session, "print_out", "k-0", size=ANSWER_BYTES - KIB), 409, "conflict")
+        body = problem(await call(ada, session, "print_out", "k-0", size=MAX_REPLY_BYTES - KIB), 409, "conflict")
         assert "is not repeated" in body["detail"]
         assert len(await server.records(tool="print_out")) == count
         clock.advance(25 * 3_600)

@@ -10,7 +10,7 @@ from capset_agents.playback.scripts import Call, Say, ScriptError
 from capset_testing.capability_suite import capability_suite
 from capset_testing.harness import Desk, FakeClock, session_for
 from capset_testing.processor_suite import processor_suite
-from capset_testing.script import ScriptedRunner, Seen
+from capset_testing.script import ScriptedRunner, StepInput
 from capset_testing.store_suite import store_suite
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = [
     "ScriptError",
     "ScriptedModel",
     "ScriptedRunner",
-    "Seen",
+    "StepInput",
     "capability_suite",
     "processor_suite",
     "session_for",

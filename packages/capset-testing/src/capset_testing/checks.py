@@ -28,7 +28,7 @@ class Check(Generic[S]):
         await self.promise(self.subject)
 
 
-def expect(holds: object, problem: str) -> None:
-    """Raise ``AssertionError`` with the problem unless ``holds`` is true."""
-    if not holds:
+def expect(condition: object, problem: str) -> None:
+    """Raise ``AssertionError`` with the problem unless ``condition`` is true."""
+    if not condition:
         raise AssertionError(problem)

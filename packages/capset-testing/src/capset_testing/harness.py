@@ -33,21 +33,21 @@ class FakeClock:
 
     def __init__(self, start_ns: int = START_NS) -> None:
         self._start_ns = start_ns
-        self._passed_ns = 0
+        self._advanced_ns = 0
 
     def time_ns(self) -> int:
         """Nanoseconds since the Unix epoch, UTC."""
-        return self._start_ns + self._passed_ns
+        return self._start_ns + self._advanced_ns
 
     def monotonic_ns(self) -> int:
         """Nanoseconds advanced so far."""
-        return self._passed_ns
+        return self._advanced_ns
 
     def advance(self, seconds: float) -> None:
         """Advance the clock. Raises ``ValueError`` if ``seconds`` is negative: this clock never goes back."""
         if seconds < 0:
             raise ValueError(f"time does not go back: {seconds} s")
-        self._passed_ns += round(seconds * 1_000_000_000)
+        self._advanced_ns += round(seconds * 1_000_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,16 @@ class Desk:
     kernel: Kernel
     agent: Block
 
-    async def records(self, **wanted: Any) -> list[Record]:  # of the types that AuditQuery declares
+    async def records(self, **filters: Any) -> list[Record]:  # of the types that AuditQuery declares
         """Return the matching outcome records of the kernel, oldest first: ``await desk.records(tool="recall")``.
 
-        ``wanted`` are fields of ``capset.stores.base.AuditQuery``.
+        ``filters`` are fields of ``capset.stores.base.AuditQuery``.
         """
         log, matching = self.kernel.audit, list[Record]()
         await log.flush()
         before: int | None = None
         while True:
-            page = await log.query(AuditQuery(limit=1000, before=before, **wanted))
+            page = await log.query(AuditQuery(limit=1000, before=before, **filters))
             matching += page.items
             if page.next is None:
                 return matching[::-1]

@@ -17,7 +17,7 @@ from capset_agents.playback.scripts import Call, Say, ScriptError
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StepInput:
     """The input of a model in one step.
 
     ``tools`` are the names of the tools in play, ``results`` the results of the run's calls so far. ``input`` and the
@@ -35,33 +35,33 @@ class Seen:
     results: tuple[Result[Any], ...]
 
 
-Move = Call | Say | Callable[[Seen], Call | Say]
+Move = Call | Say | Callable[[StepInput], Call | Say]
 """A step of a script. A function chooses it from the model's input."""
 
 
 class ScriptedRunner:
     """Runs generators by their scripts: ``ScriptedRunner({"scribe": [Call("save_note", text="milk"), Say("done")]})``.
 
-    A ``Say`` ends one run of the generator; the next run continues the script from there. ``seen`` has every model
+    A ``Say`` ends one run of the generator; the next run continues the script from there. ``steps`` has every model
     step, in order. A mismatch raises ``ScriptError``.
     """
 
     def __init__(self, scripts: Mapping[str, Iterable[Move]]) -> None:
         """``scripts`` are keyed by the names of generators or agents."""
-        self._left: dict[str, list[Move]] = {name: list(moves) for name, moves in scripts.items()}
-        self.seen: list[Seen] = []
+        self._remaining: dict[str, list[Move]] = {name: list(moves) for name, moves in scripts.items()}
+        self.steps: list[StepInput] = []
 
     async def run(self, turn: Turn) -> Any:  # any output of the script: the generator checks it
         """Follow the script of a generator to its next ``Say``. Every step sees what a model would see."""
-        if turn.name not in self._left:
-            names = ", ".join(self._left) or "none"
+        if turn.name not in self._remaining:
+            names = ", ".join(self._remaining) or "none"
             raise ScriptError(f"the script has no steps for the generator {turn.name!r}; it is for: {names}")
         results: list[Result[Any]] = []
         while True:
             step = await turn.step()
-            step_view = _seen(turn, step, results)
-            self.seen.append(step_view)
-            move = self._next(step_view)
+            step_input = _step_input(turn, step, results)
+            self.steps.append(step_input)
+            move = self._next(step_input)
             if isinstance(move, Say):
                 return move.output
             result = await step.call(move.tool, Json(to_json(move.arguments)))
@@ -69,34 +69,34 @@ class ScriptedRunner:
                 raise result.error
             results.append(result)
 
-    def of(self, generator: str) -> list[Seen]:
+    def steps_of(self, generator: str) -> list[StepInput]:
         """Return the steps of one generator."""
-        return [step for step in self.seen if step.generator == generator]
+        return [step for step in self.steps if step.generator == generator]
 
-    def check_done(self) -> None:
+    def assert_done(self) -> None:
         """Raise ``ScriptError`` if a part of the script was not reached."""
-        remaining = {name: moves for name, moves in self._left.items() if moves}
+        remaining = {name: moves for name, moves in self._remaining.items() if moves}
         if remaining:
             steps = "; ".join(f"{name}: {', '.join(map(repr, moves))}" for name, moves in remaining.items())
             raise ScriptError(f"these steps of the script were not reached: {steps}")
 
-    def _next(self, step_view: Seen) -> Call | Say:
-        moves = self._left[step_view.generator]
+    def _next(self, step_input: StepInput) -> Call | Say:
+        moves = self._remaining[step_input.generator]
         if not moves:
             raise ScriptError(
-                f"the script of {step_view.generator!r} is over, and no Say ended this run; it had "
-                f"{counted(len(step_view.results), 'call')}"
+                f"the script of {step_input.generator!r} is over, and no Say ended this run; it had "
+                f"{counted(len(step_input.results), 'call')}"
             )
         move = moves.pop(0)
-        decided = move if isinstance(move, Call | Say) else move(step_view)
-        if not isinstance(decided, Call | Say):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
-            raise ScriptError(f"a step of a script is a Call or a Say; {step_view.generator!r} has {decided!r}")
-        return decided
+        chosen = move if isinstance(move, Call | Say) else move(step_input)
+        if not isinstance(chosen, Call | Say):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+            raise ScriptError(f"a step of a script is a Call or a Say; {step_input.generator!r} has {chosen!r}")
+        return chosen
 
 
-def _seen(turn: Turn, step: ModelStep, results: list[Result[Any]]) -> Seen:
+def _step_input(turn: Turn, step: ModelStep, results: list[Result[Any]]) -> StepInput:
     snapshot = step.snapshot
-    return Seen(
+    return StepInput(
         turn.name,
         turn.input,
         step.system_text,

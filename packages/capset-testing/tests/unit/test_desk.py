@@ -56,7 +56,7 @@ async def test_records_are_found_by_what_they_say() -> None:
 
 async def test_a_config_is_that_of_the_capability() -> None:
     async with session_for(sound, config=Settings(most=3)) as desk:
-        (chosen,) = desk.session.snapshot.composition.chosen
+        (chosen,) = desk.session.snapshot.composition.capability_uses
     assert chosen.config == Settings(most=3)
 
 

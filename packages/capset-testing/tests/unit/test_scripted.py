@@ -8,7 +8,7 @@ import pytest
 from capset import Agent, Context, ContextMessage, Kernel, Principal, tool
 from capset.errors import InvalidArguments
 from capset.flows import Generator, as_tool
-from capset_testing import Call, Say, ScriptedRunner, ScriptError, Seen
+from capset_testing import Call, Say, ScriptedRunner, ScriptError, StepInput
 
 
 @tool(effect="read")
@@ -31,15 +31,15 @@ PLANNER = Generator("planner", tools=[weekday], context=[ContextMessage("user", 
 async def test_it_does_what_the_script_says_and_keeps_what_each_step_saw() -> None:
     runner = ScriptedRunner({"planner": [Call("weekday", day=date(2026, 1, 1)), Say("on Thursday")]})
     assert await run(PLANNER, runner, "when?") == "on Thursday"
-    first, second = runner.seen
+    first, second = runner.steps
     assert (first.generator, first.input, first.tools, first.results) == ("planner", "when?", ("weekday",), ())
     assert first.messages == (ContextMessage("user", "Plan."),)
     assert first.model_settings == {"seed": 1}
     assert first.runtime_hash == second.runtime_hash
     assert [result.data for result in second.results] == ["Thursday"]
-    assert runner.of("planner") == [first, second]
-    assert runner.of("other") == []
-    runner.check_done()
+    assert runner.steps_of("planner") == [first, second]
+    assert runner.steps_of("other") == []
+    runner.assert_done()
 
 
 async def test_every_step_asks_for_its_prompt_anew() -> None:
@@ -52,11 +52,11 @@ async def test_every_step_asks_for_its_prompt_anew() -> None:
     block = Generator("g", tools=[weekday], context=[counts])
     runner = ScriptedRunner({"g": [Call("weekday", day="2026-01-01"), Call("weekday", day="2026-01-02"), Say("done")]})
     await run(block, runner)
-    assert [step.system_text for step in runner.seen] == ["step 1", "step 2", "step 3"]
+    assert [step.system_text for step in runner.steps] == ["step 1", "step 2", "step 3"]
 
 
 async def test_a_function_decides_by_what_it_sees() -> None:
-    def answer(step: Seen) -> Say:
+    def answer(step: StepInput) -> Say:
         return Say(f"{step.input}: {step.results[-1].data}")
 
     runner = ScriptedRunner({"planner": [Call("weekday", day="2026-01-02"), answer]})
@@ -66,8 +66,8 @@ async def test_a_function_decides_by_what_it_sees() -> None:
 async def test_a_call_that_fails_is_a_result_like_any_other() -> None:
     runner = ScriptedRunner({"planner": [Call("weekday", day="someday"), Call("nothing"), Say("sorry")]})
     assert await run(PLANNER, runner) == "sorry"
-    assert [result.success for result in runner.seen[-1].results] == [False, False]
-    assert isinstance(runner.seen[-1].results[0].error, InvalidArguments)
+    assert [result.success for result in runner.steps[-1].results] == [False, False]
+    assert isinstance(runner.steps[-1].results[0].error, InvalidArguments)
 
 
 async def test_a_script_goes_on_in_the_next_run() -> None:
@@ -102,7 +102,7 @@ async def test_what_was_not_reached_is_told() -> None:
     runner = ScriptedRunner({"planner": [Say("one"), Call("weekday", day="x"), Say("two")], "other": []})
     await run(PLANNER, runner)
     with pytest.raises(ScriptError, match=r"^these steps of the script were not reached: planner: Call\('weekday', "):
-        runner.check_done()
+        runner.assert_done()
 
 
 def test_a_call_takes_a_tool_for_its_name() -> None:

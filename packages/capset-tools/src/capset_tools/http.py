@@ -17,10 +17,10 @@ from capset.ext import (
     AllowedHosts,
     HttpClient,
     Resolver,
-    decoded,
+    decode,
+    describe_media_type,
     in_thread,
     media_type_of,
-    of_type,
     system_resolver,
 )
 from capset_tools.web_fetch.charsets import MARKED_UP, codec_in
@@ -63,7 +63,9 @@ def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
     text = _text(data, media_type, content_type, is_cut=is_cut)
     if text is None:
         return Content(
-            None, f"The body is binary, {of_type(media_type)}, {len(data)} bytes of it were read; it cannot be shown."
+            None,
+            f"The body is binary, {describe_media_type(media_type)}, {len(data)} bytes of it were read; "
+            "it cannot be shown.",
         )
     looks_like_json = media_type in _UNKNOWN and text.lstrip()[:1] in ("{", "[")
     if not is_cut and (_JSON.fullmatch(media_type) or looks_like_json):
@@ -78,7 +80,7 @@ def _text(data: bytes, media_type: str, content_type: str, *, is_cut: bool) -> s
         return None
     read, is_marked_up = bytearray(data), kind == "html" or MARKED_UP.fullmatch(media_type) is not None
     codec = codec_in(read, content_type, is_marked_up=is_marked_up, is_cut=is_cut)
-    return decoded(read, codec, is_cut=is_cut)
+    return decode(read, codec, is_cut=is_cut)
 
 
 def _value(text: str) -> JsonValue:
@@ -149,7 +151,7 @@ def http_over(
             merged_headers: dict[str, str] = {}
             for name, value in response.headers:
                 merged_headers[name] = f"{merged_headers[name]}, {value}" if name in merged_headers else value
-            content_type, is_cut = response.header("content-type") or "", read.cut is not None
+            content_type, is_cut = response.header("content-type") or "", read.truncated_by is not None
             content = await in_thread(ctx, lambda: content_of(read.data, content_type, is_cut=is_cut))
             answer = HttpAnswer(status=response.status, headers=merged_headers, body=content.body, truncated=is_cut)
         if content.error is not None:

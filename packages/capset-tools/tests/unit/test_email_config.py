@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from capset.definitions.capabilities import config_data, config_from
+from capset.definitions.capabilities import dump_config, parse_config
 from capset_tools.email import EmailConfig
 from tests.certificates import certificate
 from tests.helpers.tools.mail import HOST
@@ -59,4 +59,4 @@ def test_it_comes_back_as_it_was_stored() -> None:
     addresses: dict[str, Any] = {"sender": "Agent@EXAMPLE.org", "recipients": ["Ada@EXAMPLE.org", "@Example.ORG"]}
     config = EmailConfig(**{**WHOLE, **addresses}, certificates=certificate(HOST)[0])
     assert (config.sender, config.recipients) == ("Agent@example.org", ("Ada@example.org", "@example.org"))
-    assert config_from(EmailConfig, json.dumps(config_data(config)).encode()) == config
+    assert parse_config(EmailConfig, json.dumps(dump_config(config)).encode()) == config

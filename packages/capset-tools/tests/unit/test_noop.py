@@ -13,4 +13,4 @@ def test_it_brings_nothing() -> None:
     plain, using = compose(Agent("someone")), compose(Agent("someone", uses=[noop]))
     assert not using.tools
     assert using.system_text == plain.system_text
-    assert [choice.capability for choice in using.chosen] == [noop]
+    assert [choice.capability for choice in using.capability_uses] == [noop]

@@ -81,8 +81,8 @@ class Field:
     did_you_mean: str | None = None
 
     def __str__(self) -> str:
-        meant = f" (did you mean {self.did_you_mean!r}?)" if self.did_you_mean else ""
-        return f"{self.path}: {self.expected}{meant}"
+        suggestion = f" (did you mean {self.did_you_mean!r}?)" if self.did_you_mean else ""
+        return f"{self.path}: {self.expected}{suggestion}"
 
 
 class CapsetError(Exception):
@@ -129,8 +129,8 @@ def _encodable(text: str) -> str:
 
 
 def _encodable_field(field: Field) -> Field:
-    meant = field.did_you_mean
-    return Field(_encodable(field.path), _encodable(field.expected), meant and _encodable(meant))
+    suggestion = field.did_you_mean
+    return Field(_encodable(field.path), _encodable(field.expected), suggestion and _encodable(suggestion))
 
 
 class DefinitionError(CapsetError):
@@ -471,7 +471,7 @@ class ForeignAnswer(CapsetError):
     status = 502
 
 
-_CLOSE: Final = 0.6
+_MIN_SIMILARITY: Final = 0.6
 """The minimum similarity, from 0 to 1, of a name to a suggestion."""
 
 
@@ -484,9 +484,9 @@ def closest(name: str, candidates: Iterable[str], *, prefixes: str = "") -> str 
     near = [
         candidate
         for candidate in candidates
-        if 2 * min(len(candidate), len(name)) >= _CLOSE * (len(candidate) + len(name))
+        if 2 * min(len(candidate), len(name)) >= _MIN_SIMILARITY * (len(candidate) + len(name))
     ]
-    matches = get_close_matches(name, near, n=10, cutoff=_CLOSE) if near else []
+    matches = get_close_matches(name, near, n=10, cutoff=_MIN_SIMILARITY) if near else []
     return next((candidate for candidate in matches if _is_close_within(name, candidate, prefixes)), None)
 
 
@@ -494,7 +494,7 @@ def _is_close_within(name: str, other: str, prefixes: str) -> bool:
     """Whether names are close without the prefix that they share."""
     shared = takewhile(lambda both: both[0] == both[1], zip(name, other, strict=False))
     start = max((at for at, (character, _) in enumerate(shared, start=1) if character in prefixes), default=0)
-    return start == 0 or bool(get_close_matches(name[start:], [other[start:]], cutoff=_CLOSE))
+    return start == 0 or bool(get_close_matches(name[start:], [other[start:]], cutoff=_MIN_SIMILARITY))
 
 
 def counted(number: float, noun: str, plural: str | None = None) -> str:
@@ -506,10 +506,10 @@ def unknown(kind: str, name: str, candidates: Iterable[str]) -> str:
     """Return a message that ``name`` is unknown, with a suggestion or the known names."""
     names = sorted(candidates)
     # Tools of one source share a prefix: suggesting another of them could make a caller do something else.
-    if meant := closest(name, names, prefixes="_." if kind == "tool" else ""):
-        return f"unknown {kind} {name!r}; did you mean {meant!r}?"
-    there_is = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
-    return f"unknown {kind} {name!r}; there is: {there_is}"
+    if suggestion := closest(name, names, prefixes="_." if kind == "tool" else ""):
+        return f"unknown {kind} {name!r}; did you mean {suggestion!r}?"
+    known_names = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
+    return f"unknown {kind} {name!r}; there is: {known_names}"
 
 
 def refuse_unknown_keys(label: str, mapping: Mapping[str, object], allowed: Iterable[str]) -> None:

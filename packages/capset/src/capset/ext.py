@@ -37,11 +37,11 @@ from capset.kernel.hosting.hooks import SessionHooks
 from capset.kernel.hosting.host import SessionHost
 from capset.kernel.hosting.session import HostedSession
 from capset.kernel.introspection import ToolView, tools_of
-from capset.kernel.streams.dispatcher import Serving
+from capset.kernel.streams.dispatcher import Dispatcher
 from capset.kernel.streams.duplex import Duplex
 from capset.net.addresses import AllowedHosts, Resolver, system_resolver
 from capset.net.client import HttpClient
-from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of, of_type
+from capset.net.media import all_codecs, codec_named, codec_of, decode, describe_media_type, is_text, media_type_of
 from capset.net.response import HttpResponse
 from capset.schemas.schema import digested, session_file
 
@@ -65,6 +65,7 @@ __all__ = [
     "ClientQuestion",
     "Content",
     "ContextMerged",
+    "Dispatcher",
     "Document",
     "Documents",
     "DocumentsHandle",
@@ -91,7 +92,6 @@ __all__ = [
     "Retry",
     "Roles",
     "Secrets",
-    "Serving",
     "SessionHooks",
     "SessionHost",
     "SessionTurn",
@@ -106,18 +106,18 @@ __all__ = [
     "TurnStarted",
     "UsageLimit",
     "VersionMismatch",
+    "all_codecs",
     "codec_named",
     "codec_of",
-    "decoded",
+    "decode",
+    "describe_media_type",
     "digested",
-    "every_codec",
     "helper_types",
     "in_thread",
     "install_command",
     "is_text",
     "media_type_of",
     "normalise_path",
-    "of_type",
     "schema_tool",
     "session_file",
     "slot",

@@ -15,12 +15,12 @@ from urllib.request import url2pathname
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-_OWN = "capset"
+_PACKAGE = "capset"
 _BUILT_INS = "capset-tools"
 """The package of the built-ins, whose extras are extras of ``capset`` of the same names."""
 
 
-def install_command(*extras: str, package: str = _OWN) -> str:
+def install_command(*extras: str, package: str = _PACKAGE) -> str:
     """Return the command that installs extras of a package, from the same origin as the package."""
     installer = "pip" if find_spec("pip") else "uv pip"  # environments created by uv have no pip
     return " ".join([installer, "install", *map(shlex.quote, _requirements(package, f"[{','.join(extras)}]"))])
@@ -41,14 +41,14 @@ def _requirements(package: str, extras: str) -> list[str]:
         return [package + extras]
     origin = json.loads(text)
     url: str = origin["url"]
-    if (information := origin.get("dir_info")) is not None:
+    if (dir_info := origin.get("dir_info")) is not None:
         folder = Path(url2pathname(urlsplit(url).path))
-        siblings = sorted(map(str, folder.parent.glob(f"{_OWN}-*"))) if package == _OWN else []
-        options = ["-e"] if information.get("editable") else []
+        siblings = sorted(map(str, folder.parent.glob(f"{_PACKAGE}-*"))) if package == _PACKAGE else []
+        options = ["-e"] if dir_info.get("editable") else []
         return [part for source in (f"{folder}{extras}", *siblings) for part in (*options, source)]
     if (version := origin.get("vcs_info")) is not None:
-        place = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
-        url = f"{version['vcs']}+{url}@{version['commit_id']}{place}"
+        fragment = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
+        url = f"{version['vcs']}+{url}@{version['commit_id']}{fragment}"
     return [f"{package}{extras} @ {url}"]
 
 
@@ -65,17 +65,17 @@ class MissingExtras:
         return install_command(*self.names, package=self.package)
 
 
-def missing_extras(point: EntryPoint) -> MissingExtras | None:
+def missing_extras(entry_point: EntryPoint) -> MissingExtras | None:
     """Return those extras of an entry point (``module:name [extra]``) that are missing, or ``None``."""
-    if point.dist is None or not point.extras:
+    if entry_point.dist is None or not entry_point.extras:
         return None
-    required = point.dist.requires or []
-    names = tuple(extra for extra in point.extras if not all(map(_is_installed, _brought(extra, required))))
-    package = _OWN if point.dist.name == _BUILT_INS else point.dist.name
+    required = entry_point.dist.requires or []
+    names = tuple(extra for extra in entry_point.extras if not all(map(_is_installed, _required_by(extra, required))))
+    package = _PACKAGE if entry_point.dist.name == _BUILT_INS else entry_point.dist.name
     return MissingExtras(package, names) if names else None
 
 
-def _brought(extra: str, required: list[str]) -> list[str]:
+def _required_by(extra: str, required: list[str]) -> list[str]:
     """Return the names of the packages that an extra requires."""
     marker = re.compile(rf"""\bextra\s*==\s*['"]{re.escape(extra)}['"]""")
     return [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in required if marker.search(requirement)]

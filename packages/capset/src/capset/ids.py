@@ -11,7 +11,7 @@ import os
 from capset.clock import Clock, SystemClock
 
 _COUNTER_BITS = 22
-_COUNTER = (1 << _COUNTER_BITS) - 1
+_COUNTER_MASK = (1 << _COUNTER_BITS) - 1
 
 
 class Ids:
@@ -30,12 +30,12 @@ class Ids:
 
     def mark(self) -> int:
         """Reserve an identifier: the time in nanoseconds above 22 bits of counter."""
-        return self._time_ns() << _COUNTER_BITS | self._count() & _COUNTER
+        return self._time_ns() << _COUNTER_BITS | self._count() & _COUNTER_MASK
 
     def text(self, mark: int) -> str:
         """Return the identifier of a mark, in the usual 36 characters."""
         milliseconds, rest_ns = divmod(time_of(mark), 1_000_000)
-        fraction, count = rest_ns * 4096 // 1_000_000, mark & _COUNTER
+        fraction, count = rest_ns * 4096 // 1_000_000, mark & _COUNTER_MASK
         return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031  # takes half the time of slicing one 128-bit number
             milliseconds >> 16,
             milliseconds & 0xFFFF,

@@ -37,7 +37,7 @@ class PromptEngine:
         """Queue nothing again, since no other worker held anything."""
         return 0
 
-    async def forget(self) -> int:
+    async def delete_ended(self) -> int:
         """Keep everything, for as long as a test takes."""
         return 0
 

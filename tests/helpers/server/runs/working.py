@@ -22,7 +22,7 @@ from capset.stores.base.runs import UNFINISHED
 from capset_agents.playback.script_model import ScriptedModel
 from capset_agents.playback.scripts import Call
 from capset_agents.runner import AgentRunner
-from capset_cli.worker import read_queue
+from capset_cli.worker import parse_queue
 from capset_server.auth.callers import Caller
 from capset_server.runs.schedules import create_schedule
 from capset_server.runs.submission import content_of_call, submit
@@ -181,7 +181,7 @@ async def main(store: str, notes: Path, *names: str) -> None:
     from capset_agents.dbos import RunEngine
     from capset_server.runs.worker import Worker
 
-    queues = [read_queue(name, 4) for name in names]
+    queues = [parse_queue(name, 4) for name in names]
     async with service_on(store, notes) as service:
         worker = Worker(
             service,

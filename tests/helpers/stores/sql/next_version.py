@@ -124,8 +124,8 @@ def make_next_version(folder: Path, *, large: int | None = None, failing: bool =
     tables.write_text(tables.read_text() + _TABLES)
     if large is not None:
         text = revisions.read_text()
-        assert "LARGE: Final = 100_000" in text
-        revisions.write_text(text.replace("LARGE: Final = 100_000", f"LARGE: Final = {large}"))
+        assert "LARGE_ROWS: Final = 100_000" in text
+        revisions.write_text(text.replace("LARGE_ROWS: Final = 100_000", f"LARGE_ROWS: Final = {large}"))
     if failing:
         last = sql / "migrations" / "versions" / f"{INDEXES}_indexes_of_labels.py"
         last.write_text(last.read_text() + "    raise RuntimeError('a failure in the middle')\n")

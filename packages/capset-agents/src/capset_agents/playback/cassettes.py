@@ -77,16 +77,16 @@ class Cassette:
         """Read the file. Raises ``DefinitionError`` like ``read_cassette``."""
         self.name = Path(path).name
         self._exchanges = read_cassette(Path(path))
-        self._left = [*range(len(self._exchanges))]
+        self._unused = [*range(len(self._exchanges))]
 
     def take(self, request: HashedRequest) -> RecordedExchange:
         """Return the first unused exchange with the same request. Raises ``CassetteMismatch`` if there is none.
 
         Thus concurrent agents each get their own answers, and another process can continue a conversation.
         """
-        for number in self._left:
+        for number in self._unused:
             if self._exchanges[number].asked == request.hashes:
-                self._left.remove(number)
+                self._unused.remove(number)
                 return self._exchanges[number]
         raise CassetteMismatch(f"{self._explain(request)}. {self._advice}")
 
@@ -98,7 +98,7 @@ class Cassette:
 
     def _explain(self, request: HashedRequest) -> str:
         """Describe how a request differs from the next exchange of its conversation."""
-        met = max(
+        last_match = max(
             (
                 number
                 for number, exchange in enumerate(self._exchanges)
@@ -106,7 +106,7 @@ class Cassette:
             ),
             default=-1,
         )
-        expected = next((number for number in self._left if number > met), None)
+        expected = next((number for number in self._unused if number > last_match), None)
         if expected is None:
             count = len(self._exchanges)
             return (
@@ -114,7 +114,7 @@ class Cassette:
                 f"it has {counted(count, 'exchange')}, and the model is asked once more"
             )
         changes = "; ".join(find_changes(self._exchanges[expected].asked, request.hashes))
-        first = self._exchanges[met].asked.conversation.messages + 1 if met >= 0 else 0
+        first = self._exchanges[last_match].asked.conversation.messages + 1 if last_match >= 0 else 0
         new = list(dict.fromkeys(content for contents in request.contents[first:] for content in contents))
         if new and changes.endswith("the conversation changed"):
             changes += f" (in {', '.join(new)})"

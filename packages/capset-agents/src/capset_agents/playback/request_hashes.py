@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,16 +24,18 @@ from pydantic_core import from_json, to_jsonable_python
 
 from capset.fingerprint.canonical import canonical, digest
 
-_MASKED: Final = re.compile(
+_VOLATILE: Final = re.compile(
     r"(?P<id>(?<![0-9a-f-])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![0-9a-f-]))"
     r"|(?<![0-9])[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9])"
     r"(?:[t ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?:z|[+-][0-9]{2}:?[0-9]{2})?)?",
     re.IGNORECASE,
 )
 """UUIDs, and ISO 8601 dates and times, which differ in every run."""
-_PART: Final = ("part_kind", "content", "tool_name", "tool_call_id", "args", "outcome")
+_HASHED_FIELDS: Final = ("part_kind", "content", "tool_name", "tool_call_id", "args", "outcome")
 """The members of a part that are hashed. All others are times, run ids and metadata that no model reads."""
-_TRANSPORT: Final = frozenset({"extra_headers", "timeout", "request_timeout", "first_event_timeout", "max_retries"})
+_TRANSPORT_SETTINGS: Final = frozenset(
+    {"extra_headers", "timeout", "request_timeout", "first_event_timeout", "max_retries"}
+)
 """Connection settings, which no model reads. Headers may contain keys."""
 
 
@@ -61,16 +63,16 @@ class RequestHashes(BaseModel):
 class HashedRequest:
     """A request as it is compared: its hashes, those of each prefix of its conversation, and its contents.
 
-    ``beginnings[n - 1]`` is the hash of the first ``n`` messages, ``contents[n - 1]`` names the parts of message ``n``.
+    ``prefix_hashes[n - 1]`` is the hash of the first ``n`` messages, ``contents[n - 1]`` the parts of message ``n``.
     """
 
     hashes: RequestHashes
-    beginnings: Sequence[str]
+    prefix_hashes: Sequence[str]
     contents: Sequence[Sequence[str]]
 
     def continues(self, other: ConversationHash) -> bool:
         """Return whether the conversation begins with ``other`` and is longer."""
-        return other.messages < len(self.beginnings) and self.beginnings[other.messages - 1] == other.hash
+        return other.messages < len(self.prefix_hashes) and self.prefix_hashes[other.messages - 1] == other.hash
 
 
 def hash_request(
@@ -95,7 +97,7 @@ def hash_request(
             settings={
                 name: _hash(to_jsonable_python(value, fallback=_type_name))
                 for name, value in (settings or {}).items()
-                if name not in _TRANSPORT
+                if name not in _TRANSPORT_SETTINGS
             },
             conversation=ConversationHash(messages=len(hashes), hash=hashes[-1] if hashes else ""),
         ),
@@ -110,15 +112,15 @@ def find_changes(before: RequestHashes, after: RequestHashes) -> list[str]:
     if before.instructions != after.instructions:
         changes.append("the instructions changed")
     if before.tools != after.tools:
-        changes.append(f"the tools changed ({_members(before.tools, after.tools)})")
+        changes.append(f"the tools changed ({_describe_changes(before.tools, after.tools)})")
     if before.settings != after.settings:
-        changes.append(f"the settings changed ({_members(before.settings, after.settings)})")
+        changes.append(f"the settings changed ({_describe_changes(before.settings, after.settings)})")
     if before.conversation != after.conversation:
         changes.append("the conversation changed")
     return changes
 
 
-def _members(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+def _describe_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return ", ".join(
         f"{name} {'is new' if name not in before else 'is gone' if name not in after else 'changed'}"
         for name in sorted({*before, *after})
@@ -135,7 +137,7 @@ def _hash(payload: Any, ids: dict[str, str] | None = None) -> str:  # payload is
             return "<time>"
         return numbers.setdefault(identifier.lower(), f"<id {len(numbers) + 1}>")
 
-    return digest(_MASKED.sub(masked, canonical(payload).decode()))
+    return digest(_VOLATILE.sub(masked, canonical(payload).decode()))
 
 
 def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> list[str]:
@@ -160,7 +162,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _part(data: Mapping[str, Any]) -> dict[str, Any]:
-    part = {name: data[name] for name in _PART if data.get(name) is not None}
+    part = {name: data[name] for name in _HASHED_FIELDS if data.get(name) is not None}
     if isinstance(arguments := part.get("args"), str):
         with contextlib.suppress(ValueError):  # arguments that are not JSON are hashed as text
             part["args"] = from_json(arguments, allow_inf_nan=False)
@@ -168,15 +170,11 @@ def _part(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contents(message: ModelMessage) -> list[str]:
-    return [*dict.fromkeys(_content(message.parts))]
-
-
-def _content(parts: Iterable[object]) -> Iterable[str]:
-    for part in parts:
-        if isinstance(part, ToolReturnPart):
-            yield f"the result of {part.tool_name}"
-        elif isinstance(part, UserPromptPart):
-            yield "the prompt"
+    return [
+        f"the result of {part.tool_name}" if isinstance(part, ToolReturnPart) else "the prompt"
+        for part in message.parts
+        if isinstance(part, ToolReturnPart | UserPromptPart)
+    ]
 
 
 def _type_name(value: object) -> str:

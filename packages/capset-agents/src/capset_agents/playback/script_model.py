@@ -27,7 +27,7 @@ from pydantic_ai.models.function import (
 )
 
 from capset.errors import counted
-from capset_agents.playback.scripts import Call, Say, Script, ScriptError, ScriptStep, ToolResult, script_of
+from capset_agents.playback.scripts import Call, Say, Script, ScriptError, ScriptStep, ToolResult, script_from_moves
 
 _PIECES: Final = re.compile(r"\S*\s*")
 """The pieces in which text is streamed: words, each with the whitespace after it."""
@@ -50,7 +50,7 @@ class ScriptedModel(FunctionModel):
         self, *moves: Call | Say | str | Sequence[Call] | ScriptStep, script: Script | None = None, agent: str = ""
     ) -> None:
         """Take the answers in order, or a ``script`` and the name of the agent that it answers for."""
-        self._steps = (script or script_of(moves)).of(agent)
+        self._steps = (script or script_from_moves(moves)).steps_for(agent)
         self._script_name = "script" if script is None else script.name
         super().__init__(self._answer, stream_function=self._stream, model_name=self._script_name)
 
@@ -60,15 +60,15 @@ class ScriptedModel(FunctionModel):
         return "script"
 
     async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        number, step = self._next(messages)
-        _fail(step, self._script_name)
+        number, step = self._next_step(messages)
+        _raise_failure(step, self._script_name)
         return ModelResponse(parts=[*_parts(number, step, info)])
 
     async def _stream(
         self, messages: list[ModelMessage], info: AgentInfo
     ) -> AsyncGenerator[str | DeltaToolCalls | DeltaThinkingCalls]:
-        number, step = self._next(messages)
-        _fail(step, self._script_name)
+        number, step = self._next_step(messages)
+        _raise_failure(step, self._script_name)
         for index, part in enumerate(_parts(number, step, info)):
             if isinstance(part, ThinkingPart):
                 for piece in _pieces(part.content):
@@ -79,7 +79,7 @@ class ScriptedModel(FunctionModel):
             elif isinstance(part, ToolCallPart):
                 yield {index: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
 
-    def _next(self, messages: list[ModelMessage]) -> tuple[int, ScriptStep]:
+    def _next_step(self, messages: list[ModelMessage]) -> tuple[int, ScriptStep]:
         """Return the next step and its index. Each earlier answer used up one step and those that it skipped."""
         results: list[ToolResult] = []
         number = 0
@@ -87,19 +87,19 @@ class ScriptedModel(FunctionModel):
             if isinstance(message, ModelResponse):
                 if message.model_name is None:  # not from a model: it closes a turn that was ended
                     continue
-                number = self._following(number, results)[0] + 1
+                number = self._matching_step(number, results)[0] + 1
             else:
                 results += [
                     ToolResult(part.tool_name, part.model_response_str(), part.outcome == "success")
                     for part in message.parts
                     if isinstance(part, ToolReturnPart)
                 ]
-        return self._following(number, results)
+        return self._matching_step(number, results)
 
-    def _following(self, number: int, results: Sequence[ToolResult]) -> tuple[int, ScriptStep]:
+    def _matching_step(self, number: int, results: Sequence[ToolResult]) -> tuple[int, ScriptStep]:
         for at in range(number, len(self._steps)):
             step = self._steps[at]
-            if step.when is None or step.when.holds(results):
+            if step.when is None or step.when.matches(results):
                 return at, step
         raise ScriptError(
             f"the script {self._script_name} is over after {number} of {counted(len(self._steps), 'step')}"
@@ -125,7 +125,7 @@ def _pieces(text: str) -> list[str]:
     return [piece for piece in _PIECES.findall(text) if piece]
 
 
-def _fail(step: ScriptStep, name: str) -> None:
+def _raise_failure(step: ScriptStep, name: str) -> None:
     if step.fail is None:
         return
     if step.fail == "broken":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -59,7 +59,7 @@ class Condition(BaseModel):
     contains: str | None = None
     lacks: str | None = None
 
-    def holds(self, results: Sequence[ToolResult]) -> bool:
+    def matches(self, results: Sequence[ToolResult]) -> bool:
         """Return whether the condition matches ``results``, oldest first. Without any, only ``lacks`` can match."""
         newest = next((tool_result for tool_result in reversed(results) if self.tool in (None, tool_result.tool)), None)
         if newest is None:
@@ -121,26 +121,17 @@ class Script:
 
     steps: Mapping[str, Sequence[ScriptStep]]
     name: str = "script"
-    flat: Mapping[str, tuple[ScriptStep, ...]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Expand repeated steps."""
-        flat = {
-            agent: tuple(repeated_step for step in steps for repeated_step in [step] * step.repeat)
-            for agent, steps in self.steps.items()
-        }
-        object.__setattr__(self, "flat", flat)
-
-    def of(self, agent: str) -> tuple[ScriptStep, ...]:
-        """Return the steps for an agent. Raises ``ScriptError`` if there are none."""
-        agent_steps = self.flat.get(agent, self.flat.get(""))
-        if agent_steps is None:
-            agents = ", ".join(self.flat) or "no agent"
+    def steps_for(self, agent: str) -> tuple[ScriptStep, ...]:
+        """Return the steps for an agent, with repeated ones. Raises ``ScriptError`` if there are none."""
+        steps = self.steps.get(agent, self.steps.get(""))
+        if steps is None:
+            agents = ", ".join(self.steps) or "no agent"
             raise ScriptError(f"the script {self.name} has no steps for the agent {agent!r}; it is for: {agents}")
-        return agent_steps
+        return tuple(repeated_step for step in steps for repeated_step in [step] * step.repeat)
 
 
-def script_of(moves: Iterable[Call | Say | str | Sequence[Call] | ScriptStep]) -> Script:
+def script_from_moves(moves: Iterable[Call | Say | str | Sequence[Call] | ScriptStep]) -> Script:
     """Build a script from Python moves. Each call is one step; a list of calls is one step with all of them."""
     return Script({"": tuple(_step(move) for move in moves)})
 

@@ -11,11 +11,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from capset.kernel.governance.acts import acting
 from capset.kernel.kernel import Kernel
-from capset_cli.common.actors import acting_here
-from capset_cli.common.exits import needs_extra
-from capset_cli.common.remote import ask, server_of
-from capset_cli.common.settings import Settings, existing_db, load_settings
+from capset_cli.common.actors import local_actor
+from capset_cli.common.exits import require_extra
+from capset_cli.common.remote import run_on_server, select_server
+from capset_cli.common.settings import Settings, load_settings, require_db
 
 if TYPE_CHECKING:
     from capset_cli.administration.agents import LocalAgents
@@ -82,7 +83,7 @@ class Administration:
     @cached_property
     def sessions(self) -> LocalSessions:
         """Sessions of the principal. Raises ``DefinitionError`` if the extra ``server`` is missing."""
-        needs_extra("server", "starlette")
+        require_extra("server", "starlette")
         from capset_cli.administration.sessions import LocalSessions
 
         return LocalSessions(self._kernel, self._principal, self._env)
@@ -103,18 +104,18 @@ def administer(
     ``creates`` allows creating the database; ``stored=False`` uses a store in memory instead. Raises
     ``DefinitionError`` if options of the local database are given together with a server's URL.
     """
-    server = server_of(url, db=db, org=org, **local)
+    server = select_server(url, db=db, org=org, **local)
     if server is not None:
-        return ask(server, work)
+        return run_on_server(server, work)
     settings = load_settings(db=db, **local)
     if not stored:
         settings = replace(settings, db="memory://")
     elif not creates:
-        existing_db(settings.db)
+        require_db(settings.db)
     return asyncio.run(_administer_database(settings, org, work))
 
 
 async def _administer_database(settings: Settings, org: str | None, work: Callable[[Admin], Awaitable[T]]) -> T:
     async with Kernel(store=settings.db, redis=settings.redis) as kernel:
-        with acting_here(replace(settings.principal, org=org)):
+        with acting(local_actor(replace(settings.principal, org=org))):
             return await work(Administration(kernel, settings, org))

@@ -91,13 +91,13 @@ class LocalAgents:
     async def server(self, id: str, name: str, *, limit: int = 50, cursor: str | None = None) -> AgentServerState:
         """Query one of them, and return each tool as it was approved and as the server describes it now."""
         row = await self._agents.stored(self._principal.org, id)
-        (looked_server,) = await self._agents.servers.look(row, name)
-        return server_page(looked_server, limit=limit, cursor=cursor)
+        (queried_server,) = await self._agents.servers.look(row, name)
+        return server_page(queried_server, limit=limit, cursor=cursor)
 
     async def approve_tools(self, id: str, name: str, tools: Mapping[str, str]) -> ChangedApprovals:
         """Approve tools of one of the agent's own MCP servers. ``tools`` maps names to the reviewed hashes."""
-        done = await self._agents.approve_tools(self._principal.org, id, name, tools, by=self._principal)
-        return ChangedApprovals(tools=[approval.name for approval in done])
+        approvals = await self._agents.approve_tools(self._principal.org, id, name, tools, by=self._principal)
+        return ChangedApprovals(tools=[approval.name for approval in approvals])
 
     async def withdraw_tools(self, id: str, name: str, tools: Sequence[str]) -> ChangedApprovals:
         """Withdraw approvals of tools, without contacting the MCP server."""

@@ -49,8 +49,8 @@ class LocalApprovals:
     async def arguments(self, id: str) -> ApprovalArgumentsShape:
         """Return the arguments, masking only secrets that the tool's schema declares. The reading is recorded."""
         row = await self._service.get(id, org=self._principal.org)
-        shown = await self._service.show_arguments(row, by=self._principal)
-        return ApprovalArgumentsShape(arguments=shown.arguments, modified=shown.modified)
+        view = await self._service.show_arguments(row, by=self._principal)
+        return ApprovalArgumentsShape(arguments=view.arguments, modified=view.modified)
 
     async def approve(
         self,

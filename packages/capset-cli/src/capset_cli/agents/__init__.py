@@ -6,19 +6,17 @@ This module has ``list``, ``show``, ``create``, ``change``, ``archive`` and ``ro
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
-from pydantic_core import from_json
 
-from capset.errors import DefinitionError, unknown
 from capset.stores.base import AGENT_FIELDS, AgentStatus
 from capset.wire.agents import AgentDetail
 from capset_cli.administration import administer
 from capset_cli.agents.inputs import Expected, Id, Org, Writer, read_input
 from capset_cli.common.exits import Exit, guarded
-from capset_cli.common.options import AsJson, Db, read_object
-from capset_cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
+from capset_cli.common.options import AsJson, Db, parse_choice, read_object
+from capset_cli.common.output import cell, err, escaped, out, pretty, print_json, print_page, short_hash
 from capset_cli.common.remote import Url
 
 if TYPE_CHECKING:
@@ -49,20 +47,15 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List agents: the installed ones, then the stored ones, newest first."""
-    agent_status = _status(status)
+    agent_status: AgentStatus | None = parse_choice("status", status, get_args(AgentStatus))
     page = administer(
         url,
         lambda admin: admin.agents.list(status=agent_status, name=name, limit=limit, cursor=cursor),
         db=db,
         org=org,
     )
-    if as_json:
-        print_json(page.plain())
-        return Exit.DONE
     columns = ("ID", "NAME", "VERSION", "STATUS", "HASH", "CAPABILITIES")
-    out().print(table(*columns, rows=map(_row, page.items), folds=("NAME", "CAPABILITIES")))
-    if page.next is not None:
-        err().print(f"[dim]more: --cursor {cell(page.next)}[/]")
+    print_page(page, columns, map(_row, page.items), folds=("NAME", "CAPABILITIES"), as_json=as_json, option="--cursor")
     return Exit.DONE
 
 
@@ -93,27 +86,18 @@ def show(agent: AgentDetail, *, as_json: bool) -> None:
         print_json(fields)
         return
     for notice in agent.notices:
-        err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
+        err().print(f"[yellow]notice:[/] {escaped(notice)}", soft_wrap=True)
     for name in (*_SHOWN, *_TIMES, *_TEXTS):
         value = fields.get(name)
         if value not in (None, "", [], False):
             text = value if isinstance(value, str) else pretty(value)
-            out().print(f"{name:<14} {cell(text) if name in _SHOWN else verbatim(text)}", soft_wrap=True)
+            out().print(f"{name:<14} {cell(text) if name in _SHOWN else escaped(text)}", soft_wrap=True)
 
 
 def _row(agent: AgentDetail) -> list[str]:
     ids = ", ".join(entry.id for entry in agent.capability_entries)
     texts = (agent.id, agent.name, str(agent.version), agent.status)
-    return [*map(cell, texts), short(agent.static_hash), cell(ids or "–")]
-
-
-def _status(named: str | None) -> AgentStatus | None:
-    if named is None:
-        return None
-    for status in get_args(AgentStatus):
-        if named == status:
-            return status
-    raise DefinitionError(unknown("status", named, get_args(AgentStatus)))
+    return [*map(cell, texts), short_hash(agent.static_hash), cell(ids or "–")]
 
 
 @guarded
@@ -151,7 +135,7 @@ def change_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Apply a JSON merge patch to an agent, completely or not at all. Every change creates a version."""
-    changes = _patch(patch)
+    changes = read_object("PATCH", patch)
     changed = administer(
         url, lambda admin: admin.agents.change(id, changes, version=expected), db=db, org=org, principal=principal
     )
@@ -195,10 +179,6 @@ def rollback_command(
         url, lambda admin: admin.agents.rollback(id, to, version=expected), db=db, org=org, principal=principal
     )
     return _print_agent(changed, as_json=as_json)
-
-
-def _patch(text: str) -> dict[str, Any]:  # JSON
-    return from_json(read_object("PATCH", text))
 
 
 def _print_agent(agent: AgentDetail, *, as_json: bool) -> Exit:

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from capset.errors import DefinitionError
-from capset.schemas.strict_json import checked_bounds
+from capset.schemas.strict_json import copy_bounded
 from capset.schemas.validation_errors import SchemaMismatch, validation_fields
 from capset.wire.agents import AgentInput
 from capset_connect.plain_files import parse, read_text
@@ -29,7 +29,7 @@ def read_input(path: Path) -> AgentInput:
         raise DefinitionError(f"{path}: not an agent file: it must hold a mapping with a name")
     document = cast("dict[str, Any]", data)
     try:
-        return AgentInput.model_validate(checked_bounds(document))
+        return AgentInput.model_validate(copy_bounded(document))
     except ValidationError as error:
         fields = validation_fields(error, list(AgentInput.model_fields), document)
     except SchemaMismatch as error:

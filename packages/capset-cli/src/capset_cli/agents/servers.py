@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from capset_cli.administration import administer
 from capset_cli.agents.inputs import Id, Org, Writer
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db
-from capset_cli.common.output import cell, err, out, print_json, short, table, verbatim
+from capset_cli.common.output import cell, err, escaped, out, print_json, short_hash, table
 from capset_cli.common.remote import Url
 from capset_cli.common.texts import one_line
 from capset_connect.offers import described
@@ -23,9 +23,6 @@ from capset_connect.offers import described
 if TYPE_CHECKING:
     from capset_cli.administration import Admin
 
-_PAGE: Final = 200
-_DIGITS: Final = 64
-"""The number of digits of a full hash."""
 Server = Annotated[str, typer.Argument(metavar="SERVER", help="The name of one of its MCP servers.")]
 
 
@@ -46,15 +43,15 @@ def tools_command(
     A tool is approved, changed since its approval, new, or gone. Invisible characters are escaped.
     """
 
-    async def look(admin: Admin) -> AgentServerStates:
+    async def query(admin: Admin) -> AgentServerStates:
         if server is None:
             return await admin.agents.servers(id)
-        pages = [await admin.agents.server(id, server, limit=_PAGE)]
+        pages = [await admin.agents.server(id, server, limit=200)]
         while pages[-1].next is not None:
-            pages.append(await admin.agents.server(id, server, limit=_PAGE, cursor=pages[-1].next))
-        return _joined(pages)
+            pages.append(await admin.agents.server(id, server, limit=200, cursor=pages[-1].next))
+        return _join_pages(pages)
 
-    states = administer(url, look, db=db, org=org)
+    states = administer(url, query, db=db, org=org)
     if as_json:
         print_json(states.plain())
         return Exit.DONE
@@ -63,7 +60,7 @@ def tools_command(
     out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
     for state in states.items:
         for problem in (*([state.problem] if state.problem else ()), *state.unmatched):
-            err().print(f"[yellow]warning:[/] {verbatim(f'{state.name}: {problem}')}", soft_wrap=True)
+            err().print(f"[yellow]warning:[/] {escaped(f'{state.name}: {problem}')}", soft_wrap=True)
         for line in (line for tool in state.tools for line in _difference(id, state, tool)):
             out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
     return Exit.DONE
@@ -84,11 +81,11 @@ def approve_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Approve tools of an agent's own MCP server in the form that capset agents tools shows; all or none, on record."""
-    hashes = dict(map(_wanted, tools))
+    hashes = dict(map(_parse_reference, tools))
     changed = administer(
         url, lambda admin: admin.agents.approve_tools(id, server, hashes), db=db, org=org, principal=principal
     )
-    return _ended(changed, "is approved", as_json=as_json)
+    return _report_changes(changed, "is approved", as_json=as_json)
 
 
 @guarded
@@ -106,18 +103,18 @@ def withdraw_command(
     changed = administer(
         url, lambda admin: admin.agents.withdraw_tools(id, server, tools), db=db, org=org, principal=principal
     )
-    return _ended(changed, "is no longer approved", as_json=as_json)
+    return _report_changes(changed, "is no longer approved", as_json=as_json)
 
 
-def _joined(pages: Sequence[AgentServerState]) -> AgentServerStates:
+def _join_pages(pages: Sequence[AgentServerState]) -> AgentServerStates:
     """Return a server with the tools of all its pages."""
     tools = [tool for page in pages for tool in page.tools]
     return AgentServerStates(items=[pages[0].model_copy(update={"tools": tools, "next": None})])
 
 
-def _wanted(argument: str) -> tuple[str, str]:
+def _parse_reference(argument: str) -> tuple[str, str]:
     name, _, tool_hash = argument.rpartition("@")
-    if not name or len(tool_hash) != _DIGITS:
+    if not name or len(tool_hash) != 64:
         raise DefinitionError(
             f"approving a tool takes its name and full hash, TOOL@HASH; got {argument!r:.80}",
             hint="capset agents tools ID SERVER shows both",
@@ -125,12 +122,12 @@ def _wanted(argument: str) -> tuple[str, str]:
     return name, tool_hash
 
 
-def _ended(changed: ChangedApprovals, status_text: str, *, as_json: bool) -> Exit:
+def _report_changes(changed: ChangedApprovals, status_text: str, *, as_json: bool) -> Exit:
     if as_json:
         print_json(changed.plain())
         return Exit.DONE
     for name in changed.tools:
-        out().print(f"{verbatim(name)} {status_text}", soft_wrap=True)
+        out().print(f"{escaped(name)} {status_text}", soft_wrap=True)
     if not changed.tools:
         err().print("[dim]nothing has changed[/]")
     return Exit.DONE
@@ -140,7 +137,7 @@ def _row(server: AgentServerState, tool: ServerToolShape) -> Iterator[str]:
     yield server.name
     yield tool.tool
     yield tool.state
-    yield short(tool.hash or (tool.approved.hash if tool.approved else None))
+    yield short_hash(tool.hash or (tool.approved.hash if tool.approved else None))
     yield tool.effect
     yield f"{tool.approved.by}, {tool.approved.at[:10]}" if tool.approved else "–"
     yield "; ".join([*tool.problems, *tool.notes]) or "–"

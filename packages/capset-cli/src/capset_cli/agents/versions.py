@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from pydantic_core import from_json
 
 from capset.errors import DefinitionError
 from capset.wire.agents import AgentDiffShape, PreviewShape, VersionShape
 from capset.wire.diffs import ChangeShape
 from capset_cli.administration import administer
 from capset_cli.agents.inputs import Id, Org, read_input
-from capset_cli.common.exits import Exit, ended, guarded
+from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, read_object
-from capset_cli.common.output import cell, err, out, print_json, short, table, verbatim
+from capset_cli.common.output import cell, err, escaped, out, print_json, print_page, short_hash
 from capset_cli.common.remote import Url
 from capset_cli.compose import tree_of
 from capset_connect.plain_files import ENDINGS
@@ -41,13 +40,8 @@ def versions_command(
     """List the versions of an agent, newest first: when each was written, and by whom."""
     cursor = None if before is None else str(before)
     page = administer(url, lambda admin: admin.agents.versions(id, limit=limit, cursor=cursor), db=db, org=org)
-    if as_json:
-        print_json(page.plain())
-        return Exit.DONE
     columns = ("VERSION", "WRITTEN", "AUTHOR", "STATUS", "HASH", "NAME")
-    out().print(table(*columns, rows=map(_row, page.items), folds=("AUTHOR", "NAME")))
-    if page.next is not None:
-        err().print(f"[dim]more: --before {cell(page.next)}[/]")
+    print_page(page, columns, map(_row, page.items), folds=("AUTHOR", "NAME"), as_json=as_json)
     return Exit.DONE
 
 
@@ -80,7 +74,7 @@ def diff_command(
         attribute=attribute,
         env=env,
     )
-    with ended():
+    with ignoring_closed_pipe():
         if as_json:
             print_json(diff.plain())
         else:
@@ -115,7 +109,7 @@ def preview_command(
     agent_input = read_input(path) if path.suffix.lower() in ENDINGS else None
     if agent_input is not None and patch is not None:
         raise DefinitionError("a patch applies to a stored agent, not to a file", hint="edit the file instead")
-    change: dict[str, Any] = {} if patch is None else from_json(read_object("PATCH", patch))
+    change: dict[str, Any] = {} if patch is None else read_object("PATCH", patch)
 
     async def preview_agent(admin: Admin) -> PreviewShape:
         if agent_input is None:
@@ -133,7 +127,7 @@ def preview_command(
         attribute=attribute,
         env=env,
     )
-    with ended():
+    with ignoring_closed_pipe():
         if as_json:
             print_json(preview.plain())
         else:
@@ -143,12 +137,12 @@ def preview_command(
 
 def _row(version: VersionShape) -> list[str]:
     texts = (str(version.version), version.created_at or "in code", version.author or "–", version.status)
-    return [*map(cell, texts), short(version.static_hash), cell(version.name)]
+    return [*map(cell, texts), short_hash(version.static_hash), cell(version.name)]
 
 
 def _show_diff(diff: AgentDiffShape) -> None:
     for notice in diff.notices:
-        err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
+        err().print(f"[yellow]notice:[/] {escaped(notice)}", soft_wrap=True)
     console = out()
     for line in _lines(diff):
         console.print(line, soft_wrap=True)
@@ -160,8 +154,8 @@ def _lines(diff: AgentDiffShape) -> Iterator[str]:
     if diff.composition is None:
         return
     for name, change in diff.composition.hashes.items():
-        moved = f"[yellow]~ {name:<10} {short(change.before)} → {short(change.after)}[/]"
-        yield moved if change.moved else f"[dim]= {name:<10} {short(change.before)}[/]"
+        moved = f"[yellow]~ {name:<10} {short_hash(change.before)} → {short_hash(change.after)}[/]"
+        yield moved if change.moved else f"[dim]= {name:<10} {short_hash(change.before)}[/]"
     tools = diff.composition.tools
     yield from (f"[green]+ tool {cell(tool.name)}[/]" for tool in tools.came)
     yield from (f"[red]- tool {cell(tool.name)}[/]" for tool in tools.went)
@@ -181,11 +175,11 @@ def _value(value: Any) -> str:  # JSON
 def _show_preview(preview: PreviewShape) -> None:
     for field in preview.problems:
         meant = f" (did you mean {field.did_you_mean!r}?)" if field.did_you_mean else ""
-        err().print(f"[red]error:[/] {verbatim(f'{field.path}: {field.expected}{meant}')}", soft_wrap=True)
+        err().print(f"[red]error:[/] {escaped(f'{field.path}: {field.expected}{meant}')}", soft_wrap=True)
     for conflict in preview.conflicts:
-        err().print(f"[red]error:[/] {verbatim(conflict.message)}", soft_wrap=True)
+        err().print(f"[red]error:[/] {escaped(conflict.message)}", soft_wrap=True)
         if conflict.hint:
-            err().print(f"[dim]hint:[/]  {verbatim(conflict.hint)}", soft_wrap=True)
+            err().print(f"[dim]hint:[/]  {escaped(conflict.hint)}", soft_wrap=True)
     if preview.needs_admin:
         err().print(f"[yellow]notice:[/] only an administrator enables {cell(', '.join(preview.needs_admin))}")
     if preview.snapshot is not None:

@@ -18,26 +18,26 @@ from capset.definitions.calls.records import COLUMNS, NUMBERS
 from capset.definitions.governance.limits import window_seconds
 from capset.errors import Conflict, DefinitionError, counted
 from capset.fingerprint.chain import Verification, verify
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, TrustedKey, Unsound, checkpoints_in
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, TrustedKey, VerificationError, checkpoints_in
 from capset.ids import Ids
 from capset.kernel.governance.checkpoints import prune_act
 from capset.stores.base import Pruned
 from capset.wire.audit import PrunedShape, VerificationShape, verification_shape
-from capset_cli.audit.keys import Pins, existing_file, hint_at_pin, private_key, public_key, trusted_keys
-from capset_cli.common.actors import actor_here
+from capset_cli.audit.keys import Pins, print_pin_hint, read_private_key, read_public_key, require_file, trusted_keys
+from capset_cli.common.actors import local_actor
 from capset_cli.common.checkpoint_keys import default_pins_file, read_pin
-from capset_cli.common.exits import Exit, ended, guarded
-from capset_cli.common.options import AsJson, Db, instant
-from capset_cli.common.output import cell, err, out, print_error, print_json, short, table, verbatim
-from capset_cli.common.remote import NamedUrl, Server, ask, named_server
-from capset_cli.common.settings import Settings, existing_db, load_settings
-from capset_cli.common.targets import opened_store
+from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
+from capset_cli.common.options import AsJson, Db, parse_time
+from capset_cli.common.output import cell, err, escaped, out, print_error, print_json, short_hash, table
+from capset_cli.common.remote import NamedUrl, Server, run_on_server, select_server
+from capset_cli.common.settings import Settings, load_settings, require_db
+from capset_cli.common.targets import open_store
 
 if TYPE_CHECKING:
     from capset_server.client import Client
 
 _RECORDS_ALONE: Final = "records alone are verified, not agents, keys, people or settings"
-_OTHERS: Final = "capset db check --verify compares the first three with their acts"
+_DATABASE_CHECK: Final = "capset db check --verify compares the first three with their acts"
 
 PrivateKey = Annotated[
     Path,
@@ -48,7 +48,7 @@ PrivateKey = Annotated[
 @guarded
 def checkpoint_command(key: PrivateKey, db: Db = None, as_json: AsJson = False) -> Exit:
     """Sign the log up to its newest record, and print the checkpoint. A copy kept elsewhere exposes later changes."""
-    checkpoint = asyncio.run(_checkpoint(existing_db(load_settings(db=db).db), private_key(key)))
+    checkpoint = asyncio.run(_sign_checkpoint(require_db(load_settings(db=db).db), read_private_key(key)))
     if checkpoint is None:
         raise DefinitionError("there are no records to sign")
     if as_json:
@@ -69,7 +69,7 @@ def checkpoints_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List checkpoints, oldest first. --json prints one JSON object per line, as verify --checkpoint reads them."""
-    checkpoints = asyncio.run(_checkpoints(existing_db(load_settings(db=db).db), after, limit))
+    checkpoints = asyncio.run(_list_checkpoints(require_db(load_settings(db=db).db), after, limit))
     if as_json:
         for checkpoint in checkpoints:
             print_json(asdict(checkpoint))
@@ -78,7 +78,7 @@ def checkpoints_command(
         [
             str(signed.number),
             *map(cell, (signed.time[:19].replace("T", " "), f"{signed.since}–{signed.seq}")),
-            short(signed.hash),
+            short_hash(signed.hash),
             signed.key,
         ]
         for signed in checkpoints
@@ -99,37 +99,39 @@ def prune_command(
     if (before is None) == (keep is None):
         raise DefinitionError("give one of --before and --keep, to say which records to remove")
     now = time.time_ns()
-    limit = instant("--before", before) if keep is None else iso(now - window_seconds(keep) * 1_000_000_000)
-    signer, settings = private_key(key), load_settings(db=db)
-    existing_db(settings.db)
+    limit = parse_time("--before", before) if keep is None else iso(now - window_seconds(keep) * 1_000_000_000)
+    signer, settings = read_private_key(key), load_settings(db=db)
+    require_db(settings.db)
     try:
-        done = asyncio.run(_prune(settings, str(limit), signer, iso(now)))
+        pruned = asyncio.run(_prune(settings, str(limit), signer, iso(now)))
     except Conflict as refused:
         print_error(refused, as_json=as_json)
         return Exit.REFUSED
     if as_json:
-        print_json(PrunedShape(removed=done.removed, since=done.since).plain())
-    elif not done.removed:
-        print(f"nothing is old enough: the log begins with {done.since}", flush=True)
+        print_json(PrunedShape(removed=pruned.removed, since=pruned.since).plain())
+    elif not pruned.removed:
+        print(f"nothing is old enough: the log begins with {pruned.since}", flush=True)
     else:
-        print(f"pruned: {counted(done.removed, 'record')}; the log begins with {done.since}", flush=True)
+        print(f"pruned: {counted(pruned.removed, 'record')}; the log begins with {pruned.since}", flush=True)
     return Exit.DONE
 
 
-async def _checkpoint(url: str, key: CheckpointKey) -> Checkpoint | None:
-    async with opened_store(url) as store:
+async def _sign_checkpoint(url: str, key: CheckpointKey) -> Checkpoint | None:
+    async with open_store(url) as store:
         return await store.audit.checkpoint(key, now=iso(time.time_ns()))
 
 
-async def _checkpoints(url: str, after: int, limit: int) -> Sequence[Checkpoint]:
-    async with opened_store(url) as store:
+async def _list_checkpoints(url: str, after: int, limit: int) -> Sequence[Checkpoint]:
+    async with open_store(url) as store:
         return await store.audit.checkpoints(after=after, limit=limit)
 
 
 async def _prune(settings: Settings, before: str, key: CheckpointKey, now: str) -> Pruned:
-    actor = actor_here(settings.principal)
-    async with opened_store(settings.db) as store:
-        return await store.audit.prune(before, key, now=now, act=lambda done: prune_act(Ids(), before, done, by=actor))
+    actor = local_actor(settings.principal)
+    async with open_store(settings.db) as store:
+        return await store.audit.prune(
+            before, key, now=now, act=lambda pruned: prune_act(Ids(), before, pruned, by=actor)
+        )
 
 
 @guarded
@@ -158,19 +160,19 @@ def verify_command(
     Only keys and checkpoints that you name, or have pinned (capset audit pin), vouch for the chain. Without any, the
     first line says so, and the chain can only be consistent in itself: an emptied or recomputed log is consistent, too.
     """
-    server = named_server(url, db=db, pins=pins, key=key, checkpoint=checkpoint)
+    server = select_server(url or "", db=db, pins=pins, key=key, checkpoint=checkpoint)
     if server is not None:
         if file is not None:
             raise DefinitionError("records are verified either in a file or on a server: leave out FILE or --url")
-        return _verify_there(server, as_json=as_json)
-    named_keys, checkpoints = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
+        return _verify_on_server(server, as_json=as_json)
+    named_keys, checkpoints = [read_public_key(path) for path in key or ()], read_checkpoints(checkpoint)
     keys = trusted_keys((), named_keys)
     pinned_at: tuple[str, Path] | None = None
     if file is None:
-        url = existing_db(load_settings(db=db).db)
+        url = require_db(load_settings(db=db).db)
         if (pin := read_pin(pins or default_pins_file(), url)) is not None:
             keys = trusted_keys(pin.keys, named_keys)
-            checkpoints += [] if pin.kept is None else [pin.kept]
+            checkpoints += [] if pin.checkpoint is None else [pin.checkpoint]
         pinned_at = (url, pins or default_pins_file())
         verification = asyncio.run(_verify(url, keys, checkpoints))
     elif db is not None or pins is not None:
@@ -179,21 +181,21 @@ def verify_command(
         )
     else:
         verification = _verify_file(file, keys, checkpoints)
-    with ended():
+    with ignoring_closed_pipe():
         if as_json:
             ids = [trusted_key.key.id for trusted_key in keys]
             print_json(verification_shape(verification, ids, is_vouched=bool(keys or checkpoints)).plain())
         else:
             _print_verification(verification, keys, checkpoints, in_file=file is not None)
             if verification.problem is not None and pinned_at is not None:
-                hint_at_pin(*pinned_at)
+                print_pin_hint(*pinned_at)
     return Exit.DONE if verification.ok else Exit.REFUSED
 
 
-def _verify_there(server: Server, *, as_json: bool) -> Exit:
+def _verify_on_server(server: Server, *, as_json: bool) -> Exit:
     """Have a server verify its records, and print the result."""
 
-    async def walk(client: Client) -> VerificationShape:
+    async def verify_all(client: Client) -> VerificationShape:
         checked, covered, since, cursor = 0, None, 0, None
         while True:
             part = await client.records.verify(limit=10_000, cursor=cursor)
@@ -210,11 +212,11 @@ def _verify_there(server: Server, *, as_json: bool) -> Exit:
                     vouched=False,
                 )
 
-    verification = ask(server, walk)
+    verification = run_on_server(server, verify_all)
     if as_json:
         print_json(verification.plain())
     elif verification.problem is not None:
-        err().print(f"[red]not verified:[/] {verbatim(verification.problem)}", soft_wrap=True)
+        err().print(f"[red]not verified:[/] {escaped(verification.problem)}", soft_wrap=True)
     else:
         out().print(f"the server says: {counted(verification.checked, 'record')}, every hash holds", soft_wrap=True)
         if verification.covered is not None:
@@ -231,7 +233,7 @@ def _print_verification(
         basis = "the checkpoints that were kept vouch for it" if checkpoints else "nothing vouches for what follows"
         out().print(f"[yellow]no key was given:[/] {basis}", soft_wrap=True)
     if verification.problem is not None:
-        err().print(f"[red]not verified:[/] {verbatim(verification.problem)}", soft_wrap=True)
+        err().print(f"[red]not verified:[/] {escaped(verification.problem)}", soft_wrap=True)
         err().print(f"[dim]before it, every hash holds: {counted(verification.checked, 'record')}[/]")
         return
     summary = f"{counted(verification.checked, 'record')}, every hash holds"
@@ -241,11 +243,11 @@ def _print_verification(
         out().print(f"consistent in itself: {summary}")
     else:
         out().print("empty: there are no records, and nothing says whether there were any")
-    for note in _limits(verification, keys, checkpoints, in_file=in_file):
+    for note in _caveats(verification, keys, checkpoints, in_file=in_file):
         err().print(f"[dim]{note}[/]", soft_wrap=True)
 
 
-def _limits(
+def _caveats(
     verification: Verification, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint], *, in_file: bool
 ) -> Iterator[str]:
     if verification.since > 1:
@@ -260,11 +262,11 @@ def _limits(
     elif covered is not None and covered < verification.since + verification.checked - 1:
         which = "signed checkpoints" if keys else "checkpoints that were kept"
         yield f"{which} cover records up to {covered}; the newest records after it may be missing"
-    yield _RECORDS_ALONE if in_file else f"{_RECORDS_ALONE}; {_OTHERS}"
+    yield _RECORDS_ALONE if in_file else f"{_RECORDS_ALONE}; {_DATABASE_CHECK}"
 
 
 async def _verify(url: str, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint]) -> Verification:
-    async with opened_store(url) as store:
+    async with open_store(url) as store:
         return await store.audit.verify(keys, checkpoints)
 
 
@@ -274,29 +276,27 @@ def _verify_file(path: Path, keys: Sequence[TrustedKey], checkpoints: Sequence[C
             "the checkpoints of exported records are in a separate file: name it with --checkpoint",
             hint="capset audit export --checkpoints FILE writes it beside the records",
         )
-    if not path.is_file():
-        raise DefinitionError(f"there is no file {str(path)!r}")
     try:
-        with path.open(encoding="utf-8") as file:
+        with require_file(path).open(encoding="utf-8") as file:
             rows: Iterator[Mapping[str, Any]] = exported_rows(file)
             first = next(rows, None)
             if first is None or first["seq"] == 1 or type(first["seq"]) is not int or first["seq"] < 1:
-                return verify(chain([first] if first else [], rows), keys=keys, kept=checkpoints)
+                return verify(chain([first] if first else [], rows), keys=keys, external=checkpoints)
             # The records before a partial chain are missing, so only a checkpoint can confirm its start.
             anchored = any(checkpoint.seq == first["seq"] - 1 for checkpoint in checkpoints)
             previous = None if anchored else str(first["previous"])
-            return verify(chain([first], rows), since=first["seq"], previous=previous, keys=keys, kept=checkpoints)
+            return verify(chain([first], rows), since=first["seq"], previous=previous, keys=keys, external=checkpoints)
     except UnicodeDecodeError as error:
         raise DefinitionError(f"{str(path)!r} is not UTF-8 text, at byte {error.start}") from None
 
 
-def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
+def read_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
     """Return the checkpoints in files, one JSON object per line. Raises ``DefinitionError`` for an invalid line."""
     collected: list[Checkpoint] = []
     for path in paths or ():
         try:
-            checkpoints = checkpoints_in(existing_file(path).read_text(encoding="utf-8"))
-        except (Unsound, UnicodeDecodeError) as error:
+            checkpoints = checkpoints_in(require_file(path).read_text(encoding="utf-8"))
+        except (VerificationError, UnicodeDecodeError) as error:
             raise DefinitionError(f"there are no checkpoints in {str(path)!r}: {error}") from None
         if not checkpoints:
             raise DefinitionError(
@@ -319,10 +319,10 @@ def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # an altered ro
         if not isinstance(data, dict) or not data.keys() <= set(COLUMNS) or "seq" not in data:
             raise DefinitionError(f"line {number} is not a record", hint="capset audit export writes a file of them")
         row = cast("dict[str, Any]", data)
-        yield {name: _plain(row.get(name), name) for name in COLUMNS}
+        yield {name: _checked_value(row.get(name), name) for name in COLUMNS}
 
 
-def _plain(value: Any, name: str) -> Any:
+def _checked_value(value: Any, name: str) -> Any:
     """Return a column's value, or, if its type is wrong, a value that matches no record."""
     expected = int if name in NUMBERS else str
     return value if value is None or type(value) is expected else {"changed": repr(value)}

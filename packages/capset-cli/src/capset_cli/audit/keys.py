@@ -18,23 +18,23 @@ from capset.ids import Ids
 from capset.kernel.governance.checkpoints import succession_act
 from capset.stores.base import AuditLog
 from capset.wire.audit import KeyPairShape, PinShape, SuccessionShape
-from capset_cli.common.actors import actor_here
+from capset_cli.common.actors import local_actor
 from capset_cli.common.checkpoint_keys import (
     Pin,
     database_id,
     default_key_file,
     default_pins_file,
+    read_key_file,
     read_pin,
-    read_private,
     remove_pin,
-    write_new,
+    write_new_file,
     write_pin,
 )
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db
-from capset_cli.common.output import cell, err, print_json, verbatim
-from capset_cli.common.settings import Settings, existing_db, load_settings
-from capset_cli.common.targets import opened_store
+from capset_cli.common.output import cell, err, escaped, print_json
+from capset_cli.common.settings import Settings, load_settings, require_db
+from capset_cli.common.targets import open_store
 
 Pins = Annotated[
     Path | None,
@@ -52,8 +52,8 @@ def keygen_command(
     """Create a pair of keys: the private one signs checkpoints, the public one verifies them."""
     key = CheckpointKey.generate()
     public = to.with_name(f"{to.name}.pub")
-    write_new(to, key.pem(), 0o600)
-    write_new(public, key.public.pem(), 0o644)
+    write_new_file(to, key.pem(), 0o600)
+    write_new_file(public, key.public.pem(), 0o644)
     if as_json:
         print_json(KeyPairShape(id=key.public.id, private=str(to), public=str(public)).plain())
     else:
@@ -80,17 +80,17 @@ def pin_command(
     Compare the key's id with the one that the server's operator gives you. A log that contradicts its existing pin is
     not pinned again: the exit code is 3.
     """
-    url, file = existing_db(load_settings(db=db).db), pins or default_pins_file()
+    url, file = require_db(load_settings(db=db).db), pins or default_pins_file()
     if forget:
-        return _forget(url, file, key, as_json=as_json)
-    trusted_key = None if key is None else public_key(key)
-    pin, problem = asyncio.run(_pin(url, read_pin(file, url), trusted_key))
+        return _remove_pin(url, file, key, as_json=as_json)
+    trusted_key = None if key is None else read_public_key(key)
+    pin, problem = asyncio.run(_make_pin(url, read_pin(file, url), trusted_key))
     if pin is None:
-        err().print(f"[red]not pinned:[/] {verbatim(problem)}", soft_wrap=True)
-        hint_at_pin(url, file)
+        err().print(f"[red]not pinned:[/] {escaped(problem)}", soft_wrap=True)
+        print_pin_hint(url, file)
         return Exit.REFUSED
     write_pin(file, url, pin)
-    seq = None if pin.kept is None else pin.kept.seq
+    seq = None if pin.checkpoint is None else pin.checkpoint.seq
     if as_json:
         print_json(PinShape(key=pin.keys[-1].key.id, seq=seq, pins=str(file)).plain())
     else:
@@ -100,7 +100,7 @@ def pin_command(
     return Exit.DONE
 
 
-def _forget(url: str, file: Path, key: Path | None, *, as_json: bool) -> Exit:
+def _remove_pin(url: str, file: Path, key: Path | None, *, as_json: bool) -> Exit:
     if key is not None:
         raise DefinitionError("--forget removes a pin, and --key makes one: leave one of them out")
     pin = read_pin(file, url)
@@ -108,21 +108,21 @@ def _forget(url: str, file: Path, key: Path | None, *, as_json: bool) -> Exit:
         raise DefinitionError(f"there is no pin of this database in {str(file)!r}")
     remove_pin(file, url)
     if as_json:
-        print_json(PinShape(key=pin.keys[-1].key.id, seq=pin.kept and pin.kept.seq, pins=str(file)).plain())
+        print_json(PinShape(key=pin.keys[-1].key.id, seq=pin.checkpoint and pin.checkpoint.seq, pins=str(file)).plain())
     else:
         err().print(f"[dim]the key {pin.keys[-1].key.id} is no longer trusted, in {cell(str(file))}[/]", soft_wrap=True)
     return Exit.DONE
 
 
-def hint_at_pin(url: str, file: Path) -> None:
+def print_pin_hint(url: str, file: Path) -> None:
     """Print a hint about the database's pin, if it has one: where it is, and when and how to remove it."""
     if read_pin(file, url) is not None:
         hint = "if its log was replaced on purpose, remove the pin with capset audit pin --forget"
         err().print(f"[dim]hint:  this database is pinned in {cell(str(file))}; {hint}[/]", soft_wrap=True)
 
 
-async def _pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[Pin | None, str]:
-    async with opened_store(url) as store:
+async def _make_pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[Pin | None, str]:
+    async with open_store(url) as store:
         log = store.audit
         signer = await log.signer()
         pinned = pin.keys if pin else ()
@@ -133,7 +133,7 @@ async def _pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[Pin | 
             raise DefinitionError(
                 "the log has no checkpoint key", hint="capset serve signs it; or name a public key with --key"
             )
-        checkpoints = [] if pin is None or pin.kept is None else [pin.kept]
+        checkpoints = [] if pin is None or pin.checkpoint is None else [pin.checkpoint]
         newest = await newest_checkpoint(log)
         if newest is None and not checkpoints:
             return Pin(tuple(keys), None), ""
@@ -143,10 +143,10 @@ async def _pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[Pin | 
         return Pin(verification.keys, newest), ""  # with the successors that the verification has followed
 
 
-def trusted_keys(pinned: Sequence[TrustedKey], named: Iterable[PublicKey]) -> list[TrustedKey]:
+def trusted_keys(pinned: Sequence[TrustedKey], added: Iterable[PublicKey]) -> list[TrustedKey]:
     """Return the pinned keys, each for its pinned range of records, and the keys that are named in addition."""
     ids = {trusted_key.key.id for trusted_key in pinned}
-    return [*pinned, *[TrustedKey(key) for key in named if key.id not in ids]]
+    return [*pinned, *[TrustedKey(key) for key in added if key.id not in ids]]
 
 
 @guarded
@@ -166,15 +166,15 @@ def succeed_command(
     If FILE is the private half, the new key signs the log at once, including the succession.
     """
     settings = load_settings(db=db)
-    existing_db(settings.db)
+    require_db(settings.db)
     if not to.is_file():
         private = to.with_suffix("") if to.suffix == ".pub" else to
         raise DefinitionError(
             f"there is no file {str(to)!r}",
             hint=f"capset audit keygen {shlex.quote(str(private))} creates a pair of keys",
         )
-    new = _half_of(to)
-    before, is_signed = asyncio.run(_succeed(settings, new, None if key is None else private_key(key)))
+    new = _read_key(to)
+    before, is_signed = asyncio.run(_succeed(settings, new, None if key is None else read_private_key(key)))
     new = new.public if isinstance(new, CheckpointKey) else new
     if as_json:
         print_json(SuccessionShape(key=new.id, before=before, signed=is_signed).plain())
@@ -189,17 +189,17 @@ def succeed_command(
 async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: CheckpointKey | None) -> tuple[str, bool]:
     """Return the id of the previous key, and whether it signed the succession."""
     public = new.public if isinstance(new, CheckpointKey) else new
-    async with opened_store(settings.db) as store:
+    async with open_store(settings.db) as store:
         log = store.audit
-        before = await _key_id(log)
+        before = await _current_key_id(log)
         if old is not None and old.public.id != before:
             raise DefinitionError(f"the log is signed by the key {before}, but --key is {old.public.id}")
         key_file = default_key_file(database_id(await log.digest_key()))
-        if old is None and key_file.exists() and (own_key := read_private(key_file)).public.id == before:
+        if old is None and key_file.exists() and (own_key := read_key_file(key_file)).public.id == before:
             old = own_key
         if old is not None:
             await log.checkpoint(old, now=iso(time.time_ns()))  # its last one
-        act = succession_act(Ids(), public, before, old, actor_here(settings.principal))
+        act = succession_act(Ids(), public, before, old, local_actor(settings.principal))
         if not await log.adopt(public, replacing=before, act=act):
             raise Conflict(
                 f"the log's key is no longer {before}, or {public.id} is or was its key already",
@@ -210,7 +210,7 @@ async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: Chec
         return before, old is not None
 
 
-async def _key_id(log: AuditLog) -> str:
+async def _current_key_id(log: AuditLog) -> str:
     signer, newest = await log.signer(), await newest_checkpoint(log)
     if signer is not None:
         return signer.id
@@ -227,24 +227,24 @@ async def newest_checkpoint(log: AuditLog) -> Checkpoint | None:
     return newest
 
 
-def _half_of(path: Path) -> PublicKey | CheckpointKey:
+def _read_key(path: Path) -> PublicKey | CheckpointKey:
     try:
-        return public_key(path)
+        return read_public_key(path)
     except DefinitionError:
-        return private_key(path)
+        return read_private_key(path)
 
 
-def private_key(path: Path) -> CheckpointKey:
+def read_private_key(path: Path) -> CheckpointKey:
     """Read a private key. Raises ``DefinitionError`` if the file has none or does not exist."""
-    return CheckpointKey.read(existing_file(path))
+    return CheckpointKey.read(require_file(path))
 
 
-def public_key(path: Path) -> PublicKey:
-    """Read a public key. Raises ``DefinitionError`` as ``private_key`` does."""
-    return PublicKey.read(existing_file(path))
+def read_public_key(path: Path) -> PublicKey:
+    """Read a public key. Raises ``DefinitionError`` as ``read_private_key`` does."""
+    return PublicKey.read(require_file(path))
 
 
-def existing_file(path: Path) -> Path:
+def require_file(path: Path) -> Path:
     """Return the path. Raises ``DefinitionError`` if there is no file."""
     if not path.is_file():
         raise DefinitionError(f"there is no file {str(path)!r}")

@@ -10,42 +10,33 @@ from collections.abc import Container, Generator, Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast, get_args
 
 import typer
 
 from capset.definitions.calls.records import Outcome, Phase, Record
-from capset.definitions.governance.acts import ACTS, ActName
-from capset.errors import DefinitionError, StoreError, counted, unknown
+from capset.definitions.governance.acts import ACTS
+from capset.errors import DefinitionError, StoreError, counted
 from capset.ids import Ids
 from capset.kernel.governance.acts import act_entry
 from capset.stores.base import AuditLog, AuditQuery, Store
 from capset.stores.base.audit import FILTERS, Kind
 from capset.wire.audit import AuditPageShape, ExportShape, audit_page_shape, record_data
-from capset_cli.common.actors import actor_here
+from capset_cli.common.actors import local_actor
 from capset_cli.common.exits import Exit, guarded
-from capset_cli.common.options import AsJson, Db, Since, Until, instant
-from capset_cli.common.output import cell, err, out, pretty, print_json, short, table
-from capset_cli.common.remote import Url, ask, server_of
-from capset_cli.common.settings import Settings, existing_db, load_settings
-from capset_cli.common.targets import opened_store
+from capset_cli.common.options import AsJson, Db, Since, Until, parse_choice, parse_time
+from capset_cli.common.output import cell, err, out, pretty, print_json, print_page, short_hash
+from capset_cli.common.remote import Url, run_on_server, select_server
+from capset_cli.common.settings import Settings, load_settings, require_db
+from capset_cli.common.targets import open_store
 
 if TYPE_CHECKING:
     from capset_server.client import Client
 
 
-_LARGEST_PAGE: Final = 200
-
 Kinds = Annotated[
     str | None, typer.Option("--kind", help="call, act or all: outcomes of calls, acts of administration, or both.")
 ]
-POLL_SECONDS: Final = 0.5
-"""The polling interval of ``--follow``."""
-
-_SHOWN: Final = 5
-"""The maximum number of tools shown in the line of an act."""
-_PAGE: Final = 500
-"""The number of records in memory at once."""
 
 
 @guarded
@@ -72,11 +63,11 @@ def query_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Show outcomes of calls, or acts of administration (--kind), newest first. The query itself is recorded."""
-    server = server_of(url, db=db)
+    server = select_server(url, db=db)
     query = AuditQuery(
         record,
         tool,
-        _outcome(outcome),
+        parse_choice("outcome", outcome, get_args(Outcome)),
         principal,
         session,
         correlation,
@@ -85,85 +76,58 @@ def query_command(
         agent=agent,
         approval=approval,
         code=code,
-        act=_act(act),
-        kind=_kind(kind),
-        since=instant("--since", since),
-        until=instant("--until", until),
+        act=parse_choice("act", act, tuple(ACTS)),
+        kind=_parse_kind(kind),
+        since=parse_time("--since", since),
+        until=parse_time("--until", until),
     )
     if server is not None:
-        page = ask(server, lambda client: _query_there(client, query))
+        page = run_on_server(server, lambda client: _query_on_server(client, query))
     else:
-        page = asyncio.run(_query(_local(db), query, as_json=as_json))
-    if as_json:
-        print_json(page.plain())
-        return Exit.DONE
+        page = asyncio.run(_query(_local_settings(db), query, as_json=as_json))
     columns = ("SEQ", "TIME", "PRINCIPAL", "TOOL", "OUTCOME", "WHY", "HASH")
-    out().print(table(*columns, rows=map(_row, page.items), folds=("PRINCIPAL", "WHY")))
-    if page.next is not None:
-        err().print(f"[dim]more: --before {page.next}[/]")
+    print_page(page, columns, map(_row, page.items), folds=("PRINCIPAL", "WHY"), as_json=as_json)
     return Exit.DONE
 
 
 def _row(record: Mapping[str, Any]) -> list[str]:  # a record's values are of every JSON type
     why = record["reason"] or record["code"] or record["decision"] or "–"
     subject = record.get("act") or record["tool"]
-    why = _place(record) if record.get("act") and why == "–" else why
+    why = _act_details(record) if record.get("act") and why == "–" else why
     texts = (record["time"][:19].replace("T", " "), record["principal"], subject, record["outcome"] or "–", why)
-    return [str(record["seq"]), *map(cell, texts), short(record["hash"])]
+    return [str(record["seq"]), *map(cell, texts), short_hash(record["hash"])]
 
 
-def _place(record: Mapping[str, Any]) -> str:
+def _act_details(record: Mapping[str, Any]) -> str:
     """Return the subject of an act, and its source."""
     arguments = record["arguments"]
     about = json.loads(arguments) if isinstance(arguments, str) else arguments
     parts = (f"{name}={pretty(value)}" for name, value in about.items() if name in ("id", "path", "by", "server"))
-    return " ".join((*parts, *_approved(about.get("tools")), f"from {record['source']}"))
+    return " ".join((*parts, *_approved_tools(about.get("tools")), f"from {record['source']}"))
 
 
-def _approved(tools: object) -> Iterator[str]:
+def _approved_tools(tools: object) -> Iterator[str]:
     """Yield the tools that an act approved, each with the start of its hash, or withdrew."""
     if not isinstance(tools, Mapping):
         return
     approvals = cast("Mapping[str, str | None]", tools)
-    for name, digest in islice(approvals.items(), _SHOWN):
+    max_shown = 5  # in one line
+    for name, digest in islice(approvals.items(), max_shown):
         yield f"{name} withdrawn" if digest is None else f"{name}={digest[:8]}…"
-    if len(approvals) > _SHOWN:
-        yield f"and {len(approvals) - _SHOWN} more"
+    if len(approvals) > max_shown:
+        yield f"and {len(approvals) - max_shown} more"
 
 
-def _act(named: str | None) -> ActName | None:
-    if named is None:
-        return None
-    for act in ACTS:
-        if named == act:
-            return act
-    raise DefinitionError(unknown("act", named, tuple(ACTS)))
+def _parse_kind(text: str | None) -> Kind | None:
+    return parse_choice("kind", text, get_args(Kind))
 
 
-def _kind(named: str | None) -> Kind | None:
-    if named is None:
-        return None
-    for kind in get_args(Kind):
-        if named == kind:
-            return kind
-    raise DefinitionError(unknown("kind", named, get_args(Kind)))
-
-
-def _outcome(named: str | None) -> Outcome | None:
-    if named is None:
-        return None
-    for outcome in get_args(Outcome):
-        if named == outcome:
-            return outcome
-    raise DefinitionError(unknown("outcome", named, get_args(Outcome)))
-
-
-async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
+async def _query_on_server(client: Client, query: AuditQuery) -> AuditPageShape:
     """Return the requested number of records, page by page, up to a page that its size cut short."""
     items: list[dict[str, Any]] = []
     cursor = str(query.before) if query.before is not None else None
     while True:
-        limit = min(query.limit - len(items), _LARGEST_PAGE)
+        limit = min(query.limit - len(items), 200)  # a server's largest page
         page = await client.records.list(
             **{name: getattr(query, name) for name in FILTERS},
             kind=query.kind,
@@ -180,25 +144,25 @@ async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
 
 async def _query(settings: Settings, query: AuditQuery, *, as_json: bool) -> AuditPageShape:
     about = {name: value for name, value in asdict(query).items() if value is not None}
-    async with opened_store(settings.db) as store:
+    async with open_store(settings.db) as store:
         if as_json:
             page = await audit_page_shape(store.audit, query)
         else:  # the table needs no JSON, so it also shows records whose JSON is damaged
             record_page = await store.audit.query(query)
             page = AuditPageShape(items=[asdict(record) for record in record_page.items], next=record_page.next)
-        await _note_reading(store, settings, {"by": "query", **about})
+        await _record_reading(store, settings, {"by": "query", **about})
         return page
 
 
-async def _note_reading(store: Store, settings: Settings, about: Mapping[str, Any]) -> None:
+async def _record_reading(store: Store, settings: Settings, about: Mapping[str, Any]) -> None:
     """Record that a command reads the log, before it prints anything."""
-    actor = actor_here(settings.principal)
+    actor = local_actor(settings.principal)
     await store.audit.commit(act_entry(Ids(), "log.read", about, by=actor, org=actor.org))
 
 
-def _local(db: str | None) -> Settings:
+def _local_settings(db: str | None) -> Settings:
     settings = load_settings(db=db)
-    existing_db(settings.db)
+    require_db(settings.db)
     return settings
 
 
@@ -215,25 +179,25 @@ def tail_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Show the outcomes of the newest calls, newest last; with --json, one JSON object per line."""
-    asyncio.run(_tail(_local(db), lines, _kind(kind), follow=follow, as_json=as_json))
+    asyncio.run(_tail(_local_settings(db), lines, _parse_kind(kind), follow=follow, as_json=as_json))
     return Exit.DONE
 
 
 async def _tail(settings: Settings, lines: int, kind: Kind | None, *, follow: bool, as_json: bool) -> None:
     query = AuditQuery(limit=max(lines, 1), kind=kind)
-    async with opened_store(settings.db) as store:
+    async with open_store(settings.db) as store:
         span = await store.audit.span()
         page = await store.audit.query(query)
-        await _note_reading(store, settings, {"by": "tail", "kind": kind, "lines": lines, "follow": follow})
+        await _record_reading(store, settings, {"by": "tail", "kind": kind, "lines": lines, "follow": follow})
         for record in reversed(page.items[:lines]):
             _show(record, as_json=as_json)
         after = max(span[1] if span else 0, page.items[0].seq if page.items else 0)
         while follow:
-            after = await _more(store.audit, after, query.phases, as_json=as_json)
-            await asyncio.sleep(POLL_SECONDS)
+            after = await _show_new_records(store.audit, after, query.phases, as_json=as_json)
+            await asyncio.sleep(0.5)
 
 
-async def _more(audit: AuditLog, after: int, phases: Container[Phase], *, as_json: bool) -> int:
+async def _show_new_records(audit: AuditLog, after: int, phases: Container[Phase], *, as_json: bool) -> int:
     """Show the records of some phases after a position, and return the position of the last record that was read."""
     while page := await audit.read(after=after):
         for record in page:
@@ -251,8 +215,8 @@ def _show(record: Record, *, as_json: bool) -> None:
     texts = (record.time[:19].replace("T", " "), record.principal, subject, record.outcome or "–")
     why = record.reason or (record.code if record.code != record.outcome else None)
     if record.act is not None and why is None:
-        why = _place(asdict(record))
-    line = [str(record.seq), *map(cell, texts), short(record.hash), *([cell(why)] if why else [])]
+        why = _act_details(asdict(record))
+    line = [str(record.seq), *map(cell, texts), short_hash(record.hash), *([cell(why)] if why else [])]
     out().print(" ".join(line), soft_wrap=True)
 
 
@@ -274,38 +238,49 @@ def export_command(
         raise DefinitionError(
             "--json reports what was written to a file: name one with --to", hint="stdout is JSON anyway"
         )
-    span = instant("--since", since), instant("--until", until), first, last
-    settings = _local(db)
-    with _opened(to) as file, _opened(checkpoints) if checkpoints else contextlib.nullcontext() as beside:
-        done = asyncio.run(_export(settings, span, file, beside))
+    span = parse_time("--since", since), parse_time("--until", until), first, last
+    settings = _local_settings(db)
+    with (
+        _open_output(to) as file,
+        _open_output(checkpoints) if checkpoints else contextlib.nullcontext() as checkpoint_file,
+    ):
+        exported = asyncio.run(_export(settings, span, file, checkpoint_file))
     if as_json:
-        print_json(done.plain())
+        print_json(exported.plain())
     else:
-        err().print(f"[dim]{counted(done.records, 'record')}, {counted(done.checkpoints, 'checkpoint')} over them[/]")
+        err().print(
+            f"[dim]{counted(exported.records, 'record')}, {counted(exported.checkpoints, 'checkpoint')} over them[/]"
+        )
     return Exit.DONE
 
 
 async def _export(
-    settings: Settings, span: tuple[str | None, str | None, int | None, int | None], file: TextIO, beside: TextIO | None
+    settings: Settings,
+    span: tuple[str | None, str | None, int | None, int | None],
+    file: TextIO,
+    checkpoint_file: TextIO | None,
 ) -> ExportShape:
     since, until, first, last = span
     about = {"by": "export", "since": since, "until": until, "first": first, "last": last}
-    async with opened_store(settings.db) as store:
+    async with open_store(settings.db) as store:
         ends = await store.audit.span(since=since, until=until)
-        await _note_reading(store, settings, {name: value for name, value in about.items() if value is not None})
+        await _record_reading(store, settings, {name: value for name, value in about.items() if value is not None})
         if ends is None:
             return ExportShape(records=0, checkpoints=0)
         start, end = max(ends[0], first or 1), min(ends[1], last or ends[1])
-        sealed = await _write_checkpoints(store.audit, start, end, beside)
+        checkpoint_count = await _write_checkpoints(store.audit, start, end, checkpoint_file)
         return ExportShape(
-            records=await _write_records(store.audit, start, end, file), checkpoints=sealed, first=start, last=end
+            records=await _write_records(store.audit, start, end, file),
+            checkpoints=checkpoint_count,
+            first=start,
+            last=end,
         )
 
 
 async def _write_records(audit: AuditLog, start: int, end: int, file: TextIO) -> int:
     after = start - 1
     while after < end:
-        page = await audit.read(after=after, limit=min(_PAGE, end - after))
+        page = await audit.read(after=after, limit=min(500, end - after))  # records in memory at once
         for record in page:
             after += 1
             if record.seq != after:
@@ -317,10 +292,10 @@ async def _write_records(audit: AuditLog, start: int, end: int, file: TextIO) ->
     return max(0, end - start + 1)
 
 
-async def _write_checkpoints(audit: AuditLog, start: int, end: int, beside: TextIO | None) -> int:
+async def _write_checkpoints(audit: AuditLog, start: int, end: int, checkpoint_file: TextIO | None) -> int:
     """Write the checkpoints of the records from ``start`` to ``end``, and the one just before; return their number.
 
-    They are written to ``beside``; without it, they are only counted.
+    They are written to ``checkpoint_file``; without it, they are only counted.
     """
     count = number = 0
     while page := await audit.checkpoints(after=number):
@@ -328,13 +303,13 @@ async def _write_checkpoints(audit: AuditLog, start: int, end: int, beside: Text
         for checkpoint in page:
             if start - 1 <= checkpoint.seq <= end:
                 count += 1
-                if beside is not None:
-                    beside.write(json.dumps(asdict(checkpoint)) + "\n")
+                if checkpoint_file is not None:
+                    checkpoint_file.write(json.dumps(asdict(checkpoint)) + "\n")
     return count
 
 
 @contextlib.contextmanager
-def _opened(path: Path | None) -> Generator[TextIO]:
+def _open_output(path: Path | None) -> Generator[TextIO]:
     """Yield a new file, or stdout."""
     if path is None:
         yield sys.stdout

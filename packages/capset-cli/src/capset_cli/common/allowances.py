@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -55,7 +56,7 @@ KeyRunBudget = Annotated[
 KeyUsage = Annotated[list[str] | None, typer.Option("--usage-limit", metavar=_USAGE, help=f"{_USAGE_HELP}.")]
 
 
-def given_allowance(
+def allowance_from_options(
     limit: list[str] | None,
     session_budget: str | None,
     run_budget: str | None,
@@ -67,11 +68,11 @@ def given_allowance(
 
     ``option`` is the name of the option for limits.
     """
-    return _made(
-        _limits(option, limit or ()),
-        None if session_budget is None else _budget("--session-budget", session_budget),
-        None if run_budget is None else _budget("--run-budget", run_budget),
-        _usage_limits("--usage-limit", usage or ()),
+    return _make_allowance(
+        _parse_each(option, limit_of, limit or ()),
+        None if session_budget is None else _parse_budget("--session-budget", session_budget),
+        None if run_budget is None else _parse_budget("--run-budget", run_budget),
+        _parse_each("--usage-limit", usage_limit_of, usage or ()),
     )
 
 
@@ -91,22 +92,23 @@ def load_allowance(
     Raises ``DefinitionError``, naming the source.
     """
     variables = os.environ if environ is None else environ
-    explicit = given_allowance(limit, session_budget, run_budget, usage, option=option) or Allowance()
-    file = _named(f"{FILE}: allowance", lambda: allowance_of(read_settings(folder or Path.cwd()).get("allowance", {})))
+    from_options = allowance_from_options(limit, session_budget, run_budget, usage, option=option) or Allowance()
+    with _naming_source(f"{FILE}: allowance"):
+        file = allowance_of(read_settings(folder or Path.cwd()).get("allowance", {}))
 
-    def further(variable: str, read: Callable[[str, str], T], filed: T) -> T:
+    def with_fallback(variable: str, read: Callable[[str, str], T], in_file: T) -> T:
         text = variables.get(variable)
-        return filed if text is None else read(variable, text.strip())
+        return in_file if text is None else read(variable, text.strip())
 
-    return _made(
-        explicit.limits or further("CAPSET_LIMIT", _several, file.limits),
-        explicit.session or further("CAPSET_SESSION_BUDGET", _perhaps, file.session),
-        explicit.run or further("CAPSET_RUN_BUDGET", _perhaps, file.run),
-        explicit.usage or further("CAPSET_USAGE_LIMIT", _several_usage, file.usage),
+    return _make_allowance(
+        from_options.limits or with_fallback("CAPSET_LIMIT", _parse_limits, file.limits),
+        from_options.session or with_fallback("CAPSET_SESSION_BUDGET", _parse_optional_budget, file.session),
+        from_options.run or with_fallback("CAPSET_RUN_BUDGET", _parse_optional_budget, file.run),
+        from_options.usage or with_fallback("CAPSET_USAGE_LIMIT", _parse_usage_limits, file.usage),
     )
 
 
-def _made(
+def _make_allowance(
     limits: tuple[Limit, ...], session: Budget | None, run: Budget | None, usage: tuple[UsageLimit, ...]
 ) -> Allowance | None:
     if not limits and not usage and session is None and run is None:
@@ -114,27 +116,24 @@ def _made(
     return Allowance(limits=limits, session=session, run=run, usage=usage)
 
 
-def _several(source: str, text: str) -> tuple[Limit, ...]:
-    return _limits(source, filter(None, map(str.strip, text.split(","))))
+def _parse_limits(source: str, text: str) -> tuple[Limit, ...]:
+    return _parse_each(source, limit_of, filter(None, map(str.strip, text.split(","))))
 
 
-def _several_usage(source: str, text: str) -> tuple[UsageLimit, ...]:
-    return _usage_limits(source, filter(None, map(str.strip, text.split(";"))))
+def _parse_usage_limits(source: str, text: str) -> tuple[UsageLimit, ...]:
+    return _parse_each(source, usage_limit_of, filter(None, map(str.strip, text.split(";"))))
 
 
-def _perhaps(source: str, text: str) -> Budget | None:
-    return _budget(source, text) if text else None
+def _parse_each(source: str, parse: Callable[[str], T], texts: Iterable[str]) -> tuple[T, ...]:
+    with _naming_source(source):
+        return tuple(map(parse, texts))
 
 
-def _limits(source: str, texts: Iterable[str]) -> tuple[Limit, ...]:
-    return tuple(_named(source, lambda text=text: limit_of(text)) for text in texts)
+def _parse_optional_budget(source: str, text: str) -> Budget | None:
+    return _parse_budget(source, text) if text else None
 
 
-def _usage_limits(source: str, texts: Iterable[str]) -> tuple[UsageLimit, ...]:
-    return tuple(_named(source, lambda text=text: usage_limit_of(text)) for text in texts)
-
-
-def _budget(source: str, text: str) -> Budget:
+def _parse_budget(source: str, text: str) -> Budget:
     """Parse a budget: ``calls=100``, ``cost=2.5`` or both."""
     amounts: dict[str, Any] = {}
     for part in text.split(","):
@@ -147,11 +146,14 @@ def _budget(source: str, text: str) -> Budget:
         except ValueError:
             requirement = "must be calls=100, cost=2.5, or both with a comma between"
             raise DefinitionError(f"{source} {requirement}; got {text!r:.80}") from None
-    return _named(source, lambda: Budget(**amounts))
+    with _naming_source(source):
+        return Budget(**amounts)
 
 
-def _named(source: str, make: Callable[[], T]) -> T:
+@contextmanager
+def _naming_source(source: str) -> Generator[None]:
+    """Name the source in a ``DefinitionError`` of the ``with`` block."""
     try:
-        return make()
+        yield
     except DefinitionError as error:
         raise DefinitionError(f"{source}: {error.message}") from None

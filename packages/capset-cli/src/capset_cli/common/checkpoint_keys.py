@@ -13,7 +13,14 @@ from types import NoneType
 from typing import Any, cast
 
 from capset.errors import DefinitionError
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey, Unsound, checkpoint_of
+from capset.fingerprint.checkpoints import (
+    Checkpoint,
+    CheckpointKey,
+    PublicKey,
+    TrustedKey,
+    VerificationError,
+    checkpoint_of,
+)
 
 
 def database_id(digest_key: bytes) -> str:
@@ -23,10 +30,10 @@ def database_id(digest_key: bytes) -> str:
 
 def default_key_file(database: str) -> Path:
     """Return the path of a database's key file, in the user's state folder (XDG)."""
-    return _folder("XDG_STATE_HOME", ".local/state") / "keys" / f"{database}.pem"
+    return _capset_folder("XDG_STATE_HOME", ".local/state") / "keys" / f"{database}.pem"
 
 
-def read_private(path: Path) -> CheckpointKey:
+def read_key_file(path: Path) -> CheckpointKey:
     """Read the key in a file. Raises ``DefinitionError`` if anyone but the owner may access the file."""
     mode = path.stat().st_mode & 0o777
     if os.name == "posix" and mode & 0o077:
@@ -36,23 +43,23 @@ def read_private(path: Path) -> CheckpointKey:
     return CheckpointKey.read(path)
 
 
-def make_private(path: Path) -> CheckpointKey:
+def create_key_file(path: Path) -> CheckpointKey:
     """Create a key in a new file, or return the key that another process has just created. Raises ``OSError``."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = CheckpointKey.generate()
     # Written under a temporary name first, so that no other process reads an incomplete file.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    write_new(temporary, key.pem(), 0o600)
+    write_new_file(temporary, key.pem(), 0o600)
     try:
         os.link(temporary, path)
     except FileExistsError:
-        return read_private(path)
+        return read_key_file(path)
     finally:
         temporary.unlink()
     return key
 
 
-def write_new(path: Path, text: str, mode: int) -> None:
+def write_new_file(path: Path, text: str, mode: int) -> None:
     """Write a new file that never has more permissions than ``mode``. Raises ``DefinitionError`` if it exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -70,12 +77,12 @@ class Pin:
     """
 
     keys: tuple[TrustedKey, ...]
-    kept: Checkpoint | None
+    checkpoint: Checkpoint | None
 
 
 def default_pins_file() -> Path:
     """Return the path of the caller's pins file, in the user's configuration folder (XDG)."""
-    return _folder("XDG_CONFIG_HOME", ".config") / "pins.json"
+    return _capset_folder("XDG_CONFIG_HOME", ".config") / "pins.json"
 
 
 def read_pin(path: Path, database: str) -> Pin | None:
@@ -87,14 +94,14 @@ def read_pin(path: Path, database: str) -> Pin | None:
         checkpoint = entry["kept"]
         keys = tuple([_trusted_key(key) for key in entry["keys"]])
         return Pin(keys, None if checkpoint is None else checkpoint_of(checkpoint))
-    except (KeyError, TypeError, AttributeError, Unsound, DefinitionError):
-        raise _damaged(path) from None
+    except (KeyError, TypeError, AttributeError, VerificationError, DefinitionError):
+        raise _damaged_pins(path) from None
 
 
 def write_pin(path: Path, database: str, pin: Pin) -> None:
     """Set the pin of the database at a URL."""
     keys = [{"public": key.key.pem(), "since": key.since, "until": key.until} for key in pin.keys]
-    entry = {"keys": keys, "kept": pin.kept and asdict(pin.kept)}
+    entry = {"keys": keys, "kept": pin.checkpoint and asdict(pin.checkpoint)}
     _write_pins(path, {**_read_pins(path), pin_name(database): entry})
 
 
@@ -115,7 +122,7 @@ def remove_pin(path: Path, database: str) -> None:
 def _write_pins(path: Path, pins: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    write_new(new, json.dumps(pins, indent=2, sort_keys=True) + "\n", 0o600)
+    write_new_file(new, json.dumps(pins, indent=2, sort_keys=True) + "\n", 0o600)
     new.replace(path)
 
 
@@ -139,21 +146,21 @@ def _read_pins(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):  # including text that is not UTF-8
         pins = None
     if not isinstance(pins, dict):
-        raise _damaged(path)
+        raise _damaged_pins(path)
     return cast("dict[str, Any]", pins)
 
 
-def _damaged(path: Path) -> DefinitionError:
+def _damaged_pins(path: Path) -> DefinitionError:
     return DefinitionError(
         f"the pins in {str(path)!r} cannot be read", hint="restore them: without them nothing vouches for the log"
     )
 
 
-def _folder(variable: str, default: str) -> Path:
+def _capset_folder(variable: str, default: str) -> Path:
     """Return capset's folder in an XDG base directory; ``variable`` is ignored unless it has an absolute path."""
-    named = os.environ.get(variable, "")
-    if Path(named).is_absolute():
-        return Path(named) / "capset"
+    base = os.environ.get(variable, "")
+    if Path(base).is_absolute():
+        return Path(base) / "capset"
     try:
         home = Path.home()
     except RuntimeError:  # a user without a home, as in a container

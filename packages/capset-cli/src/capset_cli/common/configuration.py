@@ -11,11 +11,10 @@ import typer
 
 from capset.definitions.governance.allowances import Allowance, lowest_allowance
 from capset.definitions.governance.settings import Governance
-from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset_cli.common.output import err, verbatim
+from capset_cli.common.output import err, escaped
 from capset_cli.common.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -42,13 +41,7 @@ def load_configuration(path: Path, registry: Registry, upstream: Upstream) -> Co
 def print_warnings(path: Path, warnings: Iterable[Problem]) -> None:
     """Print the warnings of a configuration file on stderr."""
     for warning in warnings:
-        err().print(f"[yellow]warning:[/] {verbatim(f'{path}: {warning}')}", soft_wrap=True)
-
-
-def refuse_agent(config: Path | None, agent: str | None) -> None:
-    """Raise ``DefinitionError`` if an agent is named besides a configuration file, which has its own."""
-    if config is not None and agent is not None:
-        raise DefinitionError("a configuration file has its own agent: give --agent or --config, not both")
+        err().print(f"[yellow]warning:[/] {escaped(f'{path}: {warning}')}", soft_wrap=True)
 
 
 def make_kernel(

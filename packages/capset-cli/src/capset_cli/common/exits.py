@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Generator
 from enum import IntEnum
 from importlib.util import find_spec
-from typing import Final, ParamSpec
+from typing import ParamSpec
 
 import typer
 
@@ -41,10 +41,6 @@ class Exit(IntEnum):
     DIFFERENT = 3
 
 
-INTERRUPTED: Final = 130
-"""The shell's exit code for Ctrl-C."""
-
-
 def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
     """Turn a function into a command: every error becomes one clear message and an exit code, without a traceback.
 
@@ -56,27 +52,27 @@ def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
         try:
             code = int(command(*args, **kwargs))
         except KeyboardInterrupt:
-            code = INTERRUPTED
+            code = 130  # the shell's exit code for Ctrl-C
         except BrokenPipeError:
-            _mute()
+            _discard_output()
             code = Exit.FAILED
         except Exception as error:
             code, reported_error = _classify_error(error)
-            _print_or_mute(reported_error, as_json=bool(kwargs.get("as_json")))
+            _try_print_error(reported_error, as_json=bool(kwargs.get("as_json")))
             if isinstance(error, OSError):
-                _mute()
+                _discard_output()
         raise typer.Exit(int(code))
 
     return run
 
 
 @contextlib.contextmanager
-def ended() -> Generator[None]:
+def ignoring_closed_pipe() -> Generator[None]:
     """Ignore a closed pipe while a result is printed, so that it does not change the exit code."""
     try:
         yield
     except BrokenPipeError:
-        _mute()
+        _discard_output()
 
 
 def _classify_error(error: Exception) -> tuple[Exit, CapsetError]:
@@ -101,17 +97,17 @@ def _classify_error(error: Exception) -> tuple[Exit, CapsetError]:
             return Exit.FAILED, CapsetError(message, hint="CAPSET_DEBUG=1 shows the traceback")
 
 
-def _print_or_mute(error: CapsetError, *, as_json: bool) -> None:
+def _try_print_error(error: CapsetError, *, as_json: bool) -> None:
     try:
         print_error(error, as_json=as_json)
     except OSError:
         # The stream is gone; stderr may still be visible.
         with contextlib.suppress(OSError):
             print_error(error, as_json=False)
-        _mute()
+        _discard_output()
 
 
-def _mute() -> None:
+def _discard_output() -> None:
     """Discard all further output: on exit, Python would retry to write what a stream did not accept."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
@@ -119,7 +115,7 @@ def _mute() -> None:
             os.dup2(nowhere, stream.fileno())
 
 
-def needs_extra(extra: str, *modules: str) -> None:
+def require_extra(extra: str, *modules: str) -> None:
     """Raise ``DefinitionError`` with the command to install an extra, if one of its modules is missing."""
     if missing_modules(*modules):
         raise DefinitionError(f"this needs the extra {extra!r}, which is not installed", hint=install_command(extra))
@@ -127,10 +123,10 @@ def needs_extra(extra: str, *modules: str) -> None:
 
 def missing_modules(*modules: str) -> list[str]:
     """Return the modules that are not installed."""
-    return [module for module in modules if not _is_there(module)]
+    return [module for module in modules if not _is_installed(module)]
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # its parent package is missing

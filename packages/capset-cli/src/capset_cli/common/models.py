@@ -10,7 +10,7 @@ import typer
 
 from capset.errors import DefinitionError
 from capset_agents.budgets import SUMMARISE_AT
-from capset_cli.common.exits import needs_extra
+from capset_cli.common.exits import require_extra
 
 if TYPE_CHECKING:
     from capset_agents.models import ModelChoice
@@ -83,7 +83,7 @@ def make_runner(
 
     Raises ``DefinitionError`` if the extra ``agent`` is missing, or a script or a cassette cannot be read or recorded.
     """
-    needs_extra("agent", "pydantic_ai")
+    require_extra("agent", "pydantic_ai")
     from capset_agents.budgets import TurnBudget
     from capset_agents.playback.cassettes import CassetteFile
     from capset_agents.runner import AgentRunner
@@ -95,10 +95,10 @@ def make_runner(
         raise DefinitionError("--record: the answers of a cassette are recorded already", hint="name another --model")
     recorded = None if record is None else CassetteFile(record, append=append)
     budget = TurnBudget(steps=steps, cost=cost, tokens=tokens)
-    return AgentRunner(_choice(model, allowed, recorded), budget=budget, summarise_at=summarise_at or None)
+    return AgentRunner(_model_choice(model, allowed, recorded), budget=budget, summarise_at=summarise_at or None)
 
 
-def _choice(model: str | None, allowed: Sequence[str], record: CassetteFile | None) -> ModelChoice:
+def _model_choice(model: str | None, allowed: Sequence[str], record: CassetteFile | None) -> ModelChoice:
     from capset_agents.models import ModelChoice
     from capset_agents.playback.cassette_model import CassetteModel
     from capset_connect.scripts import read_script

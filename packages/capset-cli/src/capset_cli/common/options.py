@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import typer
 from pydantic_core import from_json
 
 from capset.clock import iso_of
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, unknown
 
+T = TypeVar("T", bound=str)
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Db = Annotated[str | None, typer.Option("--db", help="The database: a URL or a file (or CAPSET_DB).")]
 Redis = Annotated[
@@ -40,6 +42,16 @@ Env = Annotated[
 ]
 
 
+def parse_choice(noun: str, text: str | None, choices: Sequence[T]) -> T | None:
+    """Return the choice that an option names, if it is set. Raises ``DefinitionError`` for an unknown one."""
+    for choice in choices:
+        if text == choice:
+            return choice
+    if text is None:
+        return None
+    raise DefinitionError(unknown(noun, text, choices))
+
+
 def check_seconds(option: str, seconds: float | None) -> None:
     """Raise ``DefinitionError`` unless an option is unset or a positive number of seconds."""
     if seconds is not None and not seconds > 0:
@@ -50,15 +62,21 @@ MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 
 
 def read_arguments(argument: str) -> bytes:
-    """Return the arguments' JSON text. Raises ``DefinitionError`` if it cannot be read, or is not a JSON object."""
-    return read_object("--args", argument)
+    """Return the arguments' JSON text. Raises as ``read_object`` does."""
+    text = _read_text("--args", argument)
+    parse_object("--args", text)
+    return text
 
 
-def read_object(option: str, argument: str) -> bytes:
-    """Return the JSON text of an object: as given, from ``@FILE``, or from stdin for ``-``.
+def read_object(option: str, argument: str) -> dict[str, Any]:  # JSON
+    """Return a JSON object: the argument itself, from ``@FILE``, or from stdin for ``-``.
 
     Raises ``DefinitionError``, naming the option, if it cannot be read, or is not a JSON object.
     """
+    return parse_object(option, _read_text(option, argument))
+
+
+def _read_text(option: str, argument: str) -> bytes:
     source = "stdin" if argument == "-" else argument.removeprefix("@")
     try:
         if argument == "-":
@@ -72,13 +90,18 @@ def read_object(option: str, argument: str) -> bytes:
         raise DefinitionError(f"{option}: {source!r} cannot be read: {error.strerror}") from None
     if len(text) > MAX_ARGUMENT_BYTES:
         raise DefinitionError(f"{option}: at most {MAX_ARGUMENT_BYTES} bytes of JSON are accepted")
+    return text
+
+
+def parse_object(option: str, text: bytes) -> dict[str, Any]:  # JSON
+    """Return the JSON object in a text. Raises ``DefinitionError``, naming the option, if it is not one."""
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise DefinitionError(f"{option} is not JSON: {error}", hint=f"""quote it: {option} '{{"a": 2}}'""") from None
     if not isinstance(value, dict):
         raise DefinitionError(f"{option} must be a JSON object, such as {{}}; got {type(value).__name__}")
-    return text
+    return cast("dict[str, Any]", value)
 
 
 Since = Annotated[
@@ -86,10 +109,8 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only records from before this time.")]
 
-_HINT: Final = "give a date, or a time in ISO 8601; without an offset it is UTC"
 
-
-def instant(option: str, argument: str | None) -> str | None:
+def parse_time(option: str, argument: str | None) -> str | None:
     """Return an option's time in the format of records: ISO 8601 UTC with six digits. Raises ``DefinitionError``."""
     if argument is None:
         return None
@@ -97,6 +118,7 @@ def instant(option: str, argument: str | None) -> str | None:
         time = datetime.fromisoformat(argument)
     except ValueError:
         raise DefinitionError(
-            f"{option} must be a time, such as 2026-01-31T12:00Z; got {argument!r}", hint=_HINT
+            f"{option} must be a time, such as 2026-01-31T12:00Z; got {argument!r}",
+            hint="give a date, or a time in ISO 8601; without an offset it is UTC",
         ) from None
     return iso_of(time if time.tzinfo else time.replace(tzinfo=UTC))

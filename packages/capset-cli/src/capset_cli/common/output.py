@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,11 +17,6 @@ from capset.errors import CapsetError
 from capset.wire.errors import error_shape
 from capset_cli.common.texts import one_line, visible
 
-PIPE_WIDTH: Final = 160
-"""The width of text in columns when it goes to a file or another program."""
-LONGEST_WORD: Final = 24
-"""The maximum width of text in table columns that never wrap."""
-
 
 class _Console(Console):
     """A console that leaves a closed pipe to ``guarded``."""
@@ -32,7 +27,7 @@ class _Console(Console):
 
 def out() -> Console:
     """Return a console for results, wide when output is not a terminal, without highlighting or emoji codes."""
-    return _Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    return _Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 160)
 
 
 def err() -> Console:
@@ -51,12 +46,12 @@ def print_error(error: CapsetError, *, as_json: bool) -> None:
         print_json({"success": False, "error": error_shape(error).plain()})
         return
     console = err()
-    console.print(f"[red]error:[/] {verbatim(error.message)}", soft_wrap=True)
+    console.print(f"[red]error:[/] {escaped(error.message)}", soft_wrap=True)
     if error.hint:
-        console.print(f"[dim]hint:[/]  {verbatim(error.hint)}", soft_wrap=True)
+        console.print(f"[dim]hint:[/]  {escaped(error.hint)}", soft_wrap=True)
 
 
-def in_one(error: CapsetError) -> str:
+def error_text(error: CapsetError) -> str:
     """Return an error with its hint as one text, for a warning."""
     return error.message if error.hint is None else f"{error.message}; {error.hint}"
 
@@ -66,7 +61,7 @@ def pretty(value: Any) -> str:  # plain JSON data
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def verbatim(text: str) -> str:
+def escaped(text: str) -> str:
     """Return untrusted text for a console, without markup or control characters."""
     return escape(visible(text))
 
@@ -79,18 +74,44 @@ def cell(text: str) -> str:
 def table(*columns: str, rows: Iterable[Iterable[str]], folds: Iterable[str]) -> Table:
     """Return a table in the common style, with rows of markup.
 
-    On a narrow terminal, text wraps in the columns ``folds`` and in those with a text longer than ``LONGEST_WORD``.
+    On a narrow terminal, text wraps in the columns ``folds`` and in those with text wider than 24 characters.
     """
     new_table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     lines = [list(row) for row in rows]
     for position, column in enumerate(columns):
         longest = max((cell_len(Text.from_markup(line[position]).plain) for line in lines), default=0)
-        new_table.add_column(column, no_wrap=column not in folds and longest <= LONGEST_WORD, overflow="fold")
+        new_table.add_column(column, no_wrap=column not in folds and longest <= 24, overflow="fold")
     for line in lines:
         new_table.add_row(*line)
     return new_table
 
 
-def short(digest: str | None) -> str:
+class PrintablePage(Protocol):
+    """A page of a list, and the cursor of the next one."""
+
+    @property
+    def next(self) -> object: ...
+    def plain(self) -> object: ...
+
+
+def print_page(
+    page: PrintablePage,
+    columns: Sequence[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    folds: Iterable[str],
+    as_json: bool,
+    option: str = "--before",
+) -> None:
+    """Print a page of a list, and the option that continues after it."""
+    if as_json:
+        print_json(page.plain())
+        return
+    out().print(table(*columns, rows=rows, folds=folds))
+    if page.next is not None:
+        err().print(f"[dim]more: {option} {cell(str(page.next))}[/]")
+
+
+def short_hash(digest: str | None) -> str:
     """Return the first eight digits of a hash, for one line of a console."""
     return cell((digest or "–")[:8])

@@ -14,7 +14,7 @@ from capset.definitions.environments import MissingValue
 from capset_cli.common.texts import one_line
 
 
-def on_ending(end: Callable[[], object]) -> None:
+def on_termination_signal(end: Callable[[], object]) -> None:
     """Call ``end`` in the running event loop on each SIGINT and SIGTERM."""
     import asyncio  # imported here: loading it takes longer than some commands
 
@@ -24,7 +24,7 @@ def on_ending(end: Callable[[], object]) -> None:
             loop.add_signal_handler(number, end)
 
 
-def prepare() -> None:
+def set_up_process() -> None:
     """Make the streams accept any text, and log each error in one line.
 
     A closed stream is replaced by an empty input or a discarding output. ``CAPSET_DEBUG=1`` shows the whole log, with
@@ -41,11 +41,11 @@ def prepare() -> None:
         logging.basicConfig(level=logging.DEBUG)
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(OneLine())
+    handler.setFormatter(OneLineFormatter())
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
 
 
-class OneLine(logging.Formatter):
+class OneLineFormatter(logging.Formatter):
     """A log formatter that escapes control characters, omits tracebacks, and adds a hint about a missing value."""
 
     def format(self, record: logging.LogRecord) -> str:

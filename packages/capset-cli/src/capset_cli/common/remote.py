@@ -28,10 +28,11 @@ Url = Annotated[
 NamedUrl = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="Use this server instead, with the key in CAPSET_KEY.")
 ]
-"""For commands that work on this machine unless the option names a server: they ignore ``CAPSET_URL``."""
+"""For commands that work on this machine unless the option names a server. They pass ``url or ""`` to
+``select_server``, which then ignores ``CAPSET_URL``."""
 
 
-def written_options(**options: str | Path | Sequence[str] | None) -> str:
+def format_options(**options: str | Path | Sequence[str] | None) -> str:
     """Return options as command-line text, each after a space. An option with several values is repeated."""
     text = ""
     for name, value in options.items():
@@ -69,34 +70,29 @@ class Server:
             raise
 
 
-def server_of(url: str | None, **local_options: object) -> Server | None:
+def select_server(url: str | None, **local_options: object) -> Server | None:
     """Return the server to use, or ``None`` for local work.
 
     A server comes from the command line or a variable, never from a file: a file planted in a folder could otherwise
     have the key sent to its author. Raises ``DefinitionError`` if any of ``local_options``, which are for local work
     only, is given.
     """
-    named = os.environ.get("CAPSET_URL") if url is None else url
-    if not named:
+    server_url = os.environ.get("CAPSET_URL") if url is None else url
+    if not server_url:
         return None
     for option, value in local_options.items():
         if value is not None and value != []:
             raise DefinitionError(
                 f"--{option} is for work on this machine; a server has its own", hint="--url '' selects this machine"
             )
-    return Server(named, os.environ.get("CAPSET_KEY"))
+    return Server(server_url, os.environ.get("CAPSET_KEY"))
 
 
-def named_server(url: str | None, **local_options: object) -> Server | None:
-    """Return the server that ``--url`` names, or ``None`` for local work. Raises as ``server_of`` does."""
-    return None if url is None else server_of(url, **local_options)
+def run_on_server(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Run ``work`` with a client of the server, and return its result."""
 
-
-def ask(server: Server, question: Callable[[Client], Awaitable[T]]) -> T:
-    """Run ``question`` with a client of the server, and return its result."""
-
-    async def send_question() -> T:
+    async def run() -> T:
         async with server.open() as client:
-            return await question(client)
+            return await work(client)
 
-    return asyncio.run(send_question())
+    return asyncio.run(run())

@@ -19,7 +19,7 @@ FILE: Final = "capset.toml"
 DEFAULT_DB: Final = "sqlite:///capset.db"
 _MEMORY: Final = re.compile(r"memory:?/?")
 """Names without slashes that look like ``memory://``, but would be file names."""
-_KNOWN: Final = ("db", "redis", "principal", "grant", "attributes", "env", "allowance")
+_KEYS: Final = ("db", "redis", "principal", "grant", "attributes", "env", "allowance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +53,38 @@ def load_settings(
     """
     variables = os.environ if environ is None else environ
     file = read_settings(folder or Path.cwd())
-    named = variables.get("CAPSET_DB", str(file.get("db", DEFAULT_DB))) if db is None else db
+    db_name = variables.get("CAPSET_DB", str(file.get("db", DEFAULT_DB))) if db is None else db
     principal_id = (
         variables.get("CAPSET_PRINCIPAL", str(file.get("principal", "local"))) if principal is None else principal
     )
-    granted = grant or file.get("grant", [])
+    permissions = grant or file.get("grant", [])
     if not grant and "CAPSET_GRANT" in variables:
-        granted = [permission.strip() for permission in variables["CAPSET_GRANT"].split(",") if permission.strip()]
-    attributes = given_attributes(attribute) or file.get("attributes", {})
+        permissions = [permission.strip() for permission in variables["CAPSET_GRANT"].split(",") if permission.strip()]
+    attributes = parse_attributes(attribute) or file.get("attributes", {})
     if not attribute and "CAPSET_ATTRIBUTES" in variables:
-        attributes = _object("CAPSET_ATTRIBUTES", variables["CAPSET_ATTRIBUTES"] or "{}")
-    environment = file.get("env", {}) | given_env(env)
-    beside = variables.get("CAPSET_REDIS", file.get("redis")) if redis is None else redis
-    acting = Principal(principal_id, permissions=granted, attributes=attributes)
-    return Settings(_url(named), acting, environment, beside or None)
+        attributes = _parse_object("CAPSET_ATTRIBUTES", variables["CAPSET_ATTRIBUTES"] or "{}")
+    environment = file.get("env", {}) | parse_env(env)
+    redis_url = variables.get("CAPSET_REDIS", file.get("redis")) if redis is None else redis
+    acting_principal = Principal(principal_id, permissions=permissions, attributes=attributes)
+    return Settings(_database_url(db_name), acting_principal, environment, redis_url or None)
 
 
-def given_env(env: list[str] | None) -> dict[str, Any]:
+def parse_env(env: list[str] | None) -> dict[str, Any]:
     """Return the values of ``--env``, each ``KEY=VALUE``. Raises ``DefinitionError`` for a malformed one."""
-    return dict(_entry("--env", entry) for entry in env or ())
+    return dict(_parse_entry("--env", entry) for entry in env or ())
 
 
-def given_attributes(attribute: list[str] | None) -> dict[str, Any]:
+def parse_attributes(attribute: list[str] | None) -> dict[str, Any]:
     """Return the values of ``--attribute``, each ``KEY=VALUE``. Raises ``DefinitionError`` for a duplicate name."""
     attributes: dict[str, Any] = {}
-    for name, value in (_entry("--attribute", entry) for entry in attribute or ()):
+    for name, value in (_parse_entry("--attribute", entry) for entry in attribute or ()):
         if name in attributes:
             raise DefinitionError(f"--attribute {name} is given twice: an attribute has one value")
         attributes[name] = value
     return attributes
 
 
-def existing_db(url: str) -> str:
+def require_db(url: str) -> str:
     """Return the URL. Raises ``DefinitionError`` if its file does not exist: reading must not create a database."""
     if not has_db(url):
         path = url.partition(":///")[2]
@@ -98,7 +98,7 @@ def has_db(url: str) -> bool:
     return scheme != "sqlite" or Path(path).exists()
 
 
-def _entry(option: str, text: str) -> tuple[str, Any]:
+def _parse_entry(option: str, text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise DefinitionError(f"{option} must be KEY=VALUE, such as tier=pro; got {text!r}")
@@ -108,7 +108,7 @@ def _entry(option: str, text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _object(variable: str, text: str) -> dict[str, Any]:
+def _parse_object(variable: str, text: str) -> dict[str, Any]:
     try:
         decoded: object = from_json(text.encode(), allow_inf_nan=False)
     except ValueError:
@@ -118,16 +118,16 @@ def _object(variable: str, text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", decoded)
 
 
-def _url(named: str) -> str:
+def _database_url(name: str) -> str:
     """Return the URL of a database. Raises ``DefinitionError`` for a misspelt ``memory://``."""
-    if "://" in named:
-        return named
-    if _MEMORY.fullmatch(named):
+    if "://" in name:
+        return name
+    if _MEMORY.fullmatch(name):
         raise DefinitionError(
-            f"{named!r} would be a file name: for a store in memory, use memory://",
-            hint=f"for a file with this name, use sqlite:///{named}",
+            f"{name!r} would be a file name: for a store in memory, use memory://",
+            hint=f"for a file with this name, use sqlite:///{name}",
         )
-    return f"sqlite:///{named}"
+    return f"sqlite:///{name}"
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise DefinitionError(f"{FILE} is not TOML: {error}") from None
-    refuse_unknown_keys(FILE, data, _KNOWN)
+    refuse_unknown_keys(FILE, data, _KEYS)
     for key in ("db", "redis", "principal"):
         if not isinstance(data.get(key, ""), str):
             raise DefinitionError(f"{FILE}: {key} must be text; got {data[key]!r}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from capset.stores.base.pins import ToolPin
 from capset_cli.common.configuration import print_warnings
-from capset_cli.common.output import err, verbatim
-from capset_cli.common.remote import written_options
+from capset_cli.common.output import err, escaped
+from capset_cli.common.remote import format_options
 from capset_connect.openapi.api import OpenApi
 from capset_connect.sources import Source
 
@@ -28,11 +28,11 @@ def warn_of_sources(configuration: Configuration, pins: Collection[ToolPin], db:
 
     print_warnings(configuration.path, asyncio.run(source_problems(configuration)))
     approved = {pin.server for pin in pins}
-    where = written_options(config=configuration.path, db=db)
+    where = format_options(config=configuration.path, db=db)
     for source in configuration.sources:
         if source.pin_key not in approved and _needs_approval(source):
             warning = f"{source.pin_key}: no tool is approved: capset mcp approve{where} {source.pin_key}"
-            err().print(f"[yellow]warning:[/] {verbatim(warning)}", soft_wrap=True)
+            err().print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
 
 
 def _needs_approval(source: Source) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyCapability
 from capset.definitions.governance.allowances import Allowance
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, DefinitionError, NotFound
@@ -22,9 +23,9 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session_access import check_owner
 from capset.stores.base import SessionRow, Store, make_store
-from capset_cli.common.configuration import load_configuration, make_kernel, refuse_agent
-from capset_cli.common.output import cell, err, verbatim
-from capset_cli.common.settings import Settings, existing_db
+from capset_cli.common.configuration import load_configuration, make_kernel
+from capset_cli.common.output import cell, err, escaped
+from capset_cli.common.settings import Settings, require_db
 from capset_cli.common.upstream import Upstream
 from capset_connect.agent_files.files import build_agent, read_agent_file, read_all_sources
 from capset_connect.agent_files.rows import Loaded
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def opened_store(url: str) -> AsyncGenerator[Store]:
+async def open_store(url: str) -> AsyncGenerator[Store]:
     """Open the store at a URL, and close it at the end. Raises as ``make_store`` and ``Store.open`` do."""
     store = make_store(url)
     await store.open()
@@ -46,7 +47,7 @@ async def opened_store(url: str) -> AsyncGenerator[Store]:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Target:
     """A command's target: the registry, the agent whose tools are used (``None``: a session's), and its governance.
 
     ``agent`` is an id if it may be in a database; ``file`` is the path of an agent defined only in a file.
@@ -69,57 +70,58 @@ class Served:
         return replace(row, definition=with_file(row.definition, option, self.file.resolve()))
 
 
-def refuse_both(agent: str | None, session: str | None) -> None:
+def refuse_agent_with_session(agent: str | None, session: str | None) -> None:
     """Raise ``DefinitionError`` if both an agent and a session are named."""
     if agent is not None and session is not None:
         raise DefinitionError("a session has its own agent: give --agent or --session, not both")
 
 
-def find_agent(registry: Registry, named: str, upstream: Upstream) -> Agent | UUID:
+def find_agent(registry: Registry, name: str, upstream: Upstream) -> Agent | UUID:
     """Return an installed agent, the agent in a file, or the id of an agent that may be stored.
 
     ``upstream`` makes the capabilities of the file's MCP servers and APIs. Raises ``NotFound`` for an unknown name,
     and the errors of ``read_agent_file``.
     """
-    path = Path(named)
-    if named not in registry.agents:
-        if (stored := _id(named)) is not None:
+    path = Path(name)
+    if name not in registry.agents:
+        if (stored := _parse_uuid(name)) is not None:
             return stored
         if path.suffix:
             return read_agent_file(path, registry, upstream=upstream)
-    return registry.get_agent(named)
+    return registry.get_agent(name)
 
 
-def find_served(
+def find_target(
     registry: Registry,
     agent: str | None,
     session: str | None,
     config: Path | None,
     db: str,
     allowance: Allowance | None = None,
-) -> Served:
+) -> Target:
     """Return a command's target. ``db`` has the pins of a file's MCP servers and APIs.
 
     Raises as ``find_agent`` and ``read_configuration`` do.
     """
-    refuse_both(agent, session)
-    refuse_agent(config, agent)
+    refuse_agent_with_session(agent, session)
+    if config is not None and agent is not None:
+        raise DefinitionError("a configuration file has its own agent: give --agent or --config, not both")
     upstream = Upstream(db)
     if config is not None:
         configuration = load_configuration(config, registry, upstream)
         served_agent = configuration.agent if session is None else None
-        return Served(configuration.within(registry), served_agent, configuration, config, allowance, upstream)
+        return Target(configuration.within(registry), served_agent, configuration, config, allowance, upstream)
     if agent is None and session is None:
         raise DefinitionError("say whose tools to serve: --agent, --config, or --session to continue one")
     if agent is None:
-        return Served(registry, None, allowance=allowance, upstream=upstream)
+        return Target(registry, None, allowance=allowance, upstream=upstream)
     named_agent = find_agent(registry, agent, upstream)
     is_in_file = isinstance(named_agent, Agent) and agent not in registry.agents
     file = Path(agent) if is_in_file else None
-    return Served(registry, named_agent, file=file, allowance=allowance, upstream=upstream)
+    return Target(registry, named_agent, file=file, allowance=allowance, upstream=upstream)
 
 
-def announce(session: Session) -> None:
+def print_session(session: Session) -> None:
     """Print the agent, its principal and its session on stderr."""
     message = (
         f"serving {session.snapshot.composition.block.name} as {session.snapshot.principal.id}, session {session.id}"
@@ -128,94 +130,94 @@ def announce(session: Session) -> None:
 
 
 @asynccontextmanager
-async def open_session(settings: Settings, served: Served, session_id: str | None) -> AsyncGenerator[Session]:
+async def open_session(settings: Settings, target: Target, session_id: str | None) -> AsyncGenerator[Session]:
     """Open a session as ``open_kernel`` does."""
-    async with open_kernel(settings, served, session_id) as (_, session):
+    async with open_kernel(settings, target, session_id) as (_, session):
         yield session
 
 
 @asynccontextmanager
 async def open_kernel(
     settings: Settings,
-    served: Served,
+    target: Target,
     session_id: str | None,
     *,
-    is_kept: bool = False,
+    is_permanent: bool = False,
     generator: GeneratorRunner | None = None,
 ) -> AsyncGenerator[tuple[Kernel, Session]]:
     """Open a kernel and a session: the one with ``session_id``, or one of the served agent.
 
-    The latter is new, or with ``is_kept`` the permanent session that the settings' principal has with the agent.
+    The latter is new, or with ``is_permanent`` the permanent session that the settings' principal has with the agent.
     ``generator`` runs agents.
 
     Raises ``NotFound`` if the principal has no such session or there is no such stored agent; ``Conflict`` for an
     archived agent, or for a session whose agent is defined only in code that is not installed; and ``DefinitionError``
     if the database of a stored agent or session does not exist.
     """
-    principal, agent, registry = settings.principal, served.agent, served.registry
-    db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
-    new_kernel = make_kernel(db, served.configuration, served.allowance, generator=generator, redis=settings.redis)
-    async with new_kernel if served.upstream is None else served.upstream.opened(new_kernel, db) as kernel:
-        if is_kept and agent is not None:
-            yield kernel, await _enter_ensured_session(kernel, served, settings)
+    principal, agent, registry = settings.principal, target.agent, target.registry
+    db = settings.db if isinstance(agent, Agent) else require_db(settings.db)
+    new_kernel = make_kernel(db, target.configuration, target.allowance, generator=generator, redis=settings.redis)
+    async with new_kernel if target.upstream is None else target.upstream.opened(new_kernel, db) as kernel:
+        if is_permanent and agent is not None:
+            yield kernel, await _enter_ensured_session(kernel, target, settings)
             return
         if isinstance(agent, UUID):
-            yield kernel, await _of_stored(kernel, registry, str(agent), settings)
+            yield kernel, await _new_session_of_stored(kernel, registry, str(agent), settings)
             return
         if agent is None:
-            agent = await _agent_of(kernel, served, session_id or "", principal)
+            agent = await _agent_of_session(kernel, target, session_id or "", principal)
             async with kernel.open(agent, principal=principal, env=settings.env, session_id=session_id) as session:
                 yield kernel, session
             return
-        row = served.new_session(kernel, agent, principal)
+        row = target.new_session(kernel, agent, principal)
         session = await kernel.enter(row, agent, principal=principal, env=settings.env)
         await kernel.store.sessions.create(row)
         yield kernel, session
 
 
-async def _enter_ensured_session(kernel: Kernel, served: Served, settings: Settings) -> Session:
+async def _enter_ensured_session(kernel: Kernel, target: Target, settings: Settings) -> Session:
     """Return the permanent session of an agent, moved to the agent's current version.
 
     For an agent that is stored or in code, it has the same id as on servers. An agent in a file is identified by its
     path.
     """
-    principal, agent = settings.principal, served.agent
-    if isinstance(agent, Agent) and served.file is not None:
-        named = str(served.file.resolve()), agent.name
-        row = served.new_session(kernel, agent, principal)
+    principal, agent = settings.principal, target.agent
+    if isinstance(agent, Agent) and target.file is not None:
+        identity = str(target.file.resolve()), agent.name
+        row = target.new_session(kernel, agent, principal)
     else:
-        loaded = await _loaded(kernel, served.registry, agent.name if isinstance(agent, Agent) else str(agent))
-        named, agent = (loaded.id,), loaded.agent
+        loaded = await _load_active(kernel, target.registry, agent.name if isinstance(agent, Agent) else str(agent))
+        identity, agent = (loaded.id,), loaded.agent
         row = new_session_row(kernel, loaded, principal)
-    row = await ensure_session(kernel, row, *named)
+    row = await ensure_session(kernel, row, *identity)
     return await kernel.enter(row, agent, principal=principal, env=settings.env)
 
 
-async def _of_stored(kernel: Kernel, registry: Registry, id: str, settings: Settings) -> Session:
+async def _new_session_of_stored(kernel: Kernel, registry: Registry, id: str, settings: Settings) -> Session:
     """Return a new session of an agent that was created over the API with a key without an organisation."""
-    loaded = await _loaded(kernel, registry, id)
+    loaded = await _load_active(kernel, registry, id)
     row = new_session_row(kernel, loaded, settings.principal)
     session = await kernel.enter(row, loaded.agent, principal=settings.principal, env=settings.env)
     await kernel.store.sessions.create(row)
     return session
 
 
-async def _loaded(kernel: Kernel, registry: Registry, id: str) -> Loaded:
+async def _load_active(kernel: Kernel, registry: Registry, id: str) -> Loaded:
     """Return an agent that accepts sessions, and print its notices on stderr."""
     loaded = await StoredAgents(kernel, registry).active(None, id)
     for notice in loaded.notices:
-        err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
+        err().print(f"[yellow]warning:[/] {escaped(notice)}", soft_wrap=True)
     return loaded
 
 
-def _id(named: str) -> UUID | None:
+def _parse_uuid(name: str) -> UUID | None:
     try:
-        return UUID(named)
+        return UUID(name)
     except ValueError:
         return None
 
 
-async def _agent_of(kernel: Kernel, served: Served, session: str, principal: Principal) -> Agent:
+async def _agent_of_session(kernel: Kernel, target: Target, session: str, principal: Principal) -> Agent:
     row = await kernel.find_session(session)
     if row is None:
         # The same message as for another principal's session, so that neither reveals whether it exists.
@@ -223,16 +225,16 @@ async def _agent_of(kernel: Kernel, served: Served, session: str, principal: Pri
         raise NotFound(f"there is no session {session!r} of {principal.id!r}", hint=hint)
     check_owner(row, principal)
     definition, file = read_definition(row.definition)
-    registry = served.registry
+    registry = target.registry
     try:
-        if file is not None and file[0] == "agent" and served.upstream is not None:
-            registry = await _with_sources(kernel, registry, served.upstream, file[1], session)
+        if file is not None and file[0] == "agent" and target.upstream is not None:
+            registry = await _with_sources(kernel, registry, target.upstream, file[1], session)
         defined = agent_in_code(row, kernel, registry)
         if defined is None and row.agent_id is not None and "mcp_servers" in definition:
             return await StoredAgents(kernel, registry).of_session(row)
         return defined or build_agent(definition, registry, f"session {session}")
     except (Conflict, DefinitionError) as error:
-        if file is None or file[0] != "config" or served.configuration is not None:
+        if file is None or file[0] != "config" or target.configuration is not None:
             raise
         advice = f"belongs to a configuration file: give --config {shlex.quote(str(file[1]))}, too"
         raise type(error)(f"the session {session!r} {advice}") from None
@@ -252,33 +254,33 @@ async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, 
     return registry.extended([await upstream.capability(source, kernel) for source in new])
 
 
-def find_definition(registry: Registry, named: str, db: str) -> Agent | UUID:
+def find_definition(registry: Registry, name: str, db: str) -> Agent | UUID:
     """Return an installed agent, one with a single installed capability, or a file's; or the id of a stored agent.
 
     ``db`` has the pins of a file's MCP servers and APIs. Raises ``NotFound`` for an unknown name, and the errors of
     ``read_agent_file``.
     """
-    if named not in registry.agents and (alone := _alone(registry, named)) is not None:
-        return alone
+    if name not in registry.agents and (agent := _agent_of_capability(registry, name)) is not None:
+        return agent
     try:
-        return find_agent(registry, named, Upstream(db))
+        return find_agent(registry, name, Upstream(db))
     except NotFound as error:
         note = f"; nor is a capability of that name installed: {', '.join(registry.capabilities)}"
         raise NotFound(f"{error.message}{note}", hint="or name an agent file by its path") from None
 
 
-async def load(registry: Registry, agent: Agent | UUID, db: str, *, org: str | None = None) -> Agent:
+async def load_agent(registry: Registry, agent: Agent | UUID, db: str, *, org: str | None = None) -> Agent:
     """Return an agent, loading a stored one of ``org`` by its id. Raises ``NotFound`` if there is none."""
     if isinstance(agent, Agent):
         return agent
-    async with Kernel(store=existing_db(db)) as kernel:
+    async with Kernel(store=require_db(db)) as kernel:
         loaded = await StoredAgents(kernel, registry).get(org, str(agent))
     for notice in loaded.notices:
-        err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
+        err().print(f"[yellow]warning:[/] {escaped(notice)}", soft_wrap=True)
     return loaded.agent
 
 
-async def agent_of(registry: Registry, link: CapabilityLink, org: str | None, db: str) -> Agent:
+async def agent_of_link(registry: Registry, link: CapabilityLink, org: str | None, db: str) -> Agent:
     """Return the agent of a link: by its id, installed or stored, or else by its name.
 
     Raises ``NotFound`` if there is none.
@@ -286,10 +288,10 @@ async def agent_of(registry: Registry, link: CapabilityLink, org: str | None, db
     if (defined := registry.agents.get(link.agent_id)) is not None:
         return defined
     try:
-        return await load(registry, UUID(link.agent_id), db, org=org)
+        return await load_agent(registry, UUID(link.agent_id), db, org=org)
     except (ValueError, NotFound):
         pass  # not an id, or not that of an agent stored here
-    agent = registry.agents.get(link.agent_name) or _alone(registry, link.agent_name)
+    agent = registry.agents.get(link.agent_name) or _agent_of_capability(registry, link.agent_name)
     if agent is None:
         raise NotFound(
             f"there is no agent {link.agent_id!r}, and none named {link.agent_name!r}, installed or stored here",
@@ -298,11 +300,13 @@ async def agent_of(registry: Registry, link: CapabilityLink, org: str | None, db
     return agent
 
 
-def _alone(registry: Registry, named: str) -> Agent | None:
+def _agent_of_capability(registry: Registry, name: str) -> Agent | None:
     """Return the agent that ``capset call`` would make for one capability."""
     ids = {name.replace(":", "-"): name for name in registry.capabilities}
-    name = named if named in registry.capabilities or named in registry.aliases else ids.get(named)
-    if name is None:
-        return None
-    capability = registry.get(name)
+    capability_name = name if name in registry.capabilities or name in registry.aliases else ids.get(name)
+    return None if capability_name is None else agent_with(registry.get(capability_name))
+
+
+def agent_with(capability: AnyCapability) -> Agent:
+    """Return an agent with a single capability, and its name."""
     return Agent(capability.name.replace(":", "-"), uses=[capability])

@@ -9,23 +9,23 @@ _HIDDEN: Final = ("Cc", "Cf", "Zl", "Zp")
 """Unicode categories that could move a terminal's cursor or change its display: controls, formats, separators."""
 
 
-class _Spelling(dict[int, str]):
+class _Escapes(dict[int, str]):
     """A table for ``str.translate`` that escapes hidden characters. An entry is added when it is first needed."""
 
     def __missing__(self, code: int) -> str:
-        spelling = chr(code)
-        if spelling not in "\n\t" and unicodedata.category(spelling) in _HIDDEN:
-            spelling = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-        self[code] = spelling
-        return spelling
+        escape = chr(code)
+        if escape not in "\n\t" and unicodedata.category(escape) in _HIDDEN:
+            escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        self[code] = escape
+        return escape
 
 
-_SPELLING: Final = _Spelling()
+_ESCAPES: Final = _Escapes()
 
 
 def visible(text: str) -> str:
     """Return text with control and format characters escaped, except for newlines and tabs."""
-    return text.translate(_SPELLING)
+    return text.translate(_ESCAPES)
 
 
 def one_line(text: str) -> str:

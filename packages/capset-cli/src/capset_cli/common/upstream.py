@@ -15,13 +15,15 @@ from capset.errors import CapsetError, DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.kernel.runtime import EnvironmentSecrets
 from capset.stores.base.pins import ToolPin
-from capset_cli.common.exits import needs_extra
-from capset_cli.common.output import err, in_one, verbatim
+from capset_cli.common.exits import require_extra
+from capset_cli.common.output import err, error_text, escaped
 from capset_cli.common.settings import has_db
 from capset_connect.openapi.api import OpenApi
 from capset_connect.sources import Source
 
 if TYPE_CHECKING:
+    from capset_connect.config_file import Configuration
+    from capset_connect.declared_sources import DeclaredSources
     from capset_connect.mcp import McpServers
     from capset_connect.mcp.connection import McpConnection
     from capset_connect.offers import Offer
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def asked(source: Source, secrets: Secrets) -> AsyncGenerator[McpConnection | OpenApiClient]:
+async def source_client(source: Source, secrets: Secrets) -> AsyncGenerator[McpConnection | OpenApiClient]:
     """Yield a client that lists a source's tools. Raises ``DefinitionError`` if it needs the missing extra ``mcp``.
 
     The MCP SDK and the reader of API documents are imported only here.
@@ -40,7 +42,7 @@ async def asked(source: Source, secrets: Secrets) -> AsyncGenerator[McpConnectio
 
         yield OpenApiClient(source, secrets)
         return
-    needs_extra("mcp", "mcp")
+    require_extra("mcp", "mcp")
     from capset_connect.mcp.connection import McpConnection
 
     async with McpConnection(source, secrets) as connection:
@@ -56,12 +58,13 @@ class Upstream:
     def __init__(self, db: str) -> None:
         self._db = db
         self._servers: McpServers | None = None
-        self._known: dict[str, Sequence[ToolPin]] = {}
+        self._pins_by_key: dict[str, Sequence[ToolPin]] = {}
         self._apis: dict[str, OpenApiClient] = {}
         self._kernel: Kernel | None = None
-        self._starting: asyncio.Task[None] | None = None
-        self._is_shared = not db.startswith("memory:")
-        self._declared: Mapping[str, str] | None = None
+        self._start_task: asyncio.Task[None] | None = None
+        self.is_shared = not db.startswith("memory:")
+        """Whether other processes can approve tools in the database of the kernel."""
+        self._declared_places: Mapping[str, str] | None = None
         """The places of the currently declared sources, by the keys of their pins; ``None`` if all are declared."""
 
     @asynccontextmanager
@@ -72,12 +75,12 @@ class Upstream:
         """
         try:
             async with kernel:
-                self._kernel, self._is_shared = kernel, self._is_shared and db == self._db
+                self._kernel, self.is_shared = kernel, self.is_shared and db == self._db
                 yield kernel
         finally:
-            if self._starting is not None:
-                self._starting.cancel()
-                await asyncio.wait([self._starting])
+            if self._start_task is not None:
+                self._start_task.cancel()
+                await asyncio.wait([self._start_task])
             if self._servers is not None:
                 await self._servers.__aexit__(None, None, None)
 
@@ -87,31 +90,26 @@ class Upstream:
         This is for commands that keep running. Call it within ``opened``.
         """
         if self._servers is not None:
-            self._starting = asyncio.create_task(self._servers.start(), name="start MCP servers")
+            self._start_task = asyncio.create_task(self._servers.start(), name="start MCP servers")
 
     def declare(self, sources: Iterable[Source]) -> None:
         """Refuse calls of all other sources from now on, after the configuration was reloaded."""
-        self._declared = {source.pin_key: source.place for source in sources}
+        self._declared_places = {source.pin_key: source.place for source in sources}
 
     @property
     def is_used(self) -> bool:
         """Whether any capabilities were made."""
-        return bool(self._known)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes can approve tools in the database of the kernel."""
-        return self._is_shared
+        return bool(self._pins_by_key)
 
     @property
     def pins(self) -> frozenset[ToolPin]:
         """The pins from which the capabilities were made, as last read."""
-        return frozenset(pin for pins in self._known.values() for pin in pins)
+        return frozenset(pin for pins in self._pins_by_key.values() for pin in pins)
 
     @property
     def unapproved(self) -> tuple[str, ...]:
         """The keys of the sources without approved tools."""
-        return tuple(sorted(key for key, pins in self._known.items() if not pins))
+        return tuple(sorted(key for key, pins in self._pins_by_key.items() if not pins))
 
     def __call__(self, sources: Sequence[Source]) -> Callable[[Source], AnyCapability]:
         """Return a function that makes the capability of each of these sources from its pins in the database.
@@ -122,8 +120,8 @@ class Upstream:
         """
         # In a thread: some commands read their configuration while an event loop runs.
         with ThreadPoolExecutor(1) as thread:
-            pins = thread.submit(asyncio.run, self._stored_pins(sources)).result()
-        return lambda source: self._made(source, pins.get(source.pin_key, ()))
+            pins = thread.submit(asyncio.run, self._load_all_pins(sources)).result()
+        return lambda source: self._make_capability(source, pins.get(source.pin_key, ()))
 
     def connection(self, source: Source) -> McpConnection | OpenApiClient:
         """Return the connection that the capability of a source uses. The capability must have been made."""
@@ -133,60 +131,68 @@ class Upstream:
             raise LookupError(source.pin_key)
         return self._servers.connection(source)
 
+    def declared_sources(self, kernel: Kernel, configuration: Configuration | None) -> DeclaredSources | None:
+        """Return the MCP servers and APIs of a configuration for the service on a kernel; ``None`` without one."""
+        if configuration is None:
+            return None
+        from capset_connect.declared_sources import DeclaredSources
+
+        return DeclaredSources(kernel, configuration.sources, self.connection, is_shared=self.is_shared)
+
     async def capability(self, source: Source, kernel: Kernel) -> AnyCapability:
         """Return the capability of a source, as ``__call__`` makes it, but from the pins in a kernel's store."""
-        return self._made(source, await self._pins(source, kernel))
+        return self._make_capability(source, await self._load_pins(source, kernel))
 
-    def _made(self, source: Source, pins: Sequence[ToolPin]) -> AnyCapability:
-        self._known[source.pin_key] = pins
+    def _make_capability(self, source: Source, pins: Sequence[ToolPin]) -> AnyCapability:
+        self._pins_by_key[source.pin_key] = pins
         if isinstance(source, OpenApi):
             from capset_connect.openapi.client import OpenApiClient
             from capset_connect.openapi.tools import capability_of
 
             client = self._apis[source.pin_key] = OpenApiClient(source, EnvironmentSecrets())
-            return capability_of(client, pins, self._approved(source))
-        needs_extra("mcp", "mcp")
+            return capability_of(client, pins, self._approval_lookup(source))
+        require_extra("mcp", "mcp")
         from capset_connect.mcp import McpServers
 
         if self._servers is None:
             self._servers = McpServers(EnvironmentSecrets())
-        return self._servers.capability(source, pins, self._approved(source))
+        return self._servers.capability(source, pins, self._approval_lookup(source))
 
-    def _approved(self, source: Source) -> Approved | None:
+    def _approval_lookup(self, source: Source) -> Approved | None:
         """Return a function that looks up a source's approved tools; ``None`` in memory, where they do not change."""
         if not self.is_shared:
             return None
 
         async def approved() -> Mapping[str, str] | None:
-            if self._declared is not None and self._declared.get(source.pin_key) != source.place:
+            if self._declared_places is not None and self._declared_places.get(source.pin_key) != source.place:
                 return None
             if self._kernel is None:
                 raise DefinitionError(f"{source.label} is used outside of the kernel that has its approvals")
-            if not self._is_shared:  # a measurement, in a database of its own
-                return {pin.tool: pin.hash for pin in self._known[source.pin_key]}
+            if not self.is_shared:  # a measurement, in a database of its own
+                return {pin.tool: pin.hash for pin in self._pins_by_key[source.pin_key]}
             return await self._kernel.current.pins(source.pin_key)
 
         return approved
 
-    async def _stored_pins(self, sources: Sequence[Source]) -> Mapping[str, Sequence[ToolPin]]:
+    async def _load_all_pins(self, sources: Sequence[Source]) -> Mapping[str, Sequence[ToolPin]]:
         """Return the pins of each source, by their key."""
         from capset_connect.pins import side_by_side
 
         if not (any(source.trust_first_use for source in sources) or has_db(self._db)):
             return {}
         async with Kernel(store=self._db) as kernel:
-            pins = await side_by_side(partial(self._pins, source, kernel) for source in sources)
+            pins = await side_by_side(partial(self._load_pins, source, kernel) for source in sources)
         return {source.pin_key: approved for source, approved in zip(sources, pins, strict=True)}
 
-    async def _pins(self, source: Source, kernel: Kernel) -> Sequence[ToolPin]:
+    async def _load_pins(self, source: Source, kernel: Kernel) -> Sequence[ToolPin]:
         from capset_connect.pins import pins_of
 
         async def offers() -> Sequence[Offer]:
-            async with asked(source, kernel.secrets) as client:
+            async with source_client(source, kernel.secrets) as client:
                 return await client.first_offers()
 
         try:
             return await pins_of(kernel, source, offers)
         except CapsetError as error:
-            err().print(f"[yellow]warning:[/] {verbatim(in_one(error))}", soft_wrap=True)
+            err().print(f"[yellow]warning:[/] {escaped(error_text(error))}", soft_wrap=True)
             return ()

@@ -35,12 +35,12 @@ from capset_cli.common.models import (
 )
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset_cli.common.output import cell
-from capset_cli.common.process import on_ending
-from capset_cli.common.remote import Server, Url, server_of, written_options
+from capset_cli.common.process import on_termination_signal
+from capset_cli.common.remote import Server, Url, format_options, select_server
 from capset_cli.common.settings import Settings, load_settings
-from capset_cli.common.targets import Served, find_served, open_kernel
-from capset_cli.conversation.talk import LocalTalk, RemoteTalk, Talk
-from capset_cli.conversation.view import TurnView, exit_of
+from capset_cli.common.targets import Target, find_target, open_kernel
+from capset_cli.conversation.conversations import LocalConversation, OpenConversation, RemoteConversation
+from capset_cli.conversation.view import TurnView, exit_code_of
 
 if TYPE_CHECKING:
     from capset_agents.runner import AgentRunner
@@ -69,7 +69,7 @@ Wait = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _TurnOptions:
     """The options that both commands take."""
 
     agent: str | None
@@ -77,9 +77,9 @@ class _Options:
     approver: str | None
     waits: bool
     as_json: bool
-    place: str
+    target_options: str
     """The options by which another command finds the same database or server."""
-    again: str
+    resume_options: str
     """The options with which this command continues the session."""
 
 
@@ -121,20 +121,20 @@ def run_command(
         )
     text = sys.stdin.read() if task == "-" else task
     waits = sys.stdin.isatty() if wait is None else wait
-    place = written_options(url=url, db=db)
-    resume_options = written_options(
+    target_options = format_options(url=url, db=db)
+    resume_options = format_options(
         config=config, model=model, principal=principal, grant=grant, attribute=attribute, env=env
     )
-    options = _Options(agent, session, approver, waits, as_json, place, resume_options + place)
+    options = _TurnOptions(agent, session, approver, waits, as_json, target_options, resume_options + target_options)
 
-    async def work(talk: Talk) -> Exit:
+    async def work(conversation: OpenConversation) -> Exit:
         view = TurnView(as_json=as_json)
-        code = await _turn(talk, view, text, options)
+        code = await _run_turn(conversation, view, text, options)
         if code is None:
             raise KeyboardInterrupt
         return code
 
-    return _converse(
+    return _run_conversation(
         work,
         options,
         url,
@@ -178,12 +178,12 @@ def chat_command(
 
     --resume continues a session, including a turn in it that waits for an approval.
     """
-    options = _Options(agent, session, approver, True, as_json, written_options(url=url, db=db), "")
+    options = _TurnOptions(agent, session, approver, True, as_json, format_options(url=url, db=db), "")
 
-    async def work(talk: Talk) -> Exit:
-        return await _chat(talk, options)
+    async def work(conversation: OpenConversation) -> Exit:
+        return await _chat(conversation, options)
 
-    return _converse(
+    return _run_conversation(
         work,
         options,
         url,
@@ -201,9 +201,9 @@ def chat_command(
     )
 
 
-def _converse(
-    work: Callable[[Talk], Awaitable[Exit]],
-    options: _Options,
+def _run_conversation(
+    work: Callable[[OpenConversation], Awaitable[Exit]],
+    options: _TurnOptions,
     url: str | None,
     *,
     model: str | None,
@@ -228,48 +228,50 @@ def _converse(
     }
     local_options |= {"env": env, "principal": principal, "db": db, "approver": options.approver, "record": record}
     local_options |= {"usage-limit": usage_limit}
-    if (server := server_of(url, **local_options)) is not None:
-        return asyncio.run(_remote(work, server, options))
+    if (server := select_server(url, **local_options)) is not None:
+        return asyncio.run(_run_remotely(work, server, options))
     runner = make_runner(model, allow_model or (), *limits, record=record, append=options.session is not None)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(None, None, None, usage_limit)
-    served = find_served(Registry.installed(), options.agent, options.session, config, settings.db, allowance)
-    return asyncio.run(_local(work, settings, served, runner, options))
+    target = find_target(Registry.installed(), options.agent, options.session, config, settings.db, allowance)
+    return asyncio.run(_run_locally(work, settings, target, runner, options))
 
 
-async def _local(
-    work: Callable[[Talk], Awaitable[Exit]],
+async def _run_locally(
+    work: Callable[[OpenConversation], Awaitable[Exit]],
     settings: Settings,
-    served: Served,
+    target: Target,
     runner: AgentRunner,
-    options: _Options,
+    options: _TurnOptions,
 ) -> Exit:
-    async with open_kernel(settings, served, options.session, generator=runner) as (kernel, session):
+    async with open_kernel(settings, target, options.session, generator=runner) as (kernel, session):
         row = await kernel.find_session(session.id)
         assert row is not None  # noqa: S101  # it has just been opened
-        talk = LocalTalk(kernel, row, session, settings, options.approver)
-        watching = asyncio.create_task(talk.turns.watch())
+        conversation = LocalConversation(kernel, row, session.snapshot.composition.block, settings, options.approver)
+        watching = asyncio.create_task(conversation.turns.watch())
         try:
-            return await work(talk)
+            return await work(conversation)
         finally:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
 
 
-async def _remote(work: Callable[[Talk], Awaitable[Exit]], server: Server, options: _Options) -> Exit:
-    async with server.open() as client, _second(server) as approver:
+async def _run_remotely(
+    work: Callable[[OpenConversation], Awaitable[Exit]], server: Server, options: _TurnOptions
+) -> Exit:
+    async with server.open() as client, _approver_client(server) as approver:
         if options.session is None:
             if options.agent is None:
                 raise DefinitionError("name an agent by its id on the server, or a session to continue with --session")
             session = (await client.sessions.create(options.agent)).id
         else:
             session = (await client.sessions.get(options.session)).id
-        return await work(RemoteTalk(client, session, approver))
+        return await work(RemoteConversation(client, session, approver))
 
 
 @asynccontextmanager
-async def _second(server: Server) -> AsyncGenerator[Client | None]:
+async def _approver_client(server: Server) -> AsyncGenerator[Client | None]:
     """Yield a client with the key of the second principal, or ``None`` without such a key."""
     key = os.environ.get(APPROVER_KEY)
     if not key:
@@ -279,11 +281,11 @@ async def _second(server: Server) -> AsyncGenerator[Client | None]:
         yield client
 
 
-async def _chat(talk: Talk, options: _Options) -> Exit:
+async def _chat(conversation: OpenConversation, options: _TurnOptions) -> Exit:
     view = TurnView(as_json=options.as_json)
-    view.tell(f"[dim]session {cell(talk.session)}; Ctrl-D ends the chat[/]")
-    if options.session is not None and (past := await talk.past()) and past[-1].type not in ENDINGS:
-        await _turn(talk, view, None, options)
+    view.print_note(f"[dim]session {cell(conversation.session)}; Ctrl-D ends the chat[/]")
+    if options.session is not None and (events := await conversation.newest_turn()) and events[-1].type not in ENDINGS:
+        await _run_turn(conversation, view, None, options)
     while True:
         try:
             line = await asyncio.to_thread(_read_line, "" if options.as_json else "> ")
@@ -292,9 +294,9 @@ async def _chat(talk: Talk, options: _Options) -> Exit:
         if not line.strip():
             continue
         try:
-            await _turn(talk, view, line, options)
+            await _run_turn(conversation, view, line, options)
         except TurnSuspended as waiting:
-            view.tell(f"[yellow]{cell(waiting.message)}[/]")
+            view.print_note(f"[yellow]{cell(waiting.message)}[/]")
 
 
 def _read_line(prompt: str) -> str:
@@ -306,22 +308,24 @@ def _read_line(prompt: str) -> str:
     return line.rstrip("\n")
 
 
-async def _turn(talk: Talk, view: TurnView, content: str | None, options: _Options) -> Exit | None:
+async def _run_turn(
+    conversation: OpenConversation, view: TurnView, content: str | None, options: _TurnOptions
+) -> Exit | None:
     """Run one turn, or continue the newest one; return its exit code, ``None`` after Ctrl-C.
 
     If that turn has ended since, for example because its server continued it, its end is shown.
     """
     if content is None:
-        past = await talk.past()
-        if not past:
+        events = await conversation.newest_turn()
+        if not events:
             raise DefinitionError("the session has no turn yet: say what the agent is to do")
-        turn, after = past[-1].turn, past[-1].seq
-        if past[-1].type in ENDINGS or await talk.is_pending():
+        turn, after = events[-1].turn, events[-1].seq
+        if events[-1].type in ENDINGS or await conversation.is_pending():
             # Show the requests again, with everything since the turn began or was resumed.
-            after = max((event.seq for event in past if event.type in ("turn.started", "turn.resumed")), default=0)
+            after = max((event.seq for event in events if event.type in ("turn.started", "turn.resumed")), default=0)
     else:
         content.encode()  # text that is not UTF-8 is bad input
-        turn, after = await talk.send(content)
+        turn, after = await conversation.send(content)
     interrupted = False
 
     def interrupt() -> None:
@@ -329,63 +333,69 @@ async def _turn(talk: Talk, view: TurnView, content: str | None, options: _Optio
         interrupted = True
         following.cancel()
 
-    following = asyncio.ensure_future(_follow(talk, view, turn, after, options))
-    on_ending(interrupt)
+    following = asyncio.ensure_future(_follow_turn(conversation, view, turn, after, options))
+    on_termination_signal(interrupt)
     try:
         return await following
     except asyncio.CancelledError:
         if not interrupted:
             raise
         view.clear()
-        await talk.cancel(turn)
-        view.tell("[dim]cancelled; the session stays open[/]")
+        await conversation.cancel(turn)
+        view.print_note("[dim]cancelled; the session stays open[/]")
         return None
     finally:
         view.clear()
 
 
-async def _follow(talk: Talk, view: TurnView, turn: str, after: int, options: _Options) -> Exit:
+async def _follow_turn(
+    conversation: OpenConversation, view: TurnView, turn: str, after: int, options: _TurnOptions
+) -> Exit:
     requests: list[EventShape] = []
-    async for event in talk.events(turn, after):
+    async for event in conversation.events(turn, after):
         view.show(event)
         if event.type in ENDINGS:
-            return exit_of(event)
+            return exit_code_of(event)
         if event.type == "approval.requested":
             requests.append(event)
         elif event.type == "turn.suspended":
-            decided = await _decide(talk, view, requests) if talk.can_decide else False
+            is_decided = await _decide_requests(conversation, view, requests) if conversation.can_decide else False
             requests = []
-            if not decided:
+            if not is_decided:
                 for approval in event.data["approvals"]:
-                    approve = f"capset approvals approve {approval}{talk.approve_options}{options.place}"
-                    view.tell(f"[yellow]waits for an approval:[/] {cell(approve)}")
+                    approve = (
+                        f"capset approvals approve {approval}{conversation.approve_options}{options.target_options}"
+                    )
+                    view.print_note(f"[yellow]waits for an approval:[/] {cell(approve)}")
                 if not options.waits:
-                    view.tell(f"[dim]then: capset run --session {cell(talk.session + options.again)}[/]")
+                    view.print_note(
+                        f"[dim]then: capset run --session {cell(conversation.session + options.resume_options)}[/]"
+                    )
                     return Exit.REFUSED
     return Exit.FAILED
 
 
-async def _decide(talk: Talk, view: TurnView, requests: list[EventShape]) -> bool:
+async def _decide_requests(conversation: OpenConversation, view: TurnView, requests: list[EventShape]) -> bool:
     """Ask the user about each request, and decide it; return whether all were decided."""
     for request in requests:
         try:
-            answer = await asyncio.to_thread(_ask, is_masked=bool(request.data.get("masked")))
+            answer = await asyncio.to_thread(_ask_user, is_masked=bool(request.data.get("masked")))
             if answer == _SHOW:
-                view.show_arguments(await talk.unmasked(str(request.data["id"])))
-                answer = await asyncio.to_thread(_ask)
+                view.show_arguments(await conversation.unmasked_arguments(str(request.data["id"])))
+                answer = await asyncio.to_thread(_ask_user)
             if answer is None or isinstance(answer, str):
                 return False
-            is_decided = await talk.decide(str(request.data["id"]), answer)
+            is_decided = await conversation.decide(str(request.data["id"]), answer)
         except CapsetError as error:
-            view.tell(f"[red]error:[/] {cell(error.message)}")
+            view.print_note(f"[red]error:[/] {cell(error.message)}")
             return False
         if not is_decided:
-            view.tell("[yellow]it needs the approval of a different principal, too[/]")
+            view.print_note("[yellow]it needs the approval of a different principal, too[/]")
             return False
     return True
 
 
-def _ask(*, is_masked: bool = False) -> Answer | str | None:
+def _ask_user(*, is_masked: bool = False) -> Answer | str | None:
     """Return the user's answer: yes, no, or edit for other arguments; ``None`` at the end of the input.
 
     While a part of the arguments is masked, ``_SHOW`` takes the place of yes.

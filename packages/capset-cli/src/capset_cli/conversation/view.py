@@ -12,14 +12,12 @@ from capset.definitions.calls.messages import Progress
 from capset.wire.turns import EventShape
 from capset_cli.common.bars import CallBars
 from capset_cli.common.exits import Exit
-from capset_cli.common.output import cell, err, out, pretty, print_json, verbatim
+from capset_cli.common.output import cell, err, escaped, out, pretty, print_json
 from capset_cli.common.texts import visible
 
 _REFUSED: Final = (401, 403, 409, 429)
 _TEXTS: Final = ("text.delta", "reasoning.delta", "text.discarded")
 """The events of an incomplete answer."""
-_MAX_SHOWN: Final = 200
-"""The maximum length of arguments or results that are shown in one line."""
 
 
 class TurnView:
@@ -31,7 +29,7 @@ class TurnView:
         self._out = console or out()
         self._err = console or err()
         self._has_text = False
-        self._held: list[str] = []
+        self._held_text: list[str] = []
         """The text of the current step. Off a terminal it is held back, as printed text cannot be discarded there."""
         self._calls: dict[str, str] = {}
         self._bars = CallBars(self._err)
@@ -47,13 +45,13 @@ class TurnView:
         if event.type in _TEXTS:
             self._show_text(event)
             return
-        self._print_held()
+        self._print_held_text()
         match event.type:
             case "tool.called":
-                self._break()
-                self._calls[str(data["call"])] = f"{data['tool']} {_short(data['arguments'])}"
+                self._end_line()
+                self._calls[str(data["call"])] = f"{data['tool']} {_shorten(data['arguments'])}"
             case "tool.progress":
-                self._break()
+                self._end_line()
                 progress = Progress(data["fraction"], data["message"])
                 self._bars.show(str(data["call"]), progress, name=str(data["tool"]))
             case "tool.result":
@@ -62,23 +60,23 @@ class TurnView:
             case "approval.requested":
                 self._show_request(data)
             case "turn.resumed" if data["changed"]:
-                self._note("the agent's tools have changed since the turn was suspended")
+                self._print_dim("the agent's tools have changed since the turn was suspended")
             case "turn.ended":
-                self._end(data)
+                self._show_output(data)
             case "turn.failed":
-                self._break()
+                self._end_line()
                 error = data["error"]
-                self._err.print(f"[red]error:[/] {verbatim(str(error['message']))}", soft_wrap=True)
+                self._err.print(f"[red]error:[/] {escaped(str(error['message']))}", soft_wrap=True)
             case "turn.cancelled":
-                self._note("cancelled")
+                self._print_dim("cancelled")
             case _:
                 pass
 
-    def tell(self, markup: str) -> None:
+    def print_note(self, markup: str) -> None:
         """Print a line of markup for people; with ``as_json``, print nothing."""
         if not self._as_json:
             self.clear()
-            self._break()
+            self._end_line()
             self._err.print(markup, soft_wrap=True)
 
     def clear(self) -> None:
@@ -86,16 +84,16 @@ class TurnView:
         self._bars.stop()
 
     def _show_result(self, data: dict[str, Any]) -> None:
-        self._break()
+        self._end_line()
         called = self._calls.pop(str(data["call"]), str(data["tool"]))
         if data["success"]:
-            self._err.print(f"[green]✓[/] {cell(called)} [dim]→ {cell(_short(data['data']))}[/]", soft_wrap=True)
+            self._err.print(f"[green]✓[/] {cell(called)} [dim]→ {cell(_shorten(data['data']))}[/]", soft_wrap=True)
         else:
             first = str(data["text"]).partition("\n")[0]
             self._err.print(f"[red]✗[/] {cell(called)} [dim]{data['code']}: {cell(first)}[/]", soft_wrap=True)
 
     def _show_request(self, data: dict[str, Any]) -> None:
-        self._break()
+        self._end_line()
         code = data.get("code_hash")
         self._err.print(f"[yellow]?[/] {cell(str(data['tool']))} needs an approval: {cell(str(data['reason']))}")
         self._print_arguments(data["arguments"])
@@ -117,7 +115,7 @@ class TurnView:
 
     def _print_arguments(self, arguments: Any) -> None:
         text = pretty(arguments).replace("\n", f"\n{' ' * 14}")  # strings in JSON contain no line breaks
-        self._err.print(f"  [dim]arguments[/]   {verbatim(text)}", soft_wrap=True)
+        self._err.print(f"  [dim]arguments[/]   {escaped(text)}", soft_wrap=True)
 
     def _print_text(self, text: str) -> None:
         self._out.print(visible(text), end="", markup=False, soft_wrap=True)
@@ -126,41 +124,41 @@ class TurnView:
 
     def _show_text(self, event: EventShape) -> None:
         if event.type == "text.discarded":
-            self._held.clear()
-            self._note("the model's answer broke off; asking again")
+            self._held_text.clear()
+            self._print_dim("the model's answer broke off; asking again")
         elif event.type == "text.delta" and self._out.file.isatty():
             self._print_text(str(event.data["text"]))
         elif event.type == "text.delta":
-            self._held.append(str(event.data["text"]))
+            self._held_text.append(str(event.data["text"]))
 
-    def _print_held(self) -> None:
-        pieces, self._held = self._held, []
+    def _print_held_text(self) -> None:
+        pieces, self._held_text = self._held_text, []
         if pieces:
             self._print_text("".join(pieces))
 
-    def _end(self, data: dict[str, Any]) -> None:
+    def _show_output(self, data: dict[str, Any]) -> None:
         output = data["output"]
         if isinstance(output, str):
             if not self._has_text:
                 self._print_text(output)
         else:
-            self._break()
+            self._end_line()
             self._print_text(pretty(output))
-        self._break()
+        self._end_line()
         if data.get("file"):
-            self._note(f"the whole output is in the session's file {data['file']}")
+            self._print_dim(f"the whole output is in the session's file {data['file']}")
 
-    def _note(self, text: str) -> None:
-        self._break()
+    def _print_dim(self, text: str) -> None:
+        self._end_line()
         self._err.print(f"[dim]{cell(text)}[/]", soft_wrap=True)
 
-    def _break(self) -> None:
+    def _end_line(self) -> None:
         if self._has_text:
             self._out.print()
             self._has_text = False
 
 
-def exit_of(event: EventShape) -> Exit:
+def exit_code_of(event: EventShape) -> Exit:
     """Return the exit code of a turn that ended with an event."""
     if event.type == "turn.ended":
         return Exit.DONE
@@ -170,6 +168,6 @@ def exit_of(event: EventShape) -> Exit:
     return Exit.REFUSED if status in _REFUSED else Exit.BAD_INPUT if status in (400, 404, 422) else Exit.FAILED
 
 
-def _short(value: Any) -> str:  # any JSON
+def _shorten(value: Any, *, limit: int = 200) -> str:  # any JSON
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -19,11 +19,11 @@ from capset.wire.audit import AuditPageShape, record_data, verification_shape
 from capset.wire.operations import DemoShape
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson
-from capset_cli.common.output import err, out, print_json, verbatim
+from capset_cli.common.output import err, escaped, out, print_json
 from capset_cli.demo.display import show_records, show_session, show_skipped
-from capset_cli.demo.doors import DOORS, oversee, surprises_of, walk_doors
+from capset_cli.demo.interfaces import INTERFACES, call_interfaces, oversee, surprises_of
 from capset_cli.demo.scenario import ANALYST, Demo, Imported, import_folders, open_demo
-from capset_cli.demo.server import store_of
+from capset_cli.demo.server import store_url
 from capset_cli.demo.turn import calls_of, take_turn
 from capset_cli.demo.turn import surprises_of as turn_surprises
 from capset_cli.demo.web import WebFindings, read_the_web
@@ -53,12 +53,12 @@ def demo_command(
     names = [folder.resolve().name for folder in sources]
     if twice := [name for name in names if names.count(name) > 1]:
         raise DefinitionError(f"two folders are named {twice[0]!r}, and files are imported under their folder's name")
-    done = asyncio.run(_run(err() if as_json else out(), sources, _fresh(into)))
+    result = asyncio.run(_run(err() if as_json else out(), sources, _create_folder(into)))
     if as_json:
-        print_json(done.plain())
-    code = Exit.REFUSED if not done.verification.ok else Exit.FAILED if done.surprises else Exit.DONE
+        print_json(result.plain())
+    code = Exit.REFUSED if not result.verification.ok else Exit.FAILED if result.surprises else Exit.DONE
     if open_console and code == Exit.DONE:
-        arguments = [*_console_arguments(Path(done.folder)), "--port", "0"]
+        arguments = [*_console_arguments(Path(result.folder)), "--port", "0"]
         command = [sys.executable, "-c", "from capset_cli import main; main()", *arguments]
         subprocess.run(command, check=False)  # noqa: S603 - capset itself, which reports its own errors
     return code
@@ -71,7 +71,7 @@ def _console_arguments(folder: Path) -> list[str]:
 
 
 async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
-    async with open_demo(store_of(folder), console) as demo:
+    async with open_demo(store_url(folder), console) as demo:
         session = demo.session.id
         show_session(console, demo.session, folder)
         console.rule("[bold]1. Import[/]", align="left")
@@ -81,21 +81,21 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
         console.rule("[bold]2. Governed calls[/]", align="left")
         await demo.run()
         console.rule("[bold]3. The web, with its sources, and a sandbox[/]", align="left")
-        research = await _read(console, demo)
+        research = await _research(console, demo)
         console.rule("[bold]4. The record[/]", align="left")
-        done = await _conclude(console, demo, imported, folder, research)
+        result = await _conclude(console, demo, imported, folder, research)
     console.rule("[bold]5. The same over a server's interfaces[/]", align="left")
-    done = await _serve(console, done, sources)
+    result = await _serve(console, result, sources)
     console.rule("[bold]6. An approval, and a limit that two kernels share[/]", align="left")
-    done = await _oversee(console, done)
+    result = await _oversee(console, result)
     console.rule("[bold]7. The agent runs, offline[/]", align="left")
-    done = await _take_turn(console, done, session)
+    result = await _take_turn(console, result, session)
     command = shlex.join(["capset", *_console_arguments(folder)])
-    console.print(f"see it in the console: [bold]{verbatim(command)}[/]", soft_wrap=True)
-    return done
+    console.print(f"see it in the console: [bold]{escaped(command)}[/]", soft_wrap=True)
+    return result
 
 
-async def _read(console: Console, demo: Demo) -> str | None:
+async def _research(console: Console, demo: Demo) -> str | None:
     if not demo.report:
         console.print("there is no report to read")
         return None
@@ -103,32 +103,32 @@ async def _read(console: Console, demo: Demo) -> str | None:
     return await read_the_web(console, demo.kernel, demo.calls, WebFindings(lines[1:], demo.sizes))
 
 
-async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> DemoShape:
-    doors = await walk_doors(console, Path(done.folder), sources)
+async def _serve(console: Console, result: DemoShape, sources: list[Path]) -> DemoShape:
+    calls = await call_interfaces(console, Path(result.folder), sources)
     surprises = [
-        f"the call over {door.door} ended as {door.outcome}" for door in doors or () if door.outcome != "succeeded"
+        f"the call over {call.door} ended as {call.outcome}" for call in calls or () if call.outcome != "succeeded"
     ]
-    if doors is not None and (
-        [door.door for door in doors] != DOORS or len({door.runtime_hash for door in doors}) != 1
+    if calls is not None and (
+        [call.door for call in calls] != INTERFACES or len({call.runtime_hash for call in calls}) != 1
     ):
         surprises.append("not every interface left a record with the same runtime_hash")
     _show_surprises(surprises)
-    return done.model_copy(update={"doors": doors, "surprises": [*done.surprises, *surprises]})
+    return result.model_copy(update={"doors": calls, "surprises": [*result.surprises, *surprises]})
 
 
-async def _oversee(console: Console, done: DemoShape) -> DemoShape:
-    calls = await oversee(console, Path(done.folder))
+async def _oversee(console: Console, result: DemoShape) -> DemoShape:
+    calls = await oversee(console, Path(result.folder))
     surprises = [] if calls is None else surprises_of(calls)
     _show_surprises(surprises)
-    return done.model_copy(update={"oversight": calls, "surprises": [*done.surprises, *surprises]})
+    return result.model_copy(update={"oversight": calls, "surprises": [*result.surprises, *surprises]})
 
 
-async def _take_turn(console: Console, done: DemoShape, session: str) -> DemoShape:
-    events = await take_turn(console, store_of(Path(done.folder)), session)
+async def _take_turn(console: Console, result: DemoShape, session: str) -> DemoShape:
+    events = await take_turn(console, store_url(Path(result.folder)), session)
     surprises = [] if events is None else turn_surprises(events)
     _show_surprises(surprises)
     calls = None if events is None else calls_of(events)
-    return done.model_copy(update={"turn": calls, "surprises": [*done.surprises, *surprises]})
+    return result.model_copy(update={"turn": calls, "surprises": [*result.surprises, *surprises]})
 
 
 async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path, research: str | None) -> DemoShape:
@@ -140,13 +140,13 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
         console.print(f"[green]consistent:[/] {counted(verification.checked, 'record')}, every hash holds")
         console.print("[dim]the numbers missing above are intents, written before a side effect[/]")
     else:
-        console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")
+        console.print(f"[red]not verified:[/] {escaped(verification.problem or '')}")
     exported = {
         name: _export(console, folder / name, text)
         for name, text in (("report.md", demo.report), ("research.md", research))
     }
     console.print(
-        f"query the records with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True
+        f"query the records with: capset audit query --db {escaped(str(folder / 'capset.db'))}", soft_wrap=True
     )
     _show_surprises(demo.calls.surprises)
     return DemoShape(
@@ -167,16 +167,16 @@ def _export(console: Console, file: Path, text: str | None) -> str | None:
     if not text:
         return None
     file.write_text(text, encoding="utf-8")
-    console.print(f"[green]exported:[/] {verbatim(str(file))}", soft_wrap=True)
+    console.print(f"[green]exported:[/] {escaped(str(file))}", soft_wrap=True)
     return str(file)
 
 
 def _show_surprises(surprises: list[str]) -> None:
     for surprise in surprises:
-        err().print(f"[red]not as expected:[/] {verbatim(surprise)}", soft_wrap=True)
+        err().print(f"[red]not as expected:[/] {escaped(surprise)}", soft_wrap=True)
 
 
-def _fresh(into: Path) -> Path:
+def _create_folder(into: Path) -> Path:
     """Create and return a new folder: ``capset-demo``, or that name with the first free number."""
     number = 1
     while True:

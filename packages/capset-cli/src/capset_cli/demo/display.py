@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 
@@ -13,11 +13,8 @@ from capset.definitions.calls.records import Record
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.stores.base import Page
-from capset.wire.operations import DoorShape
-from capset_cli.common.output import cell, short, table, verbatim
-
-_NAMED: Final = 3
-"""Up to this many files that are skipped for the same reason are all named; of more, only the first is."""
+from capset.wire.operations import InterfaceCallShape
+from capset_cli.common.output import cell, escaped, short_hash, table
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:
@@ -25,7 +22,7 @@ def show_session(console: Console, session: Session, folder: Path) -> None:
     snapshot = session.snapshot
     agent = snapshot.composition.block
     capabilities = ", ".join(capability.name for capability in agent.uses if not callable(capability))
-    console.print(f"[bold]{verbatim(agent.name)}[/] with {capabilities}, in {verbatim(str(folder))}", soft_wrap=True)
+    console.print(f"[bold]{escaped(agent.name)}[/] with {capabilities}, in {escaped(str(folder))}", soft_wrap=True)
     for name in ("static_hash", "runtime_hash", "prompt_hash"):
         console.print(f"[dim]{name:<12}[/] {getattr(snapshot, name)}", soft_wrap=True)
 
@@ -35,9 +32,9 @@ def show_call(
 ) -> None:  # arguments and data are the tool's own
     """Show one call in one line: the tool, its arguments, and the outcome."""
     mark = "[green]✓[/]" if result.success else "[red]✗[/]"
-    came = json.dumps(data, ensure_ascii=False) if result.error is None else result.error.message
+    outcome = json.dumps(data, ensure_ascii=False) if result.error is None else result.error.message
     arguments_text = json.dumps(arguments, ensure_ascii=False)
-    line = f"{mark} [bold]{tool}[/] {cell(_cut(arguments_text, 60))} [dim]→[/] {cell(came)}"
+    line = f"{mark} [bold]{tool}[/] {cell(_cut(arguments_text, 60))} [dim]→[/] {cell(outcome)}"
     console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=False)
 
 
@@ -53,9 +50,9 @@ def show_progress(console: Console, data: Any) -> None:
     console.print(f"  [dim]{'█' * done}{'░' * (20 - done)} {data['fraction']:>4.0%} {cell(data['message'] or '')}[/]")
 
 
-def show_doors(console: Console, doors: list[DoorShape]) -> None:
+def show_interfaces(console: Console, calls: list[InterfaceCallShape]) -> None:
     """Show the record of each interface."""
-    rows = ((door.door, door.tool, door.outcome, short(door.runtime_hash), door.record) for door in doors)
+    rows = ((call.door, call.tool, call.outcome, short_hash(call.runtime_hash), call.record) for call in calls)
     console.print(
         table("DOOR", "TOOL", "OUTCOME", "RUNTIME", "RECORD", rows=(map(cell, row) for row in rows), folds=())
     )
@@ -64,14 +61,14 @@ def show_doors(console: Console, doors: list[DoorShape]) -> None:
 def _row(record: Record) -> list[str]:
     texts = (record.principal, record.tool, record.decision or "–", record.outcome or "–")
     milliseconds = f"{(record.duration_us or 0) / 1000:.1f}"
-    return [str(record.seq), *map(cell, texts), milliseconds, short(record.runtime_hash), short(record.hash)]
+    return [str(record.seq), *map(cell, texts), milliseconds, short_hash(record.runtime_hash), short_hash(record.hash)]
 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-class Stopped(Exception):
+class CallFailed(Exception):
     """Raised when a call fails on which later ones depend. ``Calls.surprises`` names it."""
 
 
@@ -82,21 +79,21 @@ class Calls:
         self.surprises: list[str] = []
         self._console = console
 
-    async def ask(self, session: Session, tool: str, **arguments: Any) -> Any:  # JSON data, of the tool's own shape
-        """Call a tool and return its output. Raises ``Stopped`` if it fails."""
-        result, data = await self._call(session, tool, arguments)
+    async def call(self, session: Session, tool: str, **arguments: Any) -> Any:  # JSON data, of the tool's own shape
+        """Call a tool and return its output. Raises ``CallFailed`` if it fails."""
+        result, data = await self._invoke(session, tool, arguments)
         if result.error is not None:
             self.surprises.append(f"{tool} failed: {result.error.message}")
-            raise Stopped
+            raise CallFailed
         return data
 
-    async def refused(self, session: Session, code: str, tool: str, /, **arguments: Any) -> None:
+    async def expect_refusal(self, session: Session, code: str, tool: str, /, **arguments: Any) -> None:
         """Call a tool that must fail with the error ``code``."""
-        result, _ = await self._call(session, tool, arguments)
+        result, _ = await self._invoke(session, tool, arguments)
         if result.error is None or result.error.code != code:
             self.surprises.append(f"{tool} should have been refused with {code}")
 
-    async def _call(self, session: Session, tool: str, arguments: Mapping[str, Any]) -> tuple[Result[Any], Any]:
+    async def _invoke(self, session: Session, tool: str, arguments: Mapping[str, Any]) -> tuple[Result[Any], Any]:
         data: Any = None
         async with session.invoke(session.message(tool, arguments)) as messages:
             async for message in messages:
@@ -112,7 +109,7 @@ def show_skipped(console: Console, skipped: Sequence[str]) -> None:
         path, _, reason = line.partition(": ")
         paths.setdefault(reason, []).append(path)
     for reason, names in paths.items():
-        if len(names) > _NAMED:
+        if len(names) > 3:  # too many to name them all
             summary = f"{len(names)} files, {names[0]} and others"
             console.print(f"[yellow]skipped[/] {cell(summary)}: {cell(reason)}", soft_wrap=True)
             continue

@@ -14,27 +14,26 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyCapability
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, counted
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset_cli.common.output import cell, err
-from capset_cli.demo.display import Calls, Stopped
+from capset_cli.demo.display import CallFailed, Calls
 
 CAPABILITIES: Final = ("session_file_system", "test_math", "stateless_todo_list")
 ANALYST: Final = Principal("analyst", permissions={"session_files:read", "session_files:write"})
 VISITOR: Final = Principal("visitor", permissions={"session_files:read"})
+TITLE: Final = "What is in these files"
+"""The title of the report."""
 _STEPS: Final = (
     ("Look around", "Looking around"),
     ("Measure", "Measuring"),
     ("Write the report", "Writing the report"),
 )
 
-MAX_BYTES: Final = 1_000_000
-"""The maximum size of an imported file: larger ones are not worth reading in a demo."""
-AT_ONCE: Final = 32
-"""The number of writes that share one commit."""
 _HIDDEN: Final = ("__pycache__", "node_modules")
 
 
@@ -52,47 +51,51 @@ class Demo:
 
     async def run(self) -> None:
         """Make every call, showing each; stop at the first unexpected failure."""
-        with contextlib.suppress(Stopped):
-            await self._work()
+        with contextlib.suppress(CallFailed):
+            await self._make_calls()
 
-    async def _work(self) -> None:
-        await self._ask("stateless_todo_list.write_todos", todos=_todos(0))
-        listing = await self._ask("session_file_system.list_directory", path="/", recursive=True)
+    async def _make_calls(self) -> None:
+        await self._call("stateless_todo_list.write_todos", todos=_todos(0))
+        listing = await self._call("session_file_system.list_directory", path="/", recursive=True)
         files = [entry for entry in listing["entries"] if not entry["is_directory"]]
         files.sort(key=lambda entry: (-entry["size_bytes"], entry["path"]))
         self.sizes = [entry["size_bytes"] for entry in files[:3]] or [0]
         total = self.sizes[0]
         for size in self.sizes[1:]:
-            total = (await self._ask("test_math.add", a=total, b=size))["result"]
-        mean = (await self._ask("test_math.divide", a=total, b=len(self.sizes)))["result"]
+            total = (await self._call("test_math.add", a=total, b=size))["result"]
+        mean = (await self._call("test_math.divide", a=total, b=len(self.sizes)))["result"]
         largest = files[0]["path"] if files else "/"
-        await self._ask("session_file_system.stat_file", path=largest)
-        hits = await self._ask("session_file_system.grep_files", pattern=r"(?i)\bhash(es|ed)?\b", context_lines=1)
-        notes = await self._ask("session_file_system.grep_files", pattern="^#+ ", path_pattern="*.md", max_matches=20)
-        opening = await self._ask("session_file_system.read_file", path=largest, limit=5) if files else {"content": ""}
-        await self._ask("stateless_todo_list.write_todos", todos=_todos(2))
+        await self._call("session_file_system.stat_file", path=largest)
+        hits = await self._call("session_file_system.grep_files", pattern=r"(?i)\bhash(es|ed)?\b", context_lines=1)
+        notes = await self._call("session_file_system.grep_files", pattern="^#+ ", path_pattern="*.md", max_matches=20)
+        opening = await self._call("session_file_system.read_file", path=largest, limit=5) if files else {"content": ""}
+        await self._call("stateless_todo_list.write_todos", todos=_todos(2))
         self.report = render_report(Findings(files, total, mean, hits, notes, opening["content"]))
-        await self._ask("session_file_system.write_file", path="/report.md", content=self.report)
-        stored = await self._ask("session_file_system.read_file", path="/report.md")
+        await self._call("session_file_system.write_file", path="/report.md", content=self.report)
+        stored = await self._call("session_file_system.read_file", path="/report.md")
         self.report = stored["content"]
-        await self._ask("stateless_todo_list.write_todos", todos=_todos(3))
+        await self._call("stateless_todo_list.write_todos", todos=_todos(3))
         write, stat = "session_file_system.write_file", "session_file_system.stat_file"
-        await self.calls.refused(self._visitor, "permission_denied", write, path="/x.md", content="mine now")
-        await self.calls.refused(self.session, "invalid_arguments", stat, path=7, pth="/report.md")
+        await self.calls.expect_refusal(self._visitor, "permission_denied", write, path="/x.md", content="mine now")
+        await self.calls.expect_refusal(self.session, "invalid_arguments", stat, path=7, pth="/report.md")
 
-    async def _ask(self, tool: str, **arguments: Any) -> Any:  # JSON data, in the tool's own shape
-        return await self.calls.ask(self.session, tool, **arguments)
+    async def _call(self, tool: str, **arguments: Any) -> Any:  # JSON data, in the tool's own shape
+        return await self.calls.call(self.session, tool, **arguments)
+
+
+def librarian(*more: AnyCapability) -> Agent:
+    """Return the demo's agent, with more capabilities."""
+    return Agent(
+        "librarian",
+        system_prompt="You keep a library of files. Measure before you judge, and report what you found.",
+        uses=[*map(Registry.installed().get, CAPABILITIES), *more],
+    )
 
 
 @contextlib.asynccontextmanager
 async def open_demo(store: str, console: Console) -> AsyncGenerator[Demo]:
     """Open the demo's agent twice on one store: for a principal that may write, and for one that may only read."""
-    registry = Registry.installed()
-    agent = Agent(
-        "librarian",
-        system_prompt="You keep a library of files. Measure before you judge, and report what you found.",
-        uses=[registry.get(name) for name in CAPABILITIES],
-    )
+    agent = librarian()
     async with (
         Kernel(store=store) as kernel,
         kernel.open(agent, principal=ANALYST) as session,
@@ -125,7 +128,7 @@ class Findings:
 
 def render_report(findings: Findings) -> str:
     """Return the findings as Markdown."""
-    lines = ["# What is in these files", "", f"{counted(len(findings.files), 'file')}. The largest:", ""]
+    lines = [f"# {TITLE}", "", f"{counted(len(findings.files), 'file')}. The largest:", ""]
     lines += ["| file | bytes |", "|---|---:|"]
     lines += [f"| {entry['path']} | {entry['size_bytes']:,} |" for entry in findings.files[:3]]
     lines += ["", f"Together {findings.total:,} bytes, {findings.mean:,.1f} on average.", ""]
@@ -149,7 +152,7 @@ class Imported:
     skipped: list[str] = field(default_factory=list[str])
 
 
-class Target(Protocol):
+class ImportTarget(Protocol):
     """The destination of an import: a session's files, or the part of them that an import needs."""
 
     async def write(self, path: str, content: bytes) -> object:
@@ -157,23 +160,24 @@ class Target(Protocol):
         ...
 
 
-async def import_folders(files: Target, folders: list[Path]) -> Imported:
+async def import_folders(files: ImportTarget, folders: list[Path]) -> Imported:
     """Import every text file in the folders, under its folder's name, with a progress bar."""
     imported = Imported()
-    targets = [(path, _target(folder, path)) for folder in folders for path in _walk(folder, imported.skipped)]
+    targets = [(path, _target_path(folder, path)) for folder in folders for path in _walk(folder, imported.skipped)]
     columns = TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
     console = err()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", total=len(targets))
-        for start in range(0, len(targets), AT_ONCE):
-            batch = targets[start : start + AT_ONCE]
-            await asyncio.gather(*(_import_one(files, path, target, imported) for path, target in batch))
+        batch_size = 32  # writes that share one commit
+        for start in range(0, len(targets), batch_size):
+            batch = targets[start : start + batch_size]
+            await asyncio.gather(*(_import_file(files, path, target, imported) for path, target in batch))
             progress.update(bar, advance=len(batch), description=cell(batch[-1][1]))
     imported.skipped.sort()  # files are read concurrently, so they are skipped in any order
     return imported
 
 
-async def _import_one(files: Target, path: Path, target: str, imported: Imported) -> None:
+async def _import_file(files: ImportTarget, path: Path, target: str, imported: Imported) -> None:
     try:
         content = await asyncio.to_thread(_read, path)
         await files.write(target, content)
@@ -186,14 +190,14 @@ async def _import_one(files: Target, path: Path, target: str, imported: Imported
         imported.size_bytes += len(content)
 
 
-def _target(folder: Path, path: Path) -> str:
+def _target_path(folder: Path, path: Path) -> str:
     return "/".join(("", folder.resolve().name, *path.relative_to(folder).parts))
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, max_bytes: int = 1_000_000) -> bytes:
     """Return a file's bytes. Raises ``ValueError`` for one that is too large or not UTF-8 text."""
-    if (size := path.stat().st_size) > MAX_BYTES:
-        raise ValueError(f"{size:,} bytes are more than {MAX_BYTES:,}")
+    if (size := path.stat().st_size) > max_bytes:
+        raise ValueError(f"{size:,} bytes are more than {max_bytes:,}")
     content = path.read_bytes()
     try:
         text = content.decode()
@@ -206,15 +210,15 @@ def _read(path: Path) -> bytes:
 
 def _walk(folder: Path, skipped: list[str]) -> Iterator[Path]:
     """Yield the regular files below a folder, in order, without hidden ones; links are not followed."""
-    waiting = [folder]
-    while waiting:
-        place = waiting.pop()
+    pending = [folder]
+    while pending:
+        directory = pending.pop()
         try:
-            with os.scandir(place) as entries:
+            with os.scandir(directory) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            skipped.append(f"{place}: {error.strerror}")
+            skipped.append(f"{directory}: {error.strerror}")
             continue
         visible_entries = [entry for entry in ordered if not entry.name.startswith(".") and entry.name not in _HIDDEN]
         yield from (Path(entry) for entry in visible_entries if entry.is_file(follow_symlinks=False))
-        waiting += [Path(entry) for entry in reversed(visible_entries) if entry.is_dir(follow_symlinks=False)]
+        pending += [Path(entry) for entry in reversed(visible_entries) if entry.is_dir(follow_symlinks=False)]

@@ -47,7 +47,7 @@ async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
     registry = Registry.of([*Registry.installed().capabilities.values(), survey, press])
     started = asyncio.Event()
     with bind("127.0.0.1", 0) as bound, (folder / "server.log").open("ab") as log:
-        async with Kernel(store=store_of(folder)) as kernel:
+        async with Kernel(store=store_url(folder)) as kernel:
             _, key = await create_key(kernel, "demo", CLIENT, scopes=["capset:admin"])
             _, editor = await create_key(kernel, "editor", EDITOR, scopes=["capset:approve"])
             service = Service(kernel, registry)
@@ -62,7 +62,7 @@ async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
                     await task
 
 
-def store_of(folder: Path) -> str:
+def store_url(folder: Path) -> str:
     """Return the URL of the demo's database."""
     return f"sqlite:///{folder / 'capset.db'}"
 

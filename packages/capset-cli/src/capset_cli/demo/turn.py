@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
-from capset.definitions.agents import Agent
 from capset.definitions.capabilities import Capability
 from capset.definitions.governance.approvals import Answer
-from capset.definitions.governance.hooks import Hooks
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import tool
 from capset.extras import install_command
-from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
-from capset.kernel.registry import Registry
-from capset.stores.base import ApprovalQuery, SessionRow
-from capset.wire.operations import OversightShape
-from capset.wire.turns import ENDINGS, EventShape, event_shape
+from capset.stores.base import ApprovalQuery
+from capset.wire.operations import GovernedCallShape
+from capset.wire.turns import EventShape
 from capset_cli.common.exits import missing_modules
-from capset_cli.common.output import cell, err, verbatim
-from capset_cli.demo.scenario import ANALYST, CAPABILITIES
+from capset_cli.common.output import cell, err, escaped
+from capset_cli.common.settings import Settings
+from capset_cli.conversation.conversations import LocalConversation
+from capset_cli.demo.scenario import ANALYST, librarian
 
-NEEDED: Final = ("pydantic_ai",)
+MODULES: Final = ("pydantic_ai",)
 EDITOR: Final = Principal("editor")
 TASK: Final = "Find out what these files say about hashes, and file a report."
 EXPECTED: Final = (
@@ -60,28 +56,15 @@ async def file_report(path: str) -> str:
 archive = Capability("archive", tools=[shred, file_report])
 
 
-class _Host:
-    """A host with the single agent of this part, which acts for the analyst."""
-
-    def __init__(self, kernel: Kernel, agent: Agent) -> None:
-        self._kernel = kernel
-        self._agent = agent
-
-    async def reopen(self, row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
-        return await self._kernel.enter(row, self._agent, principal=ANALYST, hooks=hooks)
-
-
 async def take_turn(console: Console, store: str, session: str) -> list[EventShape] | None:
     """Have the agent do a task in a session with files, and return the events; ``None`` if the extra is missing."""
-    if missing_modules(*NEEDED):
-        needed = verbatim(install_command("agent"))
+    if missing_modules(*MODULES):
+        needed = escaped(install_command("agent"))
         err().print(f"[yellow]skipped:[/] running an agent needs {needed}", soft_wrap=True)
         return None
-    from capset_agents.hosts import NewTurn
     from capset_agents.playback.script_model import ScriptedModel
     from capset_agents.playback.scripts import Call
     from capset_agents.runner import AgentRunner
-    from capset_agents.turns import TurnService
     from capset_cli.conversation.view import TurnView
 
     plan = [{"content": "Find the word", "activeForm": "Finding the word", "status": "in_progress"}]
@@ -93,49 +76,34 @@ async def take_turn(console: Console, store: str, session: str) -> list[EventSha
         Call("file_report", path="/hashes.md"),
         "I found the word, was not allowed to shred the old report, and filed mine once the editor had approved it.",
     )
-    registry = Registry.installed()
-    agent = Agent(
-        "librarian",
-        system_prompt="You keep a library of files. Measure before you judge, and report what you found.",
-        uses=[*(registry.get(name) for name in CAPABILITIES), archive],
-    )
     events, view = list[EventShape](), TurnView(console=console)
     async with Kernel(store=store, generator=AgentRunner(model)) as kernel:
         row = await kernel.find_session(session)
         assert row is not None  # noqa: S101  # created in the first part
-        host, changed = _Host(kernel, agent), asyncio.Event()
-        turns = TurnService(kernel, host, stored=lambda _: changed.set())
+        conversation = LocalConversation(kernel, row, librarian(archive), Settings(store, ANALYST, env={}), EDITOR.id)
         console.print(f"[bold]task[/] {cell(TASK)}")
-        new = NewTurn(TASK, "demo", {"id": ANALYST.id}, lambda hooks: host.reopen(row, {}, hooks))
-        after = (await turns.begin(row, new)).last - 1
-        while not (events and events[-1].type in ENDINGS):
-            changed.clear()
-            page = await kernel.store.events.read(session, after=after, limit=100)
-            for event in map(event_shape, page.items):
-                view.show(event)
-                events.append(event)
-                after = event.seq
-                if event.type == "turn.suspended":
-                    await _approve(console, kernel, turns, event)
-            if not page.items:
-                await changed.wait()
+        async for event in conversation.events(*await conversation.send(TASK)):
+            view.show(event)
+            events.append(event)
+            if event.type == "turn.suspended":
+                await _approve(console, kernel, conversation, event)
     return events
 
 
-async def _approve(console: Console, kernel: Kernel, turns: Any, event: EventShape) -> None:
+async def _approve(console: Console, kernel: Kernel, conversation: LocalConversation, event: EventShape) -> None:
     """Have the editor approve the request that the turn waits for, and resume the turn."""
     (request, *_) = (await kernel.approvals.list(ApprovalQuery(None, "pending"))).items
-    await kernel.approvals.decide(request.id, Answer(approved=True), by=EDITOR)
+    await conversation.decide(request.id, Answer(approved=True))
     console.print(f"[bold]editor[/] approves {cell(request.tool)} {cell(request.arguments)}")
-    await turns.wait(event.turn)
-    await turns.continue_due()
+    await conversation.turns.wait(event.turn)
+    await conversation.turns.continue_due()
 
 
-def calls_of(events: list[EventShape]) -> list[OversightShape]:
+def calls_of(events: list[EventShape]) -> list[GovernedCallShape]:
     """Return the agent's calls; the approved one has its request."""
     approvals_by_tool = {event.data["tool"]: event.data["id"] for event in events if event.type == "approval.requested"}
     return [
-        OversightShape(
+        GovernedCallShape(
             tool=event.data["tool"],
             code=event.data["code"],
             approval=approvals_by_tool.get(event.data["tool"]),

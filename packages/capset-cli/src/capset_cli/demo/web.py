@@ -14,7 +14,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import config_from
+from capset.definitions.capabilities import parse_config
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef, as_ref
 from capset.extras import install_command
@@ -23,20 +23,20 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.wire.capabilities import readiness_of
 from capset_cli.common.exits import missing_modules
-from capset_cli.common.output import err, verbatim
-from capset_cli.demo.display import Calls, Stopped
+from capset_cli.common.output import err, escaped
+from capset_cli.demo.display import CallFailed, Calls
+from capset_cli.demo.scenario import TITLE
 
-NEEDED: Final = ("httpx2", "html_to_markdown", "pydantic_monty")
+MODULES: Final = ("httpx2", "html_to_markdown", "pydantic_monty")
 """The modules of the extras ``web`` and ``sandbox`` that this part needs."""
 CAPABILITIES: Final = ("research", "sandbox", "session_file_system")
 READER: Final = Principal(
     "reader",
     permissions={"http:read", "research:write", "sandbox:execute", "session_files:read", "session_files:write"},
 )
-TITLE: Final = "What is in these files"
-_ADDING: Final = "import json\nfrom pathlib import Path\nsum(json.loads(Path('/sizes.json').read_text()))"
-_COUNTING: Final = "tr -cd '0-9\\n' < /page.md | grep -c '[0-9]' | tee /lines.txt"
-_LOOKING: Final = "open('/etc/passwd').read()"
+_SUM_CODE: Final = "import json\nfrom pathlib import Path\nsum(json.loads(Path('/sizes.json').read_text()))"
+_COUNT_CODE: Final = "tr -cd '0-9\\n' < /page.md | grep -c '[0-9]' | tee /lines.txt"
+_READ_CODE: Final = "open('/etc/passwd').read()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,47 +52,47 @@ async def read_the_web(console: Console, kernel: Kernel, calls: Calls, findings:
 
     Returns ``None`` if a call fails, or, after a message, if the extras are missing.
     """
-    if missing := missing_modules(*NEEDED):
-        needed = verbatim(install_command("web", "sandbox"))
+    if missing := missing_modules(*MODULES):
+        needed = escaped(install_command("web", "sandbox"))
         err().print(f"[yellow]skipped:[/] this needs {needed} ({', '.join(missing)})", soft_wrap=True)
         return None
     async with serving_page(TITLE, findings.lines) as host:
         console.print(f"http://{host} is the demo's own server, and the only host of this machine that tools may reach")
-        with contextlib.suppress(Stopped):
+        with contextlib.suppress(CallFailed):
             async with kernel.open(_researcher(host), principal=READER) as session:
-                return await _work(calls, session, host, findings)
+                return await _make_calls(calls, session, host, findings)
     return None
 
 
-async def _work(calls: Calls, session: Session, host: str, findings: WebFindings) -> str:
-    page = await calls.ask(session, "web_fetch", url=f"http://{host}/report", as_markdown=True)
+async def _make_calls(calls: Calls, session: Session, host: str, findings: WebFindings) -> str:
+    page = await calls.call(session, "web_fetch", url=f"http://{host}/report", as_markdown=True)
     if not page["content"].startswith(f"# {TITLE}\n") or "alert" in page["content"]:
         calls.surprises.append("web_fetch did not give the page as Markdown")
-    await calls.refused(session, "address_refused", "web_fetch", url="http://169.254.169.254/latest/meta-data/")
-    source = (await calls.ask(session, "research_fetch", url=f"http://{host}/report"))["source"]
-    await calls.ask(session, "research_note", text="The report adds up the largest files.", sources=[source])
-    await calls.ask(session, "research_search", query="files together", limit=3)
-    await calls.ask(session, "write_file", path="/sizes.json", content=json.dumps(findings.sizes))
-    await calls.ask(session, "write_file", path="/page.md", content=page["content"])
-    added = await calls.ask(session, "execute_code", language="python", code=_ADDING)
-    if added["value"] != str(sum(findings.sizes)):
-        calls.surprises.append(f"the sandbox adds up to {added['value']}, not to {sum(findings.sizes)}")
+    await calls.expect_refusal(session, "address_refused", "web_fetch", url="http://169.254.169.254/latest/meta-data/")
+    source = (await calls.call(session, "research_fetch", url=f"http://{host}/report"))["source"]
+    await calls.call(session, "research_note", text="The report adds up the largest files.", sources=[source])
+    await calls.call(session, "research_search", query="files together", limit=3)
+    await calls.call(session, "write_file", path="/sizes.json", content=json.dumps(findings.sizes))
+    await calls.call(session, "write_file", path="/page.md", content=page["content"])
+    total = await calls.call(session, "execute_code", language="python", code=_SUM_CODE)
+    if total["value"] != str(sum(findings.sizes)):
+        calls.surprises.append(f"the sandbox adds up to {total['value']}, not to {sum(findings.sizes)}")
     await _count(calls, session)
-    looked = await calls.ask(session, "execute_code", language="python", code=_LOOKING)
-    if looked["exit_code"] == 0:
+    reading = await calls.call(session, "execute_code", language="python", code=_READ_CODE)
+    if reading["exit_code"] == 0:
         calls.surprises.append("the sandbox let code read a file of this machine")
-    text = f"Added up again, the sizes are {added['value']} bytes [{source}]."
-    await calls.ask(session, "research_note", text=text, topic="Checked")
-    report: dict[str, Any] = await calls.ask(session, "research_report", title="What was read and checked")
+    text = f"Added up again, the sizes are {total['value']} bytes [{source}]."
+    await calls.call(session, "research_note", text=text, topic="Checked")
+    report: dict[str, Any] = await calls.call(session, "research_report", title="What was read and checked")
     return report["report"]
 
 
 async def _count(calls: Calls, session: Session) -> None:
     """Have bash count in a session's file; where bash cannot be isolated, expect the call to be refused."""
     if readiness_of(Registry.installed().get("sandbox")).get("bash") != "isolated-bash":
-        await calls.refused(session, "sandbox_unavailable", "execute_code", language="bash", code=_COUNTING)
+        await calls.expect_refusal(session, "sandbox_unavailable", "execute_code", language="bash", code=_COUNT_CODE)
         return
-    counted = await calls.ask(session, "execute_code", language="bash", code=_COUNTING)
+    counted = await calls.call(session, "execute_code", language="bash", code=_COUNT_CODE)
     if counted["files"]["created"] != ["/lines.txt"]:
         calls.surprises.append("bash did not leave its file in the session")
 
@@ -103,18 +103,18 @@ def _researcher(host: str) -> Agent:
         "researcher",
         system_prompt="You read what is there, say where you have it from, and check every number.",
         uses=[
-            _configured(registry, "web_fetch", {"allow": [host]}),
+            _with_config(registry, "web_fetch", {"allow": [host]}),
             *map(registry.get, CAPABILITIES),
         ],
     )
 
 
-def _configured(registry: Registry, name: str, config: dict[str, Any]) -> AnyRef:  # JSON data
+def _with_config(registry: Registry, name: str, config: dict[str, Any]) -> AnyRef:  # JSON data
     """Return a capability with a config as in an agent file: installed capabilities are known only by name."""
     ref = as_ref("the demo", registry.get(name))
     if ref.base.config is None:
         return ref
-    return ref.with_config(config_from(ref.base.config, json.dumps(config).encode()))
+    return ref.with_config(parse_config(ref.base.config, json.dumps(config).encode()))
 
 
 @asynccontextmanager

@@ -20,10 +20,9 @@ from capset.kernel.registry import Registry
 from capset_cli.common.configuration import ConfigFile
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
-from capset_cli.common.output import err, print_json, verbatim
-from capset_cli.common.settings import Settings, given_attributes, given_env, load_settings
-from capset_cli.common.targets import Served, find_served, load
-from capset_cli.interop.files import written_text
+from capset_cli.common.output import err, escaped, pretty, print_json
+from capset_cli.common.settings import Settings, load_settings, parse_attributes, parse_env
+from capset_cli.common.targets import Target, find_target, load_agent
 from capset_connect.agent_files.files import sub_agent_files
 
 if TYPE_CHECKING:
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
     from capset_connect.interop import BundledAgent, Export
 
 Format = Literal["openai", "openai-chat", "anthropic", "json-schema", "mcp-server", "mcpb", "a2a"]
-_NEEDED: Final[Mapping[Format, tuple[str, ...]]] = {
+_REQUIRED: Final[Mapping[Format, tuple[str, ...]]] = {
     "mcp-server": ("name", "release", "at"),
     "mcpb": ("release", "author", "output"),
     "a2a": ("release", "at"),
 }
 """The options that a format requires."""
-_TAKEN: Final[Mapping[Format, tuple[str, ...]]] = {
+_OPTIONAL: Final[Mapping[Format, tuple[str, ...]]] = {
     "mcp-server": ("description", "no_keys"),
     "mcpb": ("description", "require"),
     "a2a": ("description",),
@@ -107,35 +106,35 @@ def export_command(
         raise DefinitionError("say what to export: --agent NAME, or --config FILE")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if format == "mcpb":  # others read it, so this machine's settings are left out unless given as options
-        bare_principal = replace(settings.principal, attributes=given_attributes(attribute))
-        settings = replace(settings, principal=bare_principal, env=given_env(env))
-    served = find_served(Registry.installed(), agent, None, config, settings.db)
-    _check_output(output, served)
-    snapshot = asyncio.run(_snapshot(settings, served))
+        bare_principal = replace(settings.principal, attributes=parse_attributes(attribute))
+        settings = replace(settings, principal=bare_principal, env=parse_env(env))
+    target = find_target(Registry.installed(), agent, None, config, settings.db)
+    _check_output(output, target)
+    snapshot = asyncio.run(_snapshot(settings, target))
     texts = {key: str(value) for key, value in options.items() if value is not None}
     if format == "mcpb":
-        export, content = _bundle(served, snapshot, agent, texts, require or [])
+        export, content = _bundle(target, snapshot, agent, texts, require or [])
     else:
-        export = _exported(format, snapshot, texts, has_keys=not no_keys)
-        content = written_text(".json", export.content).encode()
-    _put(format, export, content, output, as_json=as_json)
+        export = _export(format, snapshot, texts, has_keys=not no_keys)
+        content = f"{pretty(export.content)}\n".encode()
+    _write(format, export, content, output, as_json=as_json)
     return Exit.FAILED if snapshot.failures else Exit.DONE
 
 
 def _check_options(format: Format, options: set[str]) -> None:
     """Raise ``DefinitionError`` for options that a format does not take, and for missing required ones."""
-    needed, taken = _NEEDED.get(format, ()), _TAKEN.get(format, ())
-    if wrong := sorted(options - {*needed, *taken, "output"}):
-        takers = [candidate for candidate in _NEEDED if wrong[0] in (*_NEEDED[candidate], *_TAKEN[candidate])]
+    required, optional = _REQUIRED.get(format, ()), _OPTIONAL.get(format, ())
+    if wrong := sorted(options - {*required, *optional, "output"}):
+        takers = [candidate for candidate in _REQUIRED if wrong[0] in (*_REQUIRED[candidate], *_OPTIONAL[candidate])]
         raise DefinitionError(f"{_option(wrong[0])} is for {' and '.join(takers)}; {format} does not take it")
-    if missing := [option for option in needed if option not in options]:
+    if missing := [option for option in required if option not in options]:
         samples = " ".join(f"{_option(option)} {_SAMPLES[option]}" for option in missing)
         raise DefinitionError(f"{format} needs {', '.join(map(_option, missing))}", hint=f"such as {samples}")
 
 
-def _check_output(output: Path | None, served: Served) -> None:
+def _check_output(output: Path | None, target: Target) -> None:
     """Raise ``DefinitionError`` if the file to be written is the one that declares the agent."""
-    sources = (served.file, served.configuration.path if served.configuration is not None else None)
+    sources = (target.file, target.configuration.path if target.configuration is not None else None)
     if output is not None and any(source is not None and source.resolve() == output.resolve() for source in sources):
         raise DefinitionError(
             f"--output {output} is the exported file itself, and is not overwritten", hint="name another --output"
@@ -146,16 +145,16 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-async def _snapshot(settings: Settings, served: Served) -> Snapshot:
-    agent, principal = served.agent, settings.principal
+async def _snapshot(settings: Settings, target: Target) -> Snapshot:
+    agent, principal = target.agent, settings.principal
     if not isinstance(agent, Agent):
-        agent = await load(served.registry, cast("UUID", agent), settings.db)
-    if served.configuration is not None:
-        principal = principal.with_permissions(served.configuration.governance.default_permissions)
+        agent = await load_agent(target.registry, cast("UUID", agent), settings.db)
+    if target.configuration is not None:
+        principal = principal.with_permissions(target.configuration.governance.default_permissions)
     return await evaluate(compose(agent), principal=principal, env=settings.env)
 
 
-def _exported(format: Format, snapshot: Snapshot, texts: Mapping[str, str], *, has_keys: bool) -> Export:
+def _export(format: Format, snapshot: Snapshot, texts: Mapping[str, str], *, has_keys: bool) -> Export:
     from capset_connect.interop import export_agent_card, export_json_schema, export_server_json, export_tools
 
     description = texts.get("description")
@@ -174,13 +173,13 @@ def _exported(format: Format, snapshot: Snapshot, texts: Mapping[str, str], *, h
 
 
 def _bundle(
-    served: Served, snapshot: Snapshot, agent: str | None, texts: Mapping[str, str], requirements: list[str]
+    target: Target, snapshot: Snapshot, agent: str | None, texts: Mapping[str, str], requirements: list[str]
 ) -> tuple[Export, bytes]:
     from capset_connect.interop import export_bundle
 
     bundle = export_bundle(
         snapshot,
-        _bundled(served, agent),
+        _bundled_agent(target, agent),
         version=texts["release"],
         author=texts["author"],
         description=texts.get("description"),
@@ -189,12 +188,12 @@ def _bundle(
     return bundle.manifest, bundle.content
 
 
-def _bundled(served: Served, agent: str | None) -> BundledAgent:
+def _bundled_agent(target: Target, agent: str | None) -> BundledAgent:
     """Return how a bundle starts the agent. Raises ``DefinitionError`` for an agent that needs this machine."""
     from capset_connect.interop import BundledAgent, bundled_file
 
-    configuration = served.configuration
-    if (served.upstream is not None and served.upstream.is_used) or (configuration and configuration.sources):
+    configuration = target.configuration
+    if (target.upstream is not None and target.upstream.is_used) or (configuration and configuration.sources):
         raise DefinitionError(
             "an agent with MCP servers or APIs cannot be bundled: your approvals of their tools are in your database",
             hint="serve it, and give clients its URL: capset gateway",
@@ -207,17 +206,17 @@ def _bundled(served: Served, agent: str | None) -> BundledAgent:
             )
         places = (action.source.rpartition(":")[0] or action.source for action in configuration.actions.values())
         return bundled_file("--config", configuration.path, (place for place in places if place.endswith(".py")))
-    if served.file is not None:
-        inner = sub_agent_files(served.file, served.registry)
+    if target.file is not None:
+        inner = sub_agent_files(target.file, target.registry)
         return bundled_file(
-            "--agent", served.file, (Path(relpath(file, served.file.parent)).as_posix() for file in inner)
+            "--agent", target.file, (Path(relpath(file, target.file.parent)).as_posix() for file in inner)
         )
-    if isinstance(served.agent, Agent):
-        return BundledAgent(["--agent", served.agent.name])
+    if isinstance(target.agent, Agent):
+        return BundledAgent(["--agent", target.agent.name])
     raise DefinitionError("a stored agent cannot be bundled, as it is in your database: name an agent file", hint=agent)
 
 
-def _put(format: Format, export: Export, content: bytes, output: Path | None, *, as_json: bool) -> None:
+def _write(format: Format, export: Export, content: bytes, output: Path | None, *, as_json: bool) -> None:
     if output is not None:
         output.write_bytes(content)
     if as_json:
@@ -227,10 +226,10 @@ def _put(format: Format, export: Export, content: bytes, output: Path | None, *,
     if output is None:
         sys.stdout.buffer.write(content)  # the same bytes for any encoding of the stream
         sys.stdout.flush()
-    for line in _told(export):
+    for line in _notices(export):
         err().print(line, soft_wrap=True)
 
 
-def _told(export: Export) -> Iterator[str]:
-    yield from (f"[dim]left out: {verbatim(omission)}[/]" for omission in export.left_out)
-    yield from (f"[yellow]warning:[/] {verbatim(warning)}" for warning in export.warnings)
+def _notices(export: Export) -> Iterator[str]:
+    yield from (f"[dim]left out: {escaped(omission)}[/]" for omission in export.left_out)
+    yield from (f"[yellow]warning:[/] {escaped(warning)}" for warning in export.warnings)

@@ -15,9 +15,8 @@ from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson
-from capset_cli.common.output import err, print_json, verbatim
-from capset_cli.interop.files import written_text
-from capset_connect.plain_files import read_text
+from capset_cli.common.output import err, escaped, pretty, print_json
+from capset_connect.plain_files import read_text, yaml_text
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FILE: Final = "a file of tools or servers"
@@ -56,10 +55,10 @@ def print_servers(text: str, output: Path | None = None, *, as_json: bool) -> Ex
     from capset_connect.mcp.client_files import read_client_file
 
     client_file = read_client_file(text)
-    _put({"mcp_servers": dict(client_file.servers)}, output, as_json=as_json)
+    _write({"mcp_servers": dict(client_file.servers)}, output, as_json=as_json)
     if client_file.secrets:
         names = ", ".join(client_file.secrets)
-        err().print(f"set these variables, whose values were left out: {verbatim(names)}", soft_wrap=True)
+        err().print(f"set these variables, whose values were left out: {escaped(names)}", soft_wrap=True)
     _warn(f"left out: {omission}" for omission in client_file.left_out)
     return Exit.DONE
 
@@ -86,7 +85,7 @@ def _import_tools(
     reading = read_tools(data)
     for refusal in reading.refused:
         kind = "[yellow]warning:[/] left out:" if skip_refused else "[red]error:[/]"
-        err().print(f"{kind} {verbatim(refusal)}", soft_wrap=True)
+        err().print(f"{kind} {escaped(refusal)}", soft_wrap=True)
     if reading.refused and not skip_refused:
         raise DefinitionError(
             f"{len(reading.refused)} of the definitions in {file} cannot be tools, so nothing was written",
@@ -102,15 +101,15 @@ def _import_tools(
     name = output.name if output is not None else "the configuration"
     module = "handlers.py" if output is None else f"{re.sub('[^A-Za-z0-9_]', '_', output.stem)}_handlers.py"
     generated = configuration_of(reading.tools, effect=effect, configuration=name, module=module)
-    _put(generated.content, output, handlers=(module, generated.handlers), as_json=as_json)
+    _write(generated.content, output, handlers=(module, generated.handlers), as_json=as_json)
     _warn(f"left out: {omission}" for omission in reading.left_out)
     for tool_name, original in reading.names.items():
         if tool_name != original:
-            err().print(f"[dim]{verbatim(original)} is called {tool_name} here[/]", soft_wrap=True)
+            err().print(f"[dim]{escaped(original)} is called {tool_name} here[/]", soft_wrap=True)
     return Exit.DONE
 
 
-def _put(
+def _write(
     content: Mapping[str, Any], output: Path | None, *, handlers: tuple[str, str] | None = None, as_json: bool
 ) -> None:
     """Print a configuration, or write it and its handlers to new files."""
@@ -118,14 +117,14 @@ def _put(
         if as_json:
             print_json(content)
         else:
-            print(written_text(".yaml", content), end="", flush=True)
+            print(yaml_text(content), end="", flush=True)
         if handlers is not None:
             note = f"{handlers[0]}, with its handlers, is not written: give --output FILE"
             err().print(f"[yellow]warning:[/] {note}", soft_wrap=True)
         return
     if output.suffix.lower() not in _SUFFIXES:
         raise DefinitionError(f"--output must end in one of {', '.join(_SUFFIXES)}; got {output.name!r}")
-    texts = {output: written_text(output.suffix.lower(), content)}
+    texts = {output: f"{pretty(content)}\n" if output.suffix.lower() == ".json" else yaml_text(content)}
     if handlers is not None:
         texts[output.with_name(handlers[0])] = handlers[1]
     for path in texts:
@@ -138,9 +137,9 @@ def _put(
         print_json({"configuration": str(output), "handlers": [str(path) for path in texts if path != output]})
         return
     for path in texts:
-        err().print(f"[dim]wrote {verbatim(str(path))}[/]", soft_wrap=True)
+        err().print(f"[dim]wrote {escaped(str(path))}[/]", soft_wrap=True)
 
 
 def _warn(sentences: Iterable[str]) -> None:
     for sentence in sentences:
-        err().print(f"[yellow]warning:[/] {verbatim(sentence)}", soft_wrap=True)
+        err().print(f"[yellow]warning:[/] {escaped(sentence)}", soft_wrap=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated
 
@@ -17,15 +16,13 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset_cli.common.configuration import ConfigFile
-from capset_cli.common.exits import Exit, guarded, needs_extra
+from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who
-from capset_cli.common.process import on_ending
-from capset_cli.common.scratch import own_temporary_folder
+from capset_cli.common.process import on_termination_signal
 from capset_cli.common.settings import Settings, load_settings
 from capset_cli.common.sources import warn_of_sources
-from capset_cli.common.targets import Served, announce, find_served, open_kernel
-
-Serve = Callable[[Kernel, Session], Awaitable[None]]
+from capset_cli.common.targets import Target, find_target, open_kernel, print_session
+from capset_cli.common.temporary_folder import own_temporary_folder
 
 
 @guarded
@@ -55,42 +52,37 @@ def mcp_command(
     """
     if new_session and session is not None:
         raise DefinitionError("--session names an existing session: give --session or --new-session, not both")
-    serve = _server()
+    require_extra("mcp", "mcp")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(limit, session_budget, run_budget)
     with own_temporary_folder(), contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         # Resolved first, so that a misspelt name creates no database.
-        served = find_served(Registry.installed(), agent, session, config, settings.db, allowance)
-        if served.configuration is not None and served.upstream is not None:
-            warn_of_sources(served.configuration, served.upstream.pins, db)
-        asyncio.run(_serve(serve, settings, served, session, is_kept=not new_session))
+        target = find_target(Registry.installed(), agent, session, config, settings.db, allowance)
+        if target.configuration is not None and target.upstream is not None:
+            warn_of_sources(target.configuration, target.upstream.pins, db)
+        asyncio.run(_serve(settings, target, session, is_permanent=not new_session))
     return Exit.DONE
 
 
-def _server() -> Serve:
-    needs_extra("mcp", "mcp")
+async def _serve(settings: Settings, target: Target, session_id: str | None, *, is_permanent: bool) -> None:
+    async with open_kernel(settings, target, session_id, is_permanent=is_permanent) as (kernel, session):
+        if target.upstream is not None:
+            target.upstream.start_servers()
+        serving = asyncio.ensure_future(_serve_stdio(kernel, session))
+        on_termination_signal(serving.cancel)
+        print_session(session)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+
+async def _serve_stdio(kernel: Kernel, session: Session) -> None:
     from capset_server.auth.signing_keys import StoredKeys
     from capset_server.mcp import serve_stdio
     from capset_server.mcp.exchanges import ApprovalAccess
 
-    def serve(kernel: Kernel, session: Session) -> Awaitable[None]:
-        principal = session.snapshot.principal
-        decide, refusal = (
-            partial(kernel.approvals.decide, by=principal),
-            partial(kernel.approvals.refusal, by=principal),
-        )
-        access = ApprovalAccess(decide=decide if kernel.governance.own_approvals else None, refusal=refusal)
-        return serve_stdio(session, keys=StoredKeys(kernel), approvals=access)
-
-    return serve
-
-
-async def _serve(serve: Serve, settings: Settings, served: Served, session_id: str | None, *, is_kept: bool) -> None:
-    async with open_kernel(settings, served, session_id, is_kept=is_kept) as (kernel, session):
-        if served.upstream is not None:
-            served.upstream.start_servers()
-        serving = asyncio.ensure_future(serve(kernel, session))
-        on_ending(serving.cancel)
-        announce(session)
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
+    principal = session.snapshot.principal
+    access = ApprovalAccess(
+        decide=partial(kernel.approvals.decide, by=principal) if kernel.governance.own_approvals else None,
+        refusal=partial(kernel.approvals.refusal, by=principal),
+    )
+    await serve_stdio(session, keys=StoredKeys(kernel), approvals=access)

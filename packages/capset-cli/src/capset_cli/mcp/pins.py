@@ -17,27 +17,36 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.runtime import EnvironmentSecrets
 from capset.stores.base.pins import ToolPin
-from capset_cli.common.actors import actor_here
+from capset_cli.common.actors import local_actor
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Who
-from capset_cli.common.output import cell, err, out, print_json, short, table, verbatim
-from capset_cli.common.remote import written_options
-from capset_cli.common.settings import Settings, existing_db, has_db, load_settings
+from capset_cli.common.output import cell, err, escaped, out, print_json, short_hash, table
+from capset_cli.common.remote import format_options
+from capset_cli.common.settings import Settings, has_db, load_settings, require_db
 from capset_cli.common.texts import one_line
-from capset_cli.common.upstream import asked
+from capset_cli.common.upstream import source_client
 from capset_connect.agent_files.files import read_agent_sources
 from capset_connect.config_file import read_configuration
 from capset_connect.mcp.server import OF_AGENTS, McpServer
-from capset_connect.pins import SeenSource, capability_with, look_at, side_by_side
+from capset_connect.offers import described, hash_of, shown
+from capset_connect.pins import (
+    SeenSource,
+    Standing,
+    approve,
+    as_declared,
+    capability_with,
+    check_names,
+    look_at,
+    shape_of,
+    side_by_side,
+    standings,
+)
 from capset_connect.plain_files import read_text
 from capset_connect.sources import KEYS, Source
 
 if TYPE_CHECKING:
     from capset_connect.lock import Locked, LockImport
-    from capset_connect.pins import Standing
 
-_LEAST: Final = 32
-"""The minimum number of digits to identify a hash: with fewer, a server could find two texts that share them."""
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The configuration file that declares them.")
 ]
@@ -61,20 +70,20 @@ def list_command(
     It connects to every server, and reads every API's document. A tool is approved, changed since its approval, new,
     gone, or left out by its declaration. Exits with 1 if a server cannot be reached or a document cannot be read.
     """
-    reports = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
+    reports = _query_sources(_declared_sources(config, agent), load_settings(db=db, principal=principal))
     if as_json:
         print_json(
             {
-                "items": [_plain(report, tool) for report in reports for tool in report.tools],
+                "items": [_tool_data(report, tool) for report in reports for tool in report.tools],
                 "problems": _problems(reports),
             }
         )
-        return _asked(reports)
+        return _exit_code(reports)
     rows = ([cell(text) for text in _row(report, tool)] for report in reports for tool in report.tools)
     columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
     out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
     _warn(reports)
-    return _asked(reports)
+    return _exit_code(reports)
 
 
 @guarded
@@ -90,18 +99,18 @@ def diff_command(
 
     Invisible characters are escaped.
     """
-    reports = _seen(_declared(config, agent, server), load_settings(db=db, principal=principal))
+    reports = _query_sources(_declared_sources(config, agent, server), load_settings(db=db, principal=principal))
     changed = [(report, tool) for report in reports for tool in report.tools if tool.state != "approved"]
     if as_json:
-        items = [_plain(report, tool) | _shapes(tool) for report, tool in changed]
+        items = [_tool_data(report, tool) | _shapes(tool) for report, tool in changed]
         print_json({"items": items, "problems": _problems(reports)})
     else:
         _warn(reports)
-        where = written_options(config=config, agent=agent, db=db)
+        where = format_options(config=config, agent=agent, db=db)
         for report, tool in changed:
             for line in _difference(report.source, tool, where):
                 out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
-    return Exit.DIFFERENT if changed and _asked(reports) is Exit.DONE else _asked(reports)
+    return Exit.DIFFERENT if changed and _exit_code(reports) is Exit.DONE else _exit_code(reports)
 
 
 @guarded
@@ -124,7 +133,7 @@ def approve_command(
     reasons. Tools that are gone, or left out by their declaration, lose their approval.
     """
     settings = load_settings(db=db, principal=principal)
-    (declared,) = _declared(config, agent, server)
+    (declared,) = _declared_sources(config, agent, server)
     approved, left_out = asyncio.run(_approve(declared, settings, tools or None))
     if as_json:
         items = [
@@ -136,13 +145,13 @@ def approve_command(
         return Exit.DONE
     for tool in left_out:
         state = "stays unusable" if tool.is_unusable else "is approved only by name"
-        warning = one_line(verbatim(f"{tool.name} {state}: {'; '.join(tool.problems)}"))
+        warning = one_line(escaped(f"{tool.name} {state}: {'; '.join(tool.problems)}"))
         err().print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
     for standing in approved:
         message = f"is {standing.state}, and is no longer approved"
         if standing.offer is not None:
-            message = f"is approved, as {short(standing.offer.hash)}"
-        out().print(f"{verbatim(standing.name)} {message}", soft_wrap=True)
+            message = f"is approved, as {short_hash(standing.offer.hash)}"
+        out().print(f"{escaped(standing.name)} {message}", soft_wrap=True)
     if not approved:
         err().print("[dim]nothing has changed: all tools were approved before, or have problems[/]")
     return Exit.DONE
@@ -155,10 +164,10 @@ def lock_command(
         bool,
         typer.Option("--check", help="Write nothing, and exit with 3 if the file differs from what is approved here."),
     ] = False,
-    into: Annotated[
+    imports: Annotated[
         bool, typer.Option("--import", help="Approve the tools in the file, and no others of its servers.")
     ] = False,
-    named: Annotated[
+    names: Annotated[
         list[str] | None,
         typer.Option("--tool", metavar="SERVER/TOOL", help="Import this tool despite its problems; may be repeated."),
     ] = None,
@@ -176,38 +185,38 @@ def lock_command(
     settings = load_settings(db=db, principal=principal)
     if file.suffix != ".json":
         raise DefinitionError(f"the name of a lock file must end in .json; got {file.name!r:.80}")
-    if check and into:
+    if check and imports:
         raise DefinitionError("--check changes nothing, and --import does: give one of them")
-    if named and not into:
+    if names and not imports:
         raise DefinitionError("--tool names a tool for --import: give both")
-    if into:
-        imported = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file")), named or ()))
+    if imports:
+        imported = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file")), names or ()))
         for key, offer in imported.left_out:
             message = (
                 f"{key}/{offer.name} is left out: {'; '.join(offer.problems)}; --tool {key}/{offer.name} approves it"
             )
-            err().print(f"[yellow]warning:[/] {one_line(verbatim(message))}", soft_wrap=True)
+            err().print(f"[yellow]warning:[/] {one_line(escaped(message))}", soft_wrap=True)
         message = f"{counted(len(imported.changed), 'tool')} changed, as {file} says"
-        return _lock_ended(message, as_json=as_json, code=Exit.DIFFERENT if imported.left_out else Exit.DONE)
-    text = lock_text(pins := asyncio.run(_pins(existing_db(settings.db))))
+        return _report_lock(message, as_json=as_json, code=Exit.DIFFERENT if imported.left_out else Exit.DONE)
+    text = lock_text(pins := asyncio.run(_list_pins(require_db(settings.db))))
     if check:
         if read_text(file, "a lock file") != text:
             message = f"{file} differs from what is approved in this database"
-            return _lock_ended(message, as_json=as_json, code=Exit.DIFFERENT)
-        return _lock_ended(f"{file} matches what is approved in this database", as_json=as_json)
+            return _report_lock(message, as_json=as_json, code=Exit.DIFFERENT)
+        return _report_lock(f"{file} matches what is approved in this database", as_json=as_json)
     file.write_text(text, encoding="utf-8")
-    return _lock_ended(f"{file} has {counted(len(pins), 'tool')}", as_json=as_json)
+    return _report_lock(f"{file} has {counted(len(pins), 'tool')}", as_json=as_json)
 
 
-def _lock_ended(message: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
+def _report_lock(message: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
     if as_json:
         print_json({"same": code is Exit.DONE, "message": message})
     else:
-        err().print(f"[dim]{verbatim(message)}[/]", soft_wrap=True)
+        err().print(f"[dim]{escaped(message)}[/]", soft_wrap=True)
     return code
 
 
-def _declared(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[Source]:
+def _declared_sources(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[Source]:
     """Return the sources of a file, or only the one called ``name``. Raises ``DefinitionError`` if there is none."""
     if (config is None) == (agent is None):
         raise DefinitionError("say which file declares them: --config FILE, or --agent FILE")
@@ -221,66 +230,64 @@ def _declared(config: Path | None, agent: Path | None, name: str | None = None) 
         raise DefinitionError(f"{file} declares no MCP server and no API", hint=f"under the keys {' and '.join(KEYS)}")
     if name is None:
         return sources
-    named = {source.pin_key: source for source in sources}
-    if name not in named:
-        raise DefinitionError(f"{file}: {unknown('MCP server or API', name, named)}")
-    return [named[name]]
+    by_key = {source.pin_key: source for source in sources}
+    if name not in by_key:
+        raise DefinitionError(f"{file}: {unknown('MCP server or API', name, by_key)}")
+    return [by_key[name]]
 
 
-def _seen(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
-    return asyncio.run(_look(sources, settings.db))
+def _query_sources(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
+    return asyncio.run(_query(sources, settings.db))
 
 
-async def _look(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
-    pins = await _pins(db) if has_db(db) else ()
+async def _query(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
+    pins = await _list_pins(db) if has_db(db) else ()
     secrets = EnvironmentSecrets()
     return await side_by_side(
-        partial(look_at, source, [pin for pin in pins if pin.server == source.pin_key], asked(source, secrets))
+        partial(look_at, source, [pin for pin in pins if pin.server == source.pin_key], source_client(source, secrets))
         for source in sources
     )
 
 
-async def _pins(db: str) -> Sequence[ToolPin]:
+async def _list_pins(db: str) -> Sequence[ToolPin]:
     """Return the pins of sources in files. Those of stored agents are approved over REST, by their organisations."""
     async with Kernel(store=db) as kernel:
         return [pin for pin in await kernel.store.pins.list() if not pin.server.startswith(OF_AGENTS)]
 
 
 async def _approve(
-    source: Source, settings: Settings, named: Sequence[str] | None
+    source: Source, settings: Settings, references: Sequence[str] | None
 ) -> tuple[Sequence[Standing], Sequence[Standing]]:
     """Return the tools whose approval changed, and, if none were named, those left out because of problems."""
-    from capset_connect.pins import approve, as_declared, check_names, standings
-
-    hashes = None if named is None else dict(_wanted(reference) for reference in named)
-    async with asked(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
+    hashes = None if references is None else dict(map(_parse_reference, references))
+    async with source_client(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
         offers = await client.offers()
         await check_names(source, client)
         for offer in offers:
             expected = (hashes or {}).get(offer.name, "")
             if not offer.hash.startswith(expected):
                 raise DefinitionError(
-                    f"{offer.name!r} does not have the hash {expected}: it is {short(offer.hash)} now",
+                    f"{offer.name!r} does not have the hash {expected}: it is {short_hash(offer.hash)} now",
                     hint="review it again: capset mcp diff --config FILE",
                 )
-        changed = await approve(kernel, source, offers, actor_here(settings.principal), chosen=hashes)
+        changed = await approve(kernel, source, offers, local_actor(settings.principal), chosen=hashes)
         tools = standings(await kernel.store.pins.list(source.pin_key), offers) if hashes is None else ()
         left_out = [tool for tool in tools if tool.problems and (tool.is_unusable or tool.state != "approved")]
         return await as_declared(client, changed), left_out
 
 
-def _wanted(reference: str) -> tuple[str, str]:
+def _parse_reference(reference: str) -> tuple[str, str]:
     name, separator, start = reference.partition("@")
-    if separator and len(start) < _LEAST:
-        raise DefinitionError(f"the hash of {name!r} must have at least {_LEAST} of its digits; got {start!r}")
+    if separator and len(start) < 32:  # a server could find two texts that share fewer digits
+        raise DefinitionError(f"the hash of {name!r} must have at least 32 of its digits; got {start!r}")
     return name, start
 
 
-async def _import(settings: Settings, locked: Locked, named: Sequence[str]) -> LockImport:
+async def _import(settings: Settings, locked: Locked, names: Sequence[str]) -> LockImport:
     from capset_connect.lock import import_lock
 
     async with Kernel(store=settings.db) as kernel:
-        return await import_lock(kernel, locked, actor_here(settings.principal), named=named)
+        return await import_lock(kernel, locked, local_actor(settings.principal), named=names)
 
 
 def _problems(reports: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
@@ -292,22 +299,22 @@ def _problems(reports: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
     ]
 
 
-def _asked(reports: Iterable[SeenSource[Source]]) -> Exit:
+def _exit_code(reports: Iterable[SeenSource[Source]]) -> Exit:
     """Return the exit code of a command that queried these sources. It fails if one of them did not answer."""
     return Exit.FAILED if any(report.problem for report in reports) else Exit.DONE
 
 
 def _warn(reports: Iterable[SeenSource[Source]]) -> None:
     for problem in _problems(reports):
-        err().print(f"[yellow]warning:[/] {verbatim(': '.join(problem.values()))}", soft_wrap=True)
+        err().print(f"[yellow]warning:[/] {escaped(': '.join(problem.values()))}", soft_wrap=True)
 
 
 def _shapes(tool: Standing) -> dict[str, Any]:
     """Return the approved and the current description of a tool as JSON data."""
-    return {"before": tool.pin and _approved(tool.pin), "now": tool.offer and tool.offer.shape}
+    return {"before": tool.pin and shape_of(tool.pin), "now": tool.offer and tool.offer.shape}
 
 
-def _plain(report: SeenSource[Source], tool: Standing) -> dict[str, Any]:
+def _tool_data(report: SeenSource[Source], tool: Standing) -> dict[str, Any]:
     pin, offer = tool.pin, tool.offer
     return {
         "server": report.source.pin_key,
@@ -325,7 +332,7 @@ def _row(report: SeenSource[Source], tool: Standing) -> Iterator[str]:
     yield report.source.pin_key
     yield tool.name
     yield report.state(tool)
-    yield short(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
+    yield short_hash(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
     yield _effect(report, tool)
     yield f"{tool.pin.approved_by}, {tool.pin.approved_at[:10]}" if tool.pin else "–"
     yield "; ".join((*tool.problems, *tool.notes)) or "–"
@@ -336,16 +343,10 @@ def _effect(report: SeenSource[Source], tool: Standing) -> str:
 
     shape: Mapping[str, Any] = {}
     if tool.pin is not None:
-        shape = _approved(tool.pin)
+        shape = shape_of(tool.pin)
     elif tool.offer is not None:
         shape = tool.offer.shape
     return effect_in_source(report.source, shape) or "–"
-
-
-def _approved(pin: ToolPin) -> Mapping[str, Any]:
-    from capset_connect.pins import shape_of
-
-    return shape_of(pin)
 
 
 def _difference(source: Source, tool: Standing, where: str) -> Iterator[str]:
@@ -353,12 +354,10 @@ def _difference(source: Source, tool: Standing, where: str) -> Iterator[str]:
 
     ``where`` has the options by which ``capset mcp approve`` finds it.
     """
-    from capset_connect.offers import described, hash_of, shown
-
     server, pin, offer = source.pin_key, tool.pin, tool.offer
     before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
     after = f"{offer.hash[:16]} now" if offer else tool.state
-    approved: Mapping[str, Any] = _approved(pin) if pin else {}
+    approved: Mapping[str, Any] = shape_of(pin) if pin else {}
     now: Mapping[str, Any] = offer.shape if offer else {}
     name = f"{server}/{shown(tool.name)}"
     sides = f"{name} ({before})", f"{name} ({after})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Annotated, Final, cast
+from typing import Annotated, cast
 
 import typer
 
@@ -13,15 +13,13 @@ from capset.definitions.governance.acts import ActName
 from capset.errors import DefinitionError, unknown
 from capset.kernel.kernel import Kernel
 from capset.stores.base import AuditQuery
-from capset_cli.common.actors import actor_here
+from capset_cli.common.actors import local_actor
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Who
-from capset_cli.common.output import err, out, print_json, verbatim
-from capset_cli.common.settings import Settings, existing_db, load_settings
+from capset_cli.common.output import err, escaped, out, print_json
+from capset_cli.common.settings import Settings, load_settings, require_db
 from capset_connect.mcp.server import OF_AGENTS
 from capset_connect.sources import source_named
-
-_PAGE: Final = 200
 
 
 @guarded
@@ -45,9 +43,9 @@ def withdraw_command(
         print_json({"items": [{"server": server, "tool": name} for name in withdrawn]})
         return Exit.DONE
     for name in withdrawn:
-        out().print(f"{verbatim(name)} is no longer approved", soft_wrap=True)
+        out().print(f"{escaped(name)} is no longer approved", soft_wrap=True)
     for name in before:
-        err().print(f"[dim]{verbatim(name)} is not approved[/]", soft_wrap=True)
+        err().print(f"[dim]{escaped(name)} is not approved[/]", soft_wrap=True)
     if not withdrawn:
         err().print("[dim]nothing has changed: none of its tools was approved[/]")
     return Exit.DONE
@@ -61,12 +59,12 @@ async def _withdraw(key: str, tools: Sequence[str] | None, settings: Settings) -
     from capset_connect.pins import withdraw
 
     source = source_named(key)
-    async with Kernel(store=existing_db(settings.db)) as kernel:
+    async with Kernel(store=require_db(settings.db)) as kernel:
         pins = [pin for pin in await kernel.store.pins.list() if not pin.server.startswith(OF_AGENTS)]
         pinned = {pin.tool for pin in pins if pin.server == key}
         missing = sorted(set(tools or ()) - pinned)
         if not pinned or missing:
-            past = await _approved_before(kernel, source.approval_act)
+            past = await _past_approvals(kernel, source.approval_act)
             servers = {*past, *(pin.server for pin in pins)}
             if key not in servers:
                 raise DefinitionError(unknown("MCP server or API", key, servers))
@@ -75,15 +73,15 @@ async def _withdraw(key: str, tools: Sequence[str] | None, settings: Settings) -
                 if name not in tool_names:
                     raise DefinitionError(f"{source.label}: {unknown('tool', name, tool_names)}")
         chosen = None if tools is None else pinned.intersection(tools)
-        return await withdraw(kernel, source, actor_here(settings.principal), chosen=chosen), missing
+        return await withdraw(kernel, source, local_actor(settings.principal), chosen=chosen), missing
 
 
-async def _approved_before(kernel: Kernel, act: ActName) -> dict[str, set[str]]:
+async def _past_approvals(kernel: Kernel, act: ActName) -> dict[str, set[str]]:
     """Return the tools of each source that were ever approved or withdrawn, as far back as the records go."""
     tools_by_server: dict[str, set[str]] = {}
     before: int | None = None
     while True:
-        page = await kernel.audit.query(AuditQuery(act=act, limit=_PAGE, before=before))
+        page = await kernel.audit.query(AuditQuery(act=act, limit=200, before=before))
         for record in page.items:
             about = json.loads(record.arguments or "{}")
             if isinstance(tools := about.get("tools"), dict):  # not if it was truncated

@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import os
 import sys
 import webbrowser
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.metadata import version
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,16 +25,16 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.net.addresses import is_loopback
 from capset_agents.budgets import SUMMARISE_AT
-from capset_cli.common.actors import actor_here
+from capset_cli.common.actors import local_actor
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset_cli.common.configuration import ConfigFile, load_configuration, make_kernel
-from capset_cli.common.exits import Exit, guarded, needs_extra
+from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset_cli.common.options import Attribute, Db, Env, Grant, Redis, Who
-from capset_cli.common.output import cell, err, verbatim
-from capset_cli.common.scratch import own_temporary_folder
+from capset_cli.common.output import cell, err, escaped
 from capset_cli.common.settings import Settings, load_settings
 from capset_cli.common.sources import warn_of_sources
+from capset_cli.common.temporary_folder import own_temporary_folder
 from capset_cli.common.upstream import Upstream
 from capset_cli.serve.agent_servers import AgentHost, AgentSecret
 from capset_cli.serve.jwt import (
@@ -50,11 +48,11 @@ from capset_cli.serve.jwt import (
     OidcClient,
     OidcScope,
     PublicUrl,
-    issuer_of,
-    open_id_client_of,
+    make_issuer,
+    make_open_id_client,
 )
 from capset_cli.serve.limits import HttpLimit, request_limits
-from capset_cli.serve.process import prepare, settle
+from capset_cli.serve.process import tune_garbage_collection, tune_process
 from capset_cli.serve.signatures import (
     CheckpointKeyFile,
     SigningOptions,
@@ -63,13 +61,11 @@ from capset_cli.serve.signatures import (
     log_signing,
     signing_options,
 )
+from capset_cli.serve.telemetry import telemetry
 from capset_connect.agent_files.server_allowances import ServerAllowances
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace.export import SpanExporter
-
     from capset_connect.config_file import Configuration
-    from capset_connect.declared_sources import DeclaredSources
     from capset_server.auth.callers import Identifies
     from capset_server.auth.open_id import OpenIdClient
     from capset_server.auth.tokens import Issuer
@@ -77,10 +73,6 @@ if TYPE_CHECKING:
     from capset_server.service import Service
 
 
-_EXPORTER: Final = "OTEL_TRACES_EXPORTER"
-_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_PROTOCOL: Final = "http/protobuf"
 _log = logging.getLogger("capset.server")
 
 
@@ -170,7 +162,7 @@ def serve_command(
     With --config, the file's actions are served as one agent, named in the file or after it. SIGHUP reloads the file;
     an invalid one changes nothing.
     """
-    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
+    require_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
     from capset_server.auth.resources import PublicAddress
     from capset_server.http.request_rules import AllowedHosts
     from capset_server.http.root_path import root_path_of
@@ -185,7 +177,7 @@ def serve_command(
         raise DefinitionError(
             "--principal, --grant and --attribute are for --insecure: otherwise the API key says who acts"
         )
-    issuer = issuer_of(
+    issuer = make_issuer(
         jwt_issuer,
         jwt_audience,
         jwt_jwks,
@@ -199,9 +191,9 @@ def serve_command(
         raise DefinitionError(
             "--insecure accepts no tokens: leave it out, or --jwt-issuer and the options that belong to it"
         )
-    open_id = open_id_client_of(issuer, oidc_client, oidc_scope)
+    open_id = make_open_id_client(issuer, oidc_client, oidc_scope)
     public = None if not public_url else PublicAddress.of(public_url)
-    names = AllowedHosts.of(
+    allowed_hosts = AllowedHosts.of(
         host,
         (*(allow_host or ()), *((public.host,) if public else ())),
         (*(allow_origin or ()), *((public.origin,) if public else ())),
@@ -218,25 +210,31 @@ def serve_command(
     if model is not None or allow_model:
         runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens, summarise_at)
     url = None if public is None else public.url
-    servers = ServerAllowances(agent_host or (), agent_secret or ())
-    served = _Served(
-        installed,
-        configuration,
-        upstream,
-        drain_delay,
-        signing,
-        allowance,
-        limits,
-        runner,
-        url,
-        servers,
-        parse_networks(proxy or ()),
-        root_path_of(root_path, url),
-        not ignore_system_texts,
+    options = _ServerOptions(
+        host=host,
+        port=port,
+        allowed_hosts=allowed_hosts,
+        insecure=insecure,
+        open_console=open_console,
+        issuer=issuer,
+        open_id=open_id,
+        installed=installed,
+        configuration=configuration,
+        upstream=upstream,
+        drain_delay=drain_delay,
+        signing=signing,
+        allowance=allowance,
+        limits=limits,
+        runner=runner,
+        public_url=url,
+        server_allowances=ServerAllowances(agent_host or (), agent_secret or ()),
+        proxies=parse_networks(proxy or ()),
+        root_path=root_path_of(root_path, url),
+        takes_system_texts=not ignore_system_texts,
     )
-    prepare()
+    tune_process()
     with telemetry(), own_temporary_folder(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
-        loop.run(_serve(settings, host, port, names, served, issuer, open_id, insecure=insecure, opens=open_console))
+        loop.run(_serve(settings, options))
     return Exit.DONE
 
 
@@ -261,12 +259,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Served:
-    """The installed registry, the configuration served with it, if any, the allowance, the limits, and the runner.
+class _ServerOptions:
+    """The validated options of a server. ``upstream`` has the connections of the configuration's MCP servers."""
 
-    ``upstream`` has the connections of the configuration's MCP servers.
-    """
-
+    host: str
+    port: int
+    allowed_hosts: AllowedHosts
+    insecure: bool
+    open_console: bool
+    issuer: Issuer | None
+    open_id: OpenIdClient | None
     installed: Registry
     configuration: Configuration | None
     upstream: Upstream
@@ -285,15 +287,6 @@ class _Served:
     def registry(self) -> Registry:
         return self.installed if self.configuration is None else self.configuration.within(self.installed)
 
-    def sources(self, kernel: Kernel) -> DeclaredSources | None:
-        """Return the MCP servers and APIs of the configuration, if there is one."""
-        if self.configuration is None:
-            return None
-        from capset_connect.declared_sources import DeclaredSources
-
-        upstream = self.upstream
-        return DeclaredSources(kernel, self.configuration.sources, upstream.connection, is_shared=upstream.is_shared)
-
     def reloading(self, service: Service, actor: Actor) -> AbstractContextManager[None]:
         """Return a context manager that listens for SIGHUP, if there is a configuration to reload."""
         if self.configuration is None:
@@ -303,18 +296,7 @@ class _Served:
         return Reload(service, self.installed, self.configuration, self.upstream, actor).listening()
 
 
-async def _serve(
-    settings: Settings,
-    host: str,
-    port: int,
-    names: AllowedHosts,
-    served: _Served,
-    issuer: Issuer | None,
-    open_id: OpenIdClient | None,
-    *,
-    insecure: bool,
-    opens: bool,
-) -> None:
+async def _serve(settings: Settings, options: _ServerOptions) -> None:
     from capset_server.app import open_app
     from capset_server.auth.callers import Caller
     from capset_server.auth.open_id import OpenIdSignIn
@@ -323,34 +305,34 @@ async def _serve(
     from capset_server.observability.log_writer import LogWriter
     from capset_server.service import Service
 
-    registry = served.registry
-    anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if insecure else None
-    make_tokens = None if issuer is None else _tokens_of(issuer)
-    with bind(host, port) as bound:  # first, so that a taken port creates no database
-        address = f"http://{names.written}:{bound.getsockname()[1]}"
+    registry = options.registry
+    anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if options.insecure else None
+    make_tokens = None if options.issuer is None else _authenticator_factory(options.issuer)
+    with bind(options.host, options.port) as bound:  # first, so that a taken port creates no database
+        address = f"http://{options.allowed_hosts.written}:{bound.getsockname()[1]}"
 
         def started() -> None:
-            message = f"capset serves {verbatim(address)} [dim](console /, REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
+            message = f"capset serves {escaped(address)} [dim](console /, REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
             # One line: all further lines are the log's.
-            err().print(f"{message}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
+            err().print(f"{message}{_access_note(settings, options, has_keys=has_keys)}", soft_wrap=True)
             log_signing(kernel.signing, place)
-            if opens:
+            if options.open_console:
                 # In a thread: a browser in the terminal returns only when it is closed.
-                Thread(target=webbrowser.open, args=[served.public_url or address], daemon=True).start()
+                Thread(target=webbrowser.open, args=[options.public_url or address], daemon=True).start()
 
-        actor = actor_here(settings.principal, "serve")
+        actor = local_actor(settings.principal, "serve")
         kernel = make_kernel(
             settings.db,
-            served.configuration,
-            served.allowance,
+            options.configuration,
+            options.allowance,
             signs=False,
-            generator=served.runner,
+            generator=options.runner,
             redis=settings.redis,
         )
         log = LogWriter(sys.stderr.buffer)
         logs.configure(log)  # before the store is opened, which may log something
-        async with served.upstream.opened(kernel, settings.db):
-            place = await begin_signing(kernel, settings.db, served.signing, by=actor)
+        async with options.upstream.opened(kernel, settings.db):
+            place = await begin_signing(kernel, settings.db, options.signing, by=actor)
             has_keys = await kernel.store.keys.any()
             tokens = None if make_tokens is None else make_tokens(kernel)
             service = Service(
@@ -358,36 +340,34 @@ async def _serve(
                 registry,
                 env=settings.env,
                 anyone=anyone,
-                limits=served.limits,
+                limits=options.limits,
                 tokens=tokens,
-                agent=served.configuration and served.configuration.agent.name,
-                public_url=served.public_url,
-                server_allowances=served.server_allowances,
-                open_id=None if open_id is None else OpenIdSignIn(open_id, kernel),
-                root_path=served.root_path,
-                takes_system_texts=served.takes_system_texts,
-                sources=served.sources(kernel),
+                agent=options.configuration and options.configuration.agent.name,
+                public_url=options.public_url,
+                server_allowances=options.server_allowances,
+                open_id=None if options.open_id is None else OpenIdSignIn(options.open_id, kernel),
+                root_path=options.root_path,
+                takes_system_texts=options.takes_system_texts,
+                sources=options.upstream.declared_sources(kernel, options.configuration),
             )
-            async with open_app(service, names, log=log) as app:
-                settle()
-                served.upstream.start_servers()
-                with served.reloading(service, actor):
-                    delay = served.drain_delay
-                    ending = service.turns.bell.close
+            async with open_app(service, options.allowed_hosts, log=log) as app:
+                tune_garbage_collection()
+                options.upstream.start_servers()
+                with options.reloading(service, actor):
                     await serve(
                         app,
                         bound,
                         service.limits,
                         started=started,
                         draining=service.drain,
-                        delay=delay,
-                        ending=ending,
-                        proxies=served.proxies,
+                        delay=options.drain_delay,
+                        ending=service.turns.bell.close,
+                        proxies=options.proxies,
                     )
         _log.info("the server has stopped")
 
 
-def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
+def _authenticator_factory(issuer: Issuer) -> Callable[[Kernel], Identifies]:
     """Return a factory of the authenticator of an issuer's tokens. Raises ``DefinitionError`` for unusable keys."""
     from capset_server.auth.jwks import Jwks
     from capset_server.auth.tokens import Tokens
@@ -396,72 +376,11 @@ def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
     return lambda kernel: Tokens(kernel, issuer, jwks=jwks)
 
 
-def _who(settings: Settings, issuer: Issuer | None, *, insecure: bool, has_keys: bool) -> str:
+def _access_note(settings: Settings, options: _ServerOptions, *, has_keys: bool) -> str:
     """Return a note about who may call the server, if that could be unexpected."""
-    if insecure:
+    if options.insecure:
         granted = " ".join(sorted(settings.principal.permissions)) or "no permissions"
         return f" [yellow]without keys:[/] everybody is {cell(settings.principal.id)}, with {cell(granted)}"
-    if issuer is not None:
-        return f" [dim]accepting tokens of {cell(issuer.issuer)}[/]"
+    if options.issuer is not None:
+        return f" [dim]accepting tokens of {cell(options.issuer.issuer)}[/]"
     return "" if has_keys else " [yellow]no keys yet:[/] capset key create NAME --principal WHO makes one"
-
-
-@contextmanager
-def telemetry() -> Generator[None]:
-    """Set up the OpenTelemetry SDK if requested, and flush the remaining spans at the end.
-
-    The SDK reads its own variables: service name, resource, sampler, batches, endpoint, headers. Raises
-    ``DefinitionError`` for an unknown exporter or protocol, and if the extra ``otel`` is missing.
-    """
-    names = exporters_of(os.environ)
-    if not names:
-        yield
-        return
-    needs_extra("otel", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
-    from opentelemetry import trace
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    is_named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    attributes = {} if is_named else {"service.name": "capset", "service.version": version("capset")}
-    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
-    for name in names:
-        provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
-    trace.set_tracer_provider(provider)
-    try:
-        yield
-    finally:
-        provider.shutdown()
-
-
-def exporters_of(environ: Mapping[str, str]) -> list[str]:
-    """Return the requested exporters, ``otlp`` and ``console``; an endpoint alone implies ``otlp``.
-
-    Raises ``DefinitionError`` for others, and for a protocol other than ``http/protobuf``.
-    """
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return []
-    has_endpoint = any(environ.get(name) for name in _ENDPOINTS)
-    exporters = environ.get(_EXPORTER, "").strip() or ("otlp" if has_endpoint else "none")
-    names = [name for name in dict.fromkeys(part.strip().lower() for part in exporters.split(",")) if name != "none"]
-    for name in names:
-        if name not in ("otlp", "console"):
-            raise DefinitionError(f"{_EXPORTER} must be otlp, console or none; got {name!r:.80}")
-    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _PROTOCOL)
-    if "otlp" in names and protocol != _PROTOCOL:
-        raise DefinitionError(
-            f"traces are sent as {_PROTOCOL}; got {protocol!r:.80}",
-            hint=f"set {_PROTOCOLS[0]}={_PROTOCOL}, and the collector's HTTP endpoint, usually on port 4318",
-        )
-    return names
-
-
-def _exporter(name: str) -> SpanExporter:
-    if name == "console":
-        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
-
-        return ConsoleSpanExporter()
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from capset.errors import DefinitionError
-from capset_cli.common.exits import needs_extra
+from capset_cli.common.exits import require_extra
 
 if TYPE_CHECKING:
     from capset_server.auth.open_id import OpenIdClient
@@ -102,7 +102,7 @@ OidcScope = Annotated[
 ]
 
 
-def open_id_client_of(issuer: Issuer | None, client_id: str | None, scopes: list[str] | None) -> OpenIdClient | None:
+def make_open_id_client(issuer: Issuer | None, client_id: str | None, scopes: list[str] | None) -> OpenIdClient | None:
     """Return the OpenID client for signing in to the console, ``None`` without one.
 
     Raises ``DefinitionError`` if it has no issuer or no public URL.
@@ -121,7 +121,7 @@ def open_id_client_of(issuer: Issuer | None, client_id: str | None, scopes: list
     return OpenIdClient(issuer, client_id, os.environ.get(_SECRET) or None, tuple(scopes or SCOPES))
 
 
-def issuer_of(
+def make_issuer(
     issuer: str | None,
     audience: str | None,
     jwks: str | None,
@@ -146,7 +146,7 @@ def issuer_of(
             f"tokens need all of {', '.join(needed)}; missing: {', '.join(missing)}",
             hint="--public-url URL takes the place of --jwt-audience",
         )
-    needs_extra("server", "joserfc", "httpcore2")
+    require_extra("server", "joserfc", "httpcore2")
     from capset_server.auth.tokens import ALGORITHMS, Issuer
 
     claimed = "org" if org_claim is None else org_claim
@@ -157,12 +157,12 @@ def issuer_of(
         tuple(algorithms or ALGORITHMS),
         claimed,
         org,
-        _claims(attributes or ()),
+        _parse_claims(attributes or ()),
         public_url or None,
     )
 
 
-def _claims(options: Sequence[str]) -> dict[str, str]:
+def _parse_claims(options: Sequence[str]) -> dict[str, str]:
     claims: dict[str, str] = {}
     for option in options:
         name, separator, claim = option.partition("=")

@@ -41,17 +41,17 @@ def request_limits(options: Sequence[str], *, file: int) -> RequestLimits:
             raise DefinitionError(f"--http-limit: {unknown('limit', name, kinds)}")
         if name in values:
             raise DefinitionError(f"--http-limit {name} is given twice: a limit has one value")
-        values[name] = _switch(option, text) if kinds[name] is bool else _number(option, text, kinds[name])
+        values[name] = _parse_switch(option, text) if kinds[name] is bool else _parse_number(option, text, kinds[name])
     return RequestLimits(**{"file": file, **values})  # pyright: ignore[reportArgumentType]  # of the fields' own types
 
 
-def _switch(option: str, text: str) -> bool:
+def _parse_switch(option: str, text: str) -> bool:
     if text not in ("on", "off"):
         raise DefinitionError(f"--http-limit shield must be on or off; got {option!r:.80}")
     return text == "on"
 
 
-def _number(option: str, text: str, kind: type[float]) -> float:
+def _parse_number(option: str, text: str, kind: type[float]) -> float:
     try:
         number = int(text) if kind is int else float(text)
     except ValueError:

@@ -6,15 +6,9 @@ import ctypes
 import gc
 import sys
 from contextlib import suppress
-from typing import Final
-
-_MMAP_THRESHOLD: Final = (-3, 1024 * 1024)
-_ARENAS: Final = (-8, 2)
-_SWITCH_SECONDS: Final = 0.0005
-"""How long a thread keeps the interpreter while another one waits for it (ADR 85)."""
 
 
-def prepare() -> None:
+def tune_process() -> None:
     """Return large buffers to the system as soon as they are freed, and let threads switch sooner.
 
     By default, the C library of most Linux systems raises the size from which it returns buffers up to 32 MiB, and
@@ -22,12 +16,13 @@ def prepare() -> None:
     the event loop, and then waits to get it back: with Python's default of 5 ms, the two delay each other under load.
     """
     with suppress(AttributeError, OSError, TypeError):  # another C library
-        for option, value in (_MMAP_THRESHOLD, _ARENAS):
-            ctypes.CDLL(None).mallopt(option, value)
-    sys.setswitchinterval(_SWITCH_SECONDS)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(-3, 1024 * 1024)  # M_MMAP_THRESHOLD, in bytes
+        libc.mallopt(-8, 2)  # M_ARENA_MAX
+    sys.setswitchinterval(0.0005)  # seconds (ADR 85)
 
 
-def settle() -> None:
+def tune_garbage_collection() -> None:
     """Collect garbage less often, and exclude long-lived objects. Most calls leave no garbage."""
     gc.collect()
     gc.freeze()

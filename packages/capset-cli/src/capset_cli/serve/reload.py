@@ -9,7 +9,7 @@ import logging
 import signal
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from capset.errors import CapsetError, Conflict, StoreError, counted
 from capset.kernel.governance.acts import ActColumns, Actor
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from capset_server.service import Service
 
 _log = logging.getLogger("capset.configuration")
-_PINS_SECONDS: Final = 2.0
-"""How often a server checks for new approvals of tools of its MCP servers and APIs."""
-_RETRY_SECONDS: Final = 60.0
-"""The pause after a failed reload, because each one is recorded."""
 
 
 class Reload:
@@ -45,8 +41,8 @@ class Reload:
         self._installed = installed
         self._current = configuration
         self._actor = actor
-        self._again = asyncio.Event()
-        self._reloading = asyncio.Lock()
+        self._requested = asyncio.Event()
+        self._lock = asyncio.Lock()
 
     @contextlib.contextmanager
     def listening(self) -> Generator[None]:
@@ -56,7 +52,7 @@ class Reload:
         if number is None:
             yield
             return
-        loop.add_signal_handler(number, self._again.set)
+        loop.add_signal_handler(number, self._requested.set)
         tasks = [loop.create_task(self._listen()), loop.create_task(self._watch())]
         try:
             yield
@@ -70,20 +66,20 @@ class Reload:
 
         An error is logged and recorded, and changes nothing.
         """
-        async with self._reloading:
+        async with self._lock:
             return await self._reload()
 
     async def _reload(self) -> bool:
         path = self._current.path
-        about = {"file": str(path), "sha256": _digest(path), "before": self._current.digest}
+        about = {"file": str(path), "sha256": _file_digest(path), "before": self._current.digest}
         try:
             configuration, registry = await self._read(about["sha256"])
         except CapsetError as error:
             columns: ActColumns = {"outcome": "failed", "code": error.code, "reason": error.message}
-            record = await self._recorded(about, columns)
+            record = await self._record(about, columns)
             _log.error("the configuration stays as it was: %s (record %s)", error.message, record)
             return False
-        record = await self._recorded(about, {})
+        record = await self._record(about, {})
         if record is None:
             _log.error("the configuration stays as it was: the reload could not be recorded")
             return False
@@ -104,32 +100,32 @@ class Reload:
 
     async def _listen(self) -> None:
         while True:
-            await self._again.wait()
-            self._again.clear()
+            await self._requested.wait()
+            self._requested.clear()
             await self.reload()
 
     async def _watch(self) -> None:
         """Reload when approvals of tools of the configuration's MCP servers and APIs have changed since it was read."""
         while True:
-            await asyncio.sleep(_PINS_SECONDS)
+            await asyncio.sleep(2)
             try:
-                is_stale = self._upstream.is_shared and await self._pins() != self._read_pins()
+                is_stale = self._upstream.is_shared and await self._stored_pins() != self._known_pins()
             except StoreError:
                 continue  # code that needs the store reports it; the next check finds the change
             if is_stale and not await self.reload():
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(60)  # because each failure is recorded
 
-    def _keys(self) -> set[str]:
+    def _source_keys(self) -> set[str]:
         return {source.pin_key for source in self._current.sources}
 
-    def _read_pins(self) -> set[ToolPin]:
-        return {pin for pin in self._upstream.pins if pin.server in self._keys()}
+    def _known_pins(self) -> set[ToolPin]:
+        return {pin for pin in self._upstream.pins if pin.server in self._source_keys()}
 
-    async def _pins(self) -> set[ToolPin]:
-        keys = self._keys()
+    async def _stored_pins(self) -> set[ToolPin]:
+        keys = self._source_keys()
         return {pin for pin in await self._service.kernel.store.pins.list() if pin.server in keys} if keys else set()
 
-    async def _recorded(self, about: Mapping[str, Any], columns: ActColumns) -> str | None:
+    async def _record(self, about: Mapping[str, Any], columns: ActColumns) -> str | None:
         """Record a reload, and return the record's id; ``None`` if it cannot be written."""
         kernel = self._service.kernel
         act = kernel.act("config.reload", about, by=self._actor, **columns)
@@ -157,7 +153,7 @@ class Reload:
         return configuration, registry
 
 
-def _digest(path: Path) -> str | None:
+def _file_digest(path: Path) -> str | None:
     """Return the SHA-256 of a file's text, as in a configuration; ``None`` for a file that cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes().removeprefix(b"\xef\xbb\xbf")).hexdigest()

@@ -15,7 +15,7 @@ from capset.fingerprint.checkpoints import CheckpointKey
 from capset.kernel.governance.acts import Actor
 from capset.kernel.governance.checkpoints import Checkpoints, Signing
 from capset.kernel.kernel import Kernel
-from capset_cli.common.checkpoint_keys import database_id, default_key_file, make_private, read_private
+from capset_cli.common.checkpoint_keys import create_key_file, database_id, default_key_file, read_key_file
 
 _SECRET: Final = "CAPSET_CHECKPOINT_KEY"  # noqa: S105 - the name of a variable
 _log = logging.getLogger("capset.server")
@@ -49,19 +49,21 @@ def signing_options(file: Path | None, configured: Checkpoints | None, db: str, 
     """Return the options for signing. Raises ``DefinitionError`` for several keys, and for an unsafe key file."""
     secret = os.environ.get(_SECRET) or None
     key_options = {"--checkpoint-key": file, _SECRET: secret, "checkpoints of the configuration file": configured}
-    named = [name for name, value in key_options.items() if value is not None]
-    if len(named) > 1 or (off and named):
-        raise DefinitionError(f"a log has one checkpoint key: leave out all but one of {', '.join(named)}, --unsigned")
+    key_sources = [name for name, value in key_options.items() if value is not None]
+    if len(key_sources) > 1 or (off and key_sources):
+        raise DefinitionError(
+            f"a log has one checkpoint key: leave out all but one of {', '.join(key_sources)}, --unsigned"
+        )
     if configured is not None:
         return SigningOptions(configured)
     if secret is not None:
         return SigningOptions(Checkpoints(CheckpointKey.load(secret)))
     if file is not None:
-        _check_place(file, db)
+        _check_location(file, db)
     return SigningOptions(file=file, is_off=off)
 
 
-def _check_place(file: Path, db: str) -> None:
+def _check_location(file: Path, db: str) -> None:
     scheme, _, path = db.partition(":///")
     if scheme == "sqlite" and file.resolve().is_relative_to(Path(path).resolve().parent):
         raise DefinitionError(
@@ -82,7 +84,7 @@ async def begin_signing(kernel: Kernel, db: str, options: SigningOptions, *, by:
     elif options.file is None and db.startswith("memory:"):
         kernel.signing.end("records in memory end with the process: name a key with --checkpoint-key to sign them")
     else:
-        return await _sign_by_file(kernel, options.file, by)
+        return await _sign_with_file(kernel, options.file, by)
     return "given"
 
 
@@ -94,17 +96,17 @@ def log_signing(signing: Signing, place: str) -> None:
         _log.info("the audit log is signed with the checkpoint key %s (%s)", signing.key, place)
 
 
-async def _sign_by_file(kernel: Kernel, named: Path | None, by: Actor) -> str:
+async def _sign_with_file(kernel: Kernel, file: Path | None, by: Actor) -> str:
     log = kernel.audit
-    path = named or default_key_file(database_id(await log.digest_key()))
+    path = file or default_key_file(database_id(await log.digest_key()))
     if path.exists():
-        key = read_private(path)
+        key = read_key_file(path)
     elif (signer := await log.signer()) is not None or await log.checkpoints(limit=1):
         kernel.signing.end("the log's checkpoint key is not here" + (f": {signer.id}" if signer else ""))
         return str(path)
     else:
         try:
-            key = make_private(path)
+            key = create_key_file(path)
         except OSError as error:
             kernel.signing.end("no checkpoint key could be stored here: name one with --checkpoint-key")
             return f"{path}: {error.strerror}"

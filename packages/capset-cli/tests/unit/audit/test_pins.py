@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey
-from capset.fingerprint.checkpoints import signed as sign
+from capset.fingerprint.checkpoints import sign_checkpoint as sign
 from tests.helpers.cli.audit.changing import change
 from tests.helpers.cli.support import ADD, Run
 

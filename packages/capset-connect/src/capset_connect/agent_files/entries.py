@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from capset.definitions.capabilities import config_from
+from capset.definitions.capabilities import parse_config
 from capset.definitions.references import AnyRef
 from capset.errors import DefinitionError, Field, NotFound, unknown
 from capset.kernel.registry import Registry
@@ -112,7 +112,7 @@ def _configured(ref: AnyRef, config: Mapping[str, Any]) -> tuple[AnyRef, list[Fi
     except (ValueError, RecursionError):  # pydantic's serialisation errors are ValueErrors
         return ref, [Field("config", "must be JSON data: strings, finite numbers, true, false, null, lists, mappings")]
     try:
-        return ref.with_config(config_from(model, text)), []
+        return ref.with_config(parse_config(model, text)), []
     except ValidationError as error:
         fields = validation_fields(error, list(model.model_fields), config)
         return ref, [Field(_place(field.path), field.expected, field.did_you_mean) for field in fields]

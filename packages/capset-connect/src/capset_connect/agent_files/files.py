@@ -19,7 +19,7 @@ from capset.definitions.tools.options import BlockToolOptions
 from capset.errors import DefinitionError, Field
 from capset.flows import as_tool
 from capset.kernel.registry import Registry
-from capset.schemas.strict_json import checked_bounds
+from capset.schemas.strict_json import copy_bounded
 from capset.schemas.validation_errors import SchemaMismatch, validation_fields
 from capset.wire.agents import AgentFileShape, AgentShape, CapabilityEntry, SubAgentEntry
 from capset_connect.agent_files.entries import refer
@@ -226,7 +226,7 @@ def context_of(shape: AgentShape) -> tuple[dict[str, Any] | None, list[Field]]: 
     if shape.static_context is None:
         return None, []
     try:
-        return checked_bounds(shape.static_context), []
+        return copy_bounded(shape.static_context), []
     except SchemaMismatch as error:
         places = [(field, "" if field.path == "(arguments)" else f".{field.path}") for field in error.fields]
         return None, [replace(field, path=f"static_context{inside}") for field, inside in places]

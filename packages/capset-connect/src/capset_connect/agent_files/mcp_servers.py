@@ -24,7 +24,7 @@ from capset.extras import install_command
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 from capset.stores.base import AgentRow
 from capset.stores.base.pins import ToolPin
 from capset.wire.tool_sources import AgentServerShape, ServerToolsShape
@@ -232,7 +232,7 @@ class AgentServers:
 
     def _check(self, owner: ServerOwner, server: McpServer) -> None:
         """Raise ``DefinitionError`` for declarations that a host may make, but an organisation may not."""
-        url = read_url(server.url or "")
+        url = parse_url(server.url or "")
         allowed = self._allowances.secrets(owner.org, url)
         for name in sorted({*secrets_in(server.headers.values())} - allowed):
             raise DefinitionError(
@@ -293,7 +293,7 @@ class AgentServers:
             if owner.org not in self._rooms:
                 label = "This server" if owner.org is None else f"The organisation {owner.org!r}"
                 self._rooms[owner.org] = Room(label)
-            allowed = self._allowances.secrets(owner.org, read_url(shape.url))
+            allowed = self._allowances.secrets(owner.org, parse_url(shape.url))
             secrets = AllowedSecrets(self._kernel.secrets, allowed)
             connection = self._connections[key] = McpConnection(server, secrets, self._rooms[owner.org])
         return connection

@@ -50,7 +50,7 @@ def _used(composition: Composition) -> dict[str, list[Any]]:
     uses: dict[str, list[Any]] = {}
     pending, visited = [composition], {composition}
     while pending:
-        for choice in (current := pending.pop()).chosen:
+        for choice in (current := pending.pop()).capability_uses:
             if choice.capability.risk == "high":
                 way = (
                     choice.presets,

@@ -16,15 +16,15 @@ from capset.kernel.registry import Registry
 from capset.schemas.validation_errors import validation_fields
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, CapabilityRow
 from capset.wire.agents import AgentInput, CapabilityEntry, wire_value
-from capset.wire.allowances import kept_allowance
-from capset.wire.tool_sources import kept_servers
+from capset.wire.allowances import stored_allowance
+from capset.wire.tool_sources import stored_servers
 from capset_connect.agent_files.mcp_servers import Servers, servers_of
 
 _OPTIONAL: Final = [field.name for field in AGENT_FIELDS if field.is_optional]
 _STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "tags": lambda tags: tuple(dict.fromkeys(tags)),
-    "allowance": kept_allowance,
-    "mcp_servers": kept_servers,
+    "allowance": stored_allowance,
+    "mcp_servers": stored_servers,
 }
 """Converters for fields with a special stored form. For all other fields, the kind determines the stored form."""
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError, ToolError
-from capset.net.addresses import Allowed
-from capset.net.urls import Url, read_authority
+from capset.net.addresses import HostAllowlist
+from capset.net.urls import Url, parse_authority
 from capset_connect.declarations import SECRET
 
 _ANY: Final = "*"
@@ -25,7 +25,7 @@ class ServerAllowances:
     def __init__(self, hosts: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
         """Raise ``DefinitionError`` for an option that cannot be parsed."""
         self._hosts = [_parts(option, "ORG=HOST") for option in hosts]
-        Allowed.read(host for _, host in self._hosts)
+        HostAllowlist.parse(host for _, host in self._hosts)
         self._secrets: list[tuple[str, str, tuple[str, int | None]]] = []
         for secret in secrets:
             org, rest = _parts(secret, "ORG=NAME@HOST")
@@ -33,7 +33,7 @@ class ServerAllowances:
             if not at or SECRET.fullmatch(f"${{{name}}}") is None:
                 raise DefinitionError(f"an allowed secret is ORG=NAME@HOST; got {secret!r:.80}")
             try:
-                self._secrets.append((org, name, read_authority(host)))
+                self._secrets.append((org, name, parse_authority(host)))
             except ToolError as error:
                 raise DefinitionError(
                     f"an allowed secret is ORG=NAME@HOST; got {secret!r:.80}: {error.message}"
@@ -46,7 +46,7 @@ class ServerAllowances:
     def secrets(self, org: str | None, url: Url) -> frozenset[str]:
         """Return the names of the secrets that agents of an organisation may send to a URL."""
         places = ((url.host, None), (url.host, url.port))
-        is_internal = any(place in Allowed.read(self.internal(org)).entries for place in places)
+        is_internal = any(place in HostAllowlist.parse(self.internal(org)).entries for place in places)
         if url.scheme != "https" and not is_internal:
             return frozenset()
         return frozenset(name for owner, name, place in self._secrets if owner in (_ANY, org or "") and place in places)

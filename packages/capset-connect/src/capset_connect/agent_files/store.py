@@ -273,7 +273,7 @@ class StoredAgents:
                 return row
             changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now(), author=author.name)
             if await self._kernel.store.agents.replace(changed, act=self._act(row, changed, author)):
-                self._kernel.current.forget()
+                self._kernel.current.clear()
                 return changed
         raise Conflict(f"the agent {id!r} has too many concurrent changes; try again later")
 
@@ -400,7 +400,7 @@ async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> Sessio
     ``agent`` identifies the session: the agent's id, or the path of its file and its name; a thread may follow. A
     principal that acts for others has one such session for each of them.
     """
-    return await kernel.store.sessions.ensure(replace(row, door=_door_of(row, agent)))
+    return await kernel.store.sessions.upsert(replace(row, door=_door_of(row, agent)))
 
 
 async def find_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow | None:

@@ -11,7 +11,7 @@ from capset.definitions.governance.limits import Limit, checked_limits
 from capset.definitions.names import checked_permissions
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.definitions.tools.retries import Retry, checked_retry
-from capset.definitions.tools.schema_tools import plain_handler, returns_schema, schema_tool
+from capset.definitions.tools.schema_tools import adapt_handler, returns_schema, schema_tool
 from capset.errors import DefinitionError, NotFound, refuse_unknown_keys, unknown
 from capset.kernel.registry import Registry
 from capset.schemas.parameters import parameters_schema
@@ -103,7 +103,7 @@ class _Building:
         """Report the problems of every member, except those of loading the handler."""
         shape = self._shape
         if handler is not None:
-            self._try("handler", lambda: plain_handler(self._owner, handler))
+            self._try("handler", lambda: adapt_handler(self._owner, handler))
         description = shape.description or shape.title or (_UNSEEN if handler is not_loaded else "")
         if not description.strip() and not {"description", "title"} & self._given.dropped:
             self._wrong("description", "an action needs a description or a title: models choose actions by it")

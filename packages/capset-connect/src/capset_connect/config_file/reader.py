@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import narrowed
+from capset.definitions.capabilities import narrow_capability
 from capset.definitions.governance.approvers import ApproverRule
 from capset.definitions.governance.channels import NotificationChannel
 from capset.definitions.governance.limits import limit_of
@@ -339,4 +339,4 @@ def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:
     presets = {
         name: True for name, preset in ref.base.presets.items() if any(tool in tools for tool in preset.part.tools)
     }
-    return replace(ref.with_presets(**presets), base=narrowed(ref.base, tools))
+    return replace(ref.with_presets(**presets), base=narrow_capability(ref.base, tools))

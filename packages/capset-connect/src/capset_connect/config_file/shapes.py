@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from capset.definitions.calls.files import FILE_BYTES
+from capset.definitions.calls.files import MAX_FILE_BYTES
 from capset.definitions.capabilities import Risk
 from capset.definitions.governance.approvers import MAX_APPROVALS, MAX_RULES, ApproverRule
 from capset.definitions.names import AGENT, TOOL
@@ -15,7 +15,7 @@ from capset.definitions.tools.retries import MAX_ATTEMPTS
 from capset.wire.agent_schema import DIALECT, plain_schema
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
 from capset.wire.shapes import StrictShape
-from capset.wire.tool_sources import LIMITS_SAID, ApiShape, LimitsText, McpServerShape, Permission
+from capset.wire.tool_sources import LIMITS_DESCRIPTION, ApiShape, LimitsText, McpServerShape, Permission
 from capset_connect.notifications.declarations import ChannelShape
 
 _RETRY: Final[dict[str, Any]] = {
@@ -84,7 +84,7 @@ class ActionShape(StrictShape):
         description="All the permissions that a principal needs; `[]` for none. For an installed tool: permissions in "
         "addition to the tool's own.",
     )
-    limits: LimitsText = Field(None, description=LIMITS_SAID)
+    limits: LimitsText = Field(None, description=LIMITS_DESCRIPTION)
     effect: Effect | None = Field(
         None,
         description="`read` changes nothing; other calls are recorded before they start. `write`, if left out.",
@@ -106,7 +106,7 @@ class OriginActionShape(ActionShape):
 
     name: Name = Field(alias="id", description="The name that models use.")
     title: str | None = Field(None, alias="name", description=_TITLE)
-    limits: LimitsText = Field(None, alias="rateLimit", description=LIMITS_SAID)
+    limits: LimitsText = Field(None, alias="rateLimit", description=LIMITS_DESCRIPTION)
 
 
 class SecurityShape(StrictShape):
@@ -201,7 +201,7 @@ class GovernanceShape(StrictShape):
         None, description="Budgets for every session and every run, and limits on all calls together."
     )
     file_bytes: int | None = Field(
-        None, ge=0, le=FILE_BYTES, description="The maximum size of a session file, in bytes; 100 MB, if left out."
+        None, ge=0, le=MAX_FILE_BYTES, description="The maximum size of a session file, in bytes; 100 MB, if left out."
     )
     session_bytes: int | None = Field(
         None, ge=0, description="The maximum total size of a session's files, in bytes; 500 MB, if left out."

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from capset.errors import CapsetError, closest
 from capset.kernel.runtime import EnvironmentSecrets
-from capset.net.addresses import Allowed, is_address, reach_of
-from capset.net.urls import read_url
+from capset.net.addresses import HostAllowlist, classify_address, is_address
+from capset.net.urls import parse_url
 from capset_connect.config_file.configuration import Configuration, Problem
 from capset_connect.config_file.source_positions import lines_of
 from capset_connect.declarations import internal_member
@@ -60,11 +60,11 @@ def _refused_host(url: str | None, internal: Iterable[str]) -> str | None:
     """Return why the address in a URL is refused. Host names, except ``localhost``, are not checked."""
     if url is None:
         return None
-    at = read_url(url)
+    at = parse_url(url)
     address = "127.0.0.1" if at.host == "localhost" else at.host
-    if not is_address(address) or Allowed.read(internal).takes(at.host, at.port, address):
+    if not is_address(address) or HostAllowlist.parse(internal).permits(at.host, at.port, address):
         return None
-    if reach_of(address) == "refused":
+    if classify_address(address) == "refused":
         return f"{at.host} is never requested: it is neither a public nor an internal host"
     return f"{at.host} is not public: if this is intended, {internal_member(at.host, at.port)}"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
-from capset.definitions.names import TOOL, copied
+from capset.definitions.names import TOOL, checked_copy
 from capset.errors import CapsetError, DefinitionError
 from capset.schemas.parameters import check_object
 from capset_connect.interop.json_types import mapped_result, mapped_schema
@@ -180,7 +180,7 @@ def _tool(parts: _Parts, local_name: str, left_out: list[str]) -> DefinedTool:
         returns=returns,
         title=title,
         hints=annotations,
-        given=copied(name, dict(parts.given)),
+        given=checked_copy(name, dict(parts.given)),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import DefinitionError, unknown
 from capset.evaluation.snapshot.snapshot import Snapshot
@@ -100,7 +100,7 @@ def export_json_schema(snapshot: Snapshot) -> Export:
     return Export(content, (*absent(snapshot), *unsaid(snapshot, facts)))
 
 
-def in_order(snapshot: Snapshot) -> Sequence[Installed]:
+def in_order(snapshot: Snapshot) -> Sequence[InstalledTool]:
     """Return the tools in play, sorted by name."""
     return [entry for _, entry in sorted(snapshot.tools.items())]
 
@@ -140,7 +140,7 @@ _UNSAID: Final[Mapping[str, Callable[[AnyTool], bool]]] = MappingProxyType(
 """The facts that tool JSON cannot express. capset still enforces them for calls that it executes."""
 
 
-def _refusals(installed: Sequence[Installed]) -> Iterator[str]:
+def _refusals(installed: Sequence[InstalledTool]) -> Iterator[str]:
     """Yield what model providers refuse although it is valid JSON Schema. capset maps it in its own model calls."""
     for entry in installed:
         schema = entry.tool.arguments.json_schema

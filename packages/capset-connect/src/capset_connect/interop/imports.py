@@ -14,7 +14,7 @@ from capset.definitions.capabilities import Capability
 from capset.definitions.names import checked_permissions
 from capset.definitions.tools.definition import AnyTool, make_tool
 from capset.definitions.tools.options import Effect
-from capset.definitions.tools.schema_tools import plain_handler, returns_schema
+from capset.definitions.tools.schema_tools import adapt_handler, returns_schema
 from capset.errors import DefinitionError, unknown
 from capset.schemas.json_schema import compile_json_schema
 from capset_connect.interop.definitions import DefinedTool, ToolReading, read_tools
@@ -120,7 +120,7 @@ def _tool(
     owner = f"tool {tool.here!r}"
     arguments = compile_json_schema(f"{owner}: its arguments", tool.arguments, fills_defaults=True)
     tool_rules = rules_of(rules, tool.name)
-    plain = plain_handler(owner, partial(handler, tool.name))
+    plain = adapt_handler(owner, partial(handler, tool.name))
     options = options_of(
         f"import:{tool.here}",
         {**tool_rules, "effect": effect_of(tool_rules.get("effect", "destructive"), tool.hints)},

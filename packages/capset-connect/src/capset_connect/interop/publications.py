@@ -9,7 +9,7 @@ from typing import Any, Final
 from capset.definitions.names import checked_text
 from capset.errors import DefinitionError, ToolError
 from capset.evaluation.snapshot.snapshot import Snapshot
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 from capset_connect.interop.exports import Export, absent, in_order
 
 SERVER_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
@@ -125,7 +125,7 @@ def checked_version(version: str) -> str:
 def checked_url(url: str) -> str:
     """Return the URL unchanged. Raises ``DefinitionError`` if it cannot be requested."""
     try:
-        read_url(url)
+        parse_url(url)
     except ToolError as error:
         raise DefinitionError(error.message) from None
     return url

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 from capset.definitions.secrets import Secrets
 from capset.net.client import HttpClient
-from capset.net.proxies import Proxies
+from capset.net.proxies import ProxySelector
 from capset_connect.client_credentials import AccessTokens
 from capset_connect.declarations import fill_secrets, maskable, proxies_of
 from capset_connect.mcp.failures import was_closed
@@ -196,7 +196,7 @@ class Connector:
         self._is_sse = True
         return OpenConnection(client, number, older)
 
-    async def _proxies(self) -> Proxies | None:
+    async def _proxies(self) -> ProxySelector | None:
         """Return the proxies for a server that the host declares; ``None`` for a stored agent's server."""
         server = self._server
         if server.agent is not None:

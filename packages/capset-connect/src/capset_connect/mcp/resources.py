@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypedDict, cast
 from urllib.parse import unquote_to_bytes
 
-from capset.definitions.names import checked_flag, checked_text, mapped
+from capset.definitions.names import checked_flag, checked_mapping, checked_text
 from capset.definitions.tools.mcp_offers import read_template
 from capset.errors import DefinitionError, unknown
 
@@ -38,10 +38,10 @@ Resources = Mapping[str, ResourceOptions]
 def checked_resources(field: str, resources: Mapping[str, Mapping[str, Any]]) -> Resources:  # possibly from a file
     """Return the resources, validated and frozen. Raises ``DefinitionError``, naming the URI."""
     checked: dict[str, ResourceOptions] = {}
-    for uri, declared in mapped(field, resources or {}).items():
+    for uri, declared in checked_mapping(field, resources or {}).items():
         owner = f"{field}: {uri!r:.200}"
         variables = read_template(owner, uri).names
-        options = {**mapped(owner, declared)}
+        options = {**checked_mapping(owner, declared)}
         for name in options:
             if name not in ResourceOptions.__annotations__:
                 raise DefinitionError(f"{owner}: {unknown('member', name, ResourceOptions.__annotations__)}")
@@ -78,7 +78,7 @@ class AllowedUris:
         if not isinstance(uri, str) or uri in self._named:
             return isinstance(uri, str)
         return any(
-            all(_is_plain(value, is_open=name == template.open_name) for name, value in variables.items())
+            all(_is_plain(value, is_open=name == template.multi_segment_name) for name, value in variables.items())
             for template in self._templates
             if (variables := template.match(uri)) is not None
         )

@@ -20,8 +20,8 @@ from capset.definitions.capabilities import Capability
 from capset.definitions.governance.policies import Decision, Policy, Request, deny
 from capset.definitions.model_context import ContextFunction
 from capset.definitions.tools.definition import AnyTool, make_tool
-from capset.definitions.tools.handlers import without_events
-from capset.definitions.tools.mcp_offers import MAX_URI, McpOffer, McpPrompt, McpResource
+from capset.definitions.tools.handlers import set_eventless_variant
+from capset.definitions.tools.mcp_offers import MAX_URI_CHARACTERS, McpOffer, McpPrompt, McpResource
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.schema_tools import returns_schema
 from capset.errors import CapsetError, InternalError, PermissionDenied, ToolError, TransientError
@@ -166,7 +166,7 @@ def _handler(
     async def unheard(**arguments: Any) -> Any:
         return await call(arguments, None)
 
-    return without_events(streamed, unheard)
+    return set_eventless_variant(streamed, unheard)
 
 
 async def _verified(guard: Guard, name: str, ask: Callable[[], Awaitable[R]]) -> R:
@@ -333,7 +333,7 @@ def _arguments(server: McpServer, allowed: AllowedUris) -> Mapping[str, Any]:  #
     if allowed.are_named:
         uri["enum"] = list(server.resources)
     else:
-        uri["maxLength"] = MAX_URI
+        uri["maxLength"] = MAX_URI_CHARACTERS
         uri["description"] += ". {name} stands for one segment, {+name} for several, both percent-encoded"
     return {"type": "object", "properties": {"uri": uri}, "required": ["uri"], "additionalProperties": False}
 

@@ -21,9 +21,9 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from capset.errors import CapsetError, ToolError, TransientError
-from capset.net.addresses import Allowed, NotSent, system_resolver
-from capset.net.connections import BUSY, CheckedNetwork, CheckedPool, convert_failures, trusted_tls
-from capset.net.proxies import Proxies
+from capset.net.addresses import HostAllowlist, NotSent, system_resolver
+from capset.net.connections import BUSY, CheckedNetwork, CheckedPool, convert_failures, tls_context
+from capset.net.proxies import ProxySelector
 from capset_connect.declarations import add_internal_hint
 from capset_connect.mcp.answers import METHOD, VERSION
 from capset_connect.mcp.lists import METHODS, ListMeter
@@ -111,7 +111,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         *,
         headers: ServerHeaders | None = None,
         hide: Callable[[str], object] | None = None,
-        proxies: Proxies | None = None,
+        proxies: ProxySelector | None = None,
         is_sse: bool = False,
     ) -> None:
         self.server: Final = server
@@ -122,8 +122,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         self._headers = headers
         self._hide = hide
         self._is_sse = is_sse
-        network = CheckedNetwork(system_resolver, Allowed.read(server.internal))
-        self._pool = CheckedPool(network, partial(trusted_tls, server.ca_file), proxies)
+        network = CheckedNetwork(system_resolver, HostAllowlist.parse(server.internal))
+        self._pool = CheckedPool(network, partial(tls_context, server.ca_file), proxies)
         self.status: int | None = None
         """The status of the last response to a message."""
         self.is_forgotten = False

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from capset.definitions.fields import checked_field, requiring, within
 from capset.definitions.governance.channels import NotificationChannel
-from capset.definitions.names import listed
+from capset.definitions.names import checked_list
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError
 from capset.extras import install_command
@@ -48,7 +48,7 @@ def _address(field: str, address: object) -> str:
 
 def _recipients(field: str, addresses: Iterable[str]) -> tuple[str, ...]:
     recipients = tuple(
-        dict.fromkeys(_address(f"{field}: a recipient", address) for address in listed(field, addresses))
+        dict.fromkeys(_address(f"{field}: a recipient", address) for address in checked_list(field, addresses))
     )
     if not 0 < len(recipients) <= RECIPIENTS:
         raise DefinitionError(f"{field} must be 1–{RECIPIENTS} addresses; got {len(recipients)}")

@@ -11,8 +11,8 @@ from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.governance.channels import EventName, NotificationChannel
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError, ToolError
-from capset.net.addresses import Allowed
-from capset.net.urls import read_url
+from capset.net.addresses import HostAllowlist
+from capset.net.urls import parse_url
 from capset.stores.base import DeliveryRow, DeliveryStore
 from capset_connect.declarations import SECRET
 
@@ -102,7 +102,7 @@ def url_field(field: str, url: object) -> str:
     if not isinstance(url, str):
         raise DefinitionError(f"{field} must be a URL")
     try:
-        read_url(url)
+        parse_url(url)
     except ToolError as error:
         raise DefinitionError(f"{field}: {error.message}") from None
     return url
@@ -113,5 +113,5 @@ def hosts_field(field: str, entries: Iterable[str]) -> tuple[str, ...]:
     if isinstance(entries, str | Mapping):
         raise DefinitionError(f"{field} must be a list of hosts")
     hosts = tuple(entries)
-    Allowed.read(hosts)
+    HostAllowlist.parse(hosts)
     return hosts

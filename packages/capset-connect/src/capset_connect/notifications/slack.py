@@ -81,7 +81,7 @@ class Slack(NotificationChannel):
 
     def asks_about(self, request: ApprovalRow) -> bool:
         """Whether it posts messages with buttons about a request: it is notified of open requests."""
-        return any(self.tells_of(event, request) for event in _WITH_BUTTONS)
+        return any(self.reports(event, request) for event in _WITH_BUTTONS)
 
     def sender(self, secrets: Secrets, deliveries: DeliveryStore) -> Sender:
         """Return the sender of this channel. Raises ``DefinitionError`` without the extra ``slack``."""
@@ -121,7 +121,7 @@ class SlackApi:
             check_status(response)
             body = await response.read(_ANSWER_BYTES)
         try:
-            answer = from_json(body.data) if body.cut is None else None
+            answer = from_json(body.data) if body.truncated_by is None else None
         except ValueError:
             answer = None
         if not isinstance(answer, dict):

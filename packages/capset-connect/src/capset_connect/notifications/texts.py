@@ -10,7 +10,7 @@ from typing import Final
 
 from capset.definitions.governance.approvals import ApprovalStatus
 from capset.definitions.governance.channels import EventName
-from capset.kernel.governance.file_arguments import described_file, files_of
+from capset.kernel.governance.file_arguments import describe_file, files_of
 from capset.wire.deliveries import notified_request
 from capset_connect.legible_text import legible
 from capset_connect.notifications.senders import Notice
@@ -57,7 +57,7 @@ def words_of(notice: Notice) -> Words:
     """Return the text of a notice, with the current state of its request."""
     notified = notified_request(notice.request, notice.url)
     request = notified.request
-    files = "".join(f"\n{described_file(file)}" for file in files_of(notice.request))
+    files = "".join(f"\n{describe_file(file)}" for file in files_of(notice.request))
     arguments = legible(json.dumps(request.arguments, indent=2, ensure_ascii=False) + files)
     is_long = len(arguments) > SHOWN
     asker = request.principal + (f" for {request.on_behalf_of}" if request.on_behalf_of else "")

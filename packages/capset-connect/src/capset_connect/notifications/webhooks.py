@@ -74,7 +74,7 @@ class _WebhookSender:
         )
         async with opened as response:
             check_status(response)
-            await response.read(_ANSWER_BYTES, within=1.0)
+            await response.read(_ANSWER_BYTES, seconds=1.0)
 
     async def _signed(self, id: str, body: str) -> dict[str, str]:
         """Return the headers of a body, signed now: receivers refuse signatures that are minutes old."""

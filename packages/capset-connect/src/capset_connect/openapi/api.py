@@ -13,10 +13,10 @@ from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.governance.acts import ActName
 from capset.definitions.governance.limits import checked_limits
 from capset.definitions.identity import FrozenValue
-from capset.definitions.names import checked_flag, checked_permissions, checked_text, mapped
+from capset.definitions.names import checked_flag, checked_mapping, checked_permissions, checked_text
 from capset.definitions.tools.options import Effect, Limits
 from capset.errors import DefinitionError, ToolError
-from capset.net.addresses import Allowed
+from capset.net.addresses import HostAllowlist
 from capset.net.client import checked_headers
 from capset.schemas.strict_json import copy_json
 from capset.schemas.validation_errors import SchemaMismatch
@@ -85,7 +85,8 @@ def _headers(field: str, headers: Mapping[str, str]) -> Mapping[str, str]:
 
 def _oauth(field: str, clients: Mapping[str, ClientCredentials]) -> Mapping[str, ClientCredentials]:
     checked = {
-        name: client_credentials_of(f"{field}: {name}", client) for name, client in mapped(field, clients or {}).items()
+        name: client_credentials_of(f"{field}: {name}", client)
+        for name, client in checked_mapping(field, clients or {}).items()
     }
     for name in checked:
         if not isinstance(name, str) or not _SCHEME.fullmatch(name):
@@ -95,7 +96,7 @@ def _oauth(field: str, clients: Mapping[str, ClientCredentials]) -> Mapping[str,
 
 def _hosts(field: str, names: Iterable[str]) -> tuple[str, ...]:
     hosts = words(field, names)
-    Allowed.read(hosts)
+    HostAllowlist.parse(hosts)
     return hosts
 
 

@@ -18,9 +18,9 @@ from capset.errors import CapsetError, DefinitionError, ToolError, TransientErro
 from capset.kernel.governance.sent_requests import sending
 from capset.net.addresses import NotSent
 from capset.net.client import REDIRECT_STATUSES, HttpClient
-from capset.net.media import UTF_8, codec_of, decoded, is_text, media_type_of, of_type
+from capset.net.media import UTF_8, codec_of, decode, describe_media_type, is_text, media_type_of
 from capset.net.response import HttpResponse
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 from capset.schemas.strict_json import parse_json
 from capset.schemas.validation_errors import SchemaMismatch
 from capset_connect.client_credentials import NO_TOKEN, AccessTokens
@@ -263,8 +263,8 @@ class OpenApiClient:
                     if location is None:
                         yield response
                         return
-                    current_url = read_url(url)
-                    target_url = current_url.joined(location)
+                    current_url = parse_url(url)
+                    target_url = current_url.join(location)
                     if request.method not in _SAFE or target_url.origin != current_url.origin:
                         raise ToolError(
                             f"The {api.label} answered {response.status}, a redirect to "
@@ -273,7 +273,7 @@ class OpenApiClient:
                             status=502,
                         )
             except ToolError as error:
-                at = read_url(url)
+                at = parse_url(url)
                 raise add_internal_hint(error, at.host, at.port) from None
             url = str(target_url)
         raise ToolError(f"There were more than {_REDIRECTS} redirects.", code="too_many_redirects", status=502)
@@ -315,9 +315,9 @@ async def answer_of(label: str, method: str, response: HttpResponse, limit: int,
             raise
         return {"note": f"The {label} did it, and its answer cannot be read: {error.message}"}
     if media and not is_json(media) and not is_text(media):
-        size = len(read.data) if read.cut is None else int(length) if length.isdigit() else None
+        size = len(read.data) if read.truncated_by is None else int(length) if length.isdigit() else None
         return {"media_type": media, "bytes": size} if read.data else None
-    if read.cut is not None:
+    if read.truncated_by is not None:
         large = f"The answer of the {label} has more than {limit:,} bytes"
         if method in _SAFE:
             raise ToolError(f"{large}.", code="too_large", status=502)
@@ -351,10 +351,10 @@ async def _error(label: str, response: HttpResponse, hidden: list[str]) -> ToolE
     excerpt = ""
     if not media or is_json(media) or is_text(media):
         read = await response.read(_ERROR_BYTES)
-        text = mask_text(_text(read.data, content_type, is_cut=read.cut is not None), hidden).strip()
+        text = mask_text(_text(read.data, content_type, is_cut=read.truncated_by is not None), hidden).strip()
         excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
     elif response.header("content-length") != "0":
-        excerpt = f"a body {of_type(media)}"
+        excerpt = f"a body {describe_media_type(media)}"
     status = response.status if 400 <= response.status <= 599 else 502
     answered = f"The {label} answered {response.status} {_PHRASES.get(response.status, '')}".rstrip()
     message = f"{answered}: {excerpt}" if excerpt else f"{answered}."
@@ -386,4 +386,4 @@ def _date(text: str) -> datetime | None:
 
 
 def _text(data: bytes, content_type: str, *, is_cut: bool = False) -> str:
-    return decoded(bytearray(data), codec_of(content_type, data[:4]) or UTF_8, is_cut=is_cut)
+    return decode(bytearray(data), codec_of(content_type, data[:4]) or UTF_8, is_cut=is_cut)

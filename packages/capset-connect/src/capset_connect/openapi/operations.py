@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from urllib.parse import urljoin
 
 from capset.errors import DefinitionError, ToolError, unknown
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 from capset_connect.offers import MAX_TOOLS, Offer, distinct, examined, shown
 from capset_connect.openapi.api import EFFECTS, OpenApi
 from capset_connect.openapi.arguments import arguments_of
@@ -215,7 +215,7 @@ def _server(document: ApiDocument, item: Node, operation: Node) -> str:
             raise DefinitionError(f"its server {url!r:.200} is not an absolute URL; give the url of the API")
         url = _joined(document.source, url)
     try:
-        read_url(url)
+        parse_url(url)
     except ToolError as error:
         raise DefinitionError(f"its server: {error.message}") from None
     if "?" in url or "#" in url:
@@ -234,5 +234,5 @@ def _leak(api: OpenApi, server: str) -> Iterator[str]:
     """Yield a problem if a document from the network decides where the credentials of its API are sent."""
     if api.document_url is None or not (api.headers or api.credentials or api.oauth):
         return
-    if read_url(server).origin != read_url(api.document_url).origin:
+    if parse_url(server).origin != parse_url(api.document_url).origin:
         yield f"its server {server!r:.200} has another origin than its document and would get credentials; give the url"

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from capset.definitions.calls.contexts import Context
 from capset.definitions.governance.policies import Decision, Policy, Request, allow, deny
 from capset.errors import ToolError
-from capset.net.client import not_installed
+from capset.net.client import not_installed_error
 from capset.schemas.schema import session_file
 from capset_connect.openapi.document import ApiDocument
 from capset_connect.openapi.nodes import Node, as_list, as_members
@@ -185,7 +185,7 @@ def multipart(argument: str, parts: Iterable[FormPart]) -> tuple[bytes, str]:
     except ModuleNotFoundError as missing:
         if missing.name != "httpx2":
             raise
-        raise not_installed() from None
+        raise not_installed_error() from None
     request = httpx2.Request("POST", "http://localhost", files=files)
     return request.read(), request.headers["content-type"]
 

@@ -107,7 +107,7 @@ async def test_a_connection_is_shared_and_ends_with_the_kernel() -> None:
             await agents.approve_tools("acme", row.id, "shop", hashes, by=ADA)
             for principal in (ADA, Principal("bob", org="acme")):
                 loaded = await agents.loaded(row)
-                (chosen,) = kernel.compose(loaded.agent).chosen
+                (chosen,) = kernel.compose(loaded.agent).capability_uses
                 (tool,) = chosen.capability.every_tool
                 async with kernel.open(loaded.agent, principal=principal) as session:
                     assert await session.call(tool) == "sold"

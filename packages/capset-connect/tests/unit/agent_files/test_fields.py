@@ -74,7 +74,7 @@ def test_an_agent_that_is_made_of_a_file_has_every_field_of_it(field: AgentField
     stored = json.loads(definition_of(build_agent(definition, registry, "agent.json"))).get(field.name)
     assert stored == definition[field.name], (
         f"a file's {field.name!r} is dropped where the file is run: agent_of in capset_connect/agent_files/files.py"
-        " gives it to Agent, and own_of in capset/kernel/agent_definition.py writes it"
+        " gives it to Agent, and agent_settings in capset/kernel/agent_definition.py writes it"
     )
 
 

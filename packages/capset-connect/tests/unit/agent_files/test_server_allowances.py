@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from capset.errors import DefinitionError
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 from capset_connect.agent_files.server_allowances import AllowedSecrets, ServerAllowances
 
 
 def secrets(allowances: ServerAllowances, org: str | None, url: str) -> set[str]:
-    return set(allowances.secrets(org, read_url(url)))
+    return set(allowances.secrets(org, parse_url(url)))
 
 
 @pytest.mark.spec("M26")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from capset.definitions.governance.approvals import ApprovalRow
-from capset.kernel.governance.file_arguments import FileArgument, written_files
+from capset.kernel.governance.file_arguments import FileArgument, files_json
 from capset.stores.base import DeliveryRow
 from capset_connect.notifications.senders import Notice
 from capset_connect.notifications.texts import words_of
@@ -31,7 +31,7 @@ def notice(request: ApprovalRow) -> Notice:
 @pytest.mark.spec("N31", "G52")
 def test_files_stand_below_the_arguments_each_on_one_line() -> None:
     files = [FileArgument("path", '/a"\n/b is harmless', 7, "ab" * 32), FileArgument("key", "/id", 9, "cd" * 32, True)]
-    words = words_of(notice(replace(approval_row("a-1"), files=written_files(files))))
+    words = words_of(notice(replace(approval_row("a-1"), files=files_json(files))))
     assert words.arguments.splitlines()[-2:] == [
         f'"path" is "/a\\"\\n/b is harmless", 7 bytes, SHA-256 {"ab" * 32}',
         f'"key" is a file that is secret, 9 bytes, SHA-256 {"cd" * 32}',

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.errors import ToolError
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.credentials import Filled
 from capset_connect.openapi.requests import ApiRequest, request_of
@@ -187,7 +187,7 @@ def test_no_value_changes_a_path(value: str, template: str, style: str) -> None:
             part = plain  # noqa: PLW2901  # as servers that decode twice do
         assert part not in (".", "..")
         assert "{id}" not in place or not re.search(r"[/\\]", part)
-    assert str(read_url(url)) == url, "it is sent as it is"
+    assert str(parse_url(url)) == url, "it is sent as it is"
 
 
 @pytest.mark.spec("M8")

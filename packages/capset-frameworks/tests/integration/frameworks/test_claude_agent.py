@@ -222,7 +222,7 @@ async def test_tools_are_asked_for_again_when_only_a_name_has_changed() -> None:
     other = Agent("clerk", uses=[haste.with_names(prefix="x_")])
     async with opened(Agent("clerk", uses=[haste])) as desk, opened(other) as other_desk:
         client = CapsetClient(desk.session)
-        await client._list(ANY, None)
+        await client._list_tools(ANY, None)
         await client._refresh()
         client._tools = SessionTools(other_desk.session)
         with pytest.raises(CLIConnectionError):  # it would tell Claude Code, which has not been started

@@ -24,7 +24,7 @@ from capset import Message, tool
 from capset.errors import DefinitionError, InvalidArguments
 from capset.wire.calls import progress_of
 from capset_frameworks.framework import Framework
-from capset_frameworks.tool_json import AskedCall, ToolAnswers, ToolFormat, ToolJson
+from capset_frameworks.tool_json import RequestedCall, ToolAnswers, ToolFormat, ToolJson
 from tests.helpers.frameworks.contract import AdapterContract
 from tests.helpers.frameworks.driver import Call, Conversation, Driver, HeldTool, Read
 from tests.helpers.frameworks.kit import decide, office, paid
@@ -55,7 +55,7 @@ class ResponsesDriver(Driver):
             if self.response is None:
                 self.response = await self.provider.ask(self.tools)
             results = () if self.answers is None else self.answers.results
-            self.answers = await self.tools.answer(self.response, made=results, on_event=self._note)
+            self.answers = await self.tools.answer(self.response, previous_results=results, on_event=self._note)
             if self.answers.waiting:
                 return self._conversation([*self.answers.waiting.values()], None)
             words = self.provider.keep(self.response)
@@ -69,7 +69,7 @@ class ResponsesDriver(Driver):
         read = [Read(text, failed) for text, failed in self.provider.results()]
         return Conversation(self.provider.shown(), read, waiting, output)
 
-    def _note(self, call: AskedCall, event: Message) -> None:
+    def _note(self, call: RequestedCall, event: Message) -> None:
         if (progress := progress_of(event)) is not None:
             assert call.name == "count"
             self.events.append((progress.fraction, progress.message))
@@ -78,7 +78,7 @@ class ResponsesDriver(Driver):
         tools = ToolJson(self.session, self.loop.format, defers=self.defers)
 
         async def call(arguments: dict[str, Any], id: str) -> Read:
-            answers = await tools.answer([AskedCall(id, name, arguments)])
+            answers = await tools.answer([RequestedCall(id, name, arguments)])
             (read,) = _read(self.loop, answers.results)
             return read
 
@@ -117,7 +117,7 @@ async def test_definitions_and_results_are_what_the_sdks_take(loop: type[Loop]) 
     async with office() as open_desk:
         tools = ToolJson(open_desk.session, loop.format)
         definitions = await tools.definitions()
-        answered = await tools.answer([AskedCall("a", "add", {"a": 1}), AskedCall("b", "fail", {})])
+        answered = await tools.answer([RequestedCall("a", "add", {"a": 1}), RequestedCall("b", "fail", {})])
     for entry in definitions:
         assert TypeAdapter(definition).validate_python(entry) == entry
     for entry in answered.results:
@@ -193,7 +193,7 @@ async def test_arguments_that_are_no_object_are_refused_on_record(loop: type[Loo
 async def test_a_tool_that_is_not_in_play_is_refused_on_record(loop: type[Loop]) -> None:
     async with office() as open_desk:
         tools = ToolJson(open_desk.session, loop.format)
-        answered = await tools.answer([AskedCall("a", "note", {"text": "x"}), AskedCall("b", "nothing", {})])
+        answered = await tools.answer([RequestedCall("a", "note", {"text": "x"}), RequestedCall("b", "nothing", {})])
         assert [answer.error is not None for answer in answered.answers.values()] == [True, True]
         records = {record.causation: record.outcome for record in await open_desk.records()}
         assert records == {"a": "denied", "b": "not_found"}
@@ -216,7 +216,7 @@ async def test_calls_of_a_response_are_made_side_by_side(loop: type[Loop]) -> No
         return number
 
     async with desk(meet) as open_desk:
-        calls = [AskedCall("same", "meet", {"number": 1}), AskedCall("same", "meet", {"number": 2})]
+        calls = [RequestedCall("same", "meet", {"number": 1}), RequestedCall("same", "meet", {"number": 2})]
         answered = await ToolJson(open_desk.session, loop.format).answer(calls)
         assert [answer.text for answer in _read(loop, answered.results)] == ["1", "2"], (
             "in order, even where ids are the same"
@@ -238,10 +238,10 @@ async def test_a_response_whose_calls_wait_is_answered_in_another_process(loop: 
         run, response_json, results, waiting = json.loads(stored)
         await decide(open_desk, waiting["call-1-2"])
         tools = ToolJson(open_desk.session, loop.format, defers=True, run=run)
-        half = await tools.answer(response_json, made=results)
+        half = await tools.answer(response_json, previous_results=results)
         assert (dict(half.waiting), paid) == ({"call-1-3": waiting["call-1-3"]}, [7, 500])
         await decide(open_desk, waiting["call-1-3"], approved=False)
-        done = await tools.answer(response_json, made=half.results)
+        done = await tools.answer(response_json, previous_results=half.results)
         assert (dict(done.waiting), paid) == ({}, [7, 500])
         read = [answer.text for answer in _read(loop, done.results)]
         assert [json.loads(text) for text in read[:2]] == [{"paid": 7}, {"paid": 500}]
@@ -253,9 +253,9 @@ async def test_a_response_whose_calls_wait_is_answered_in_another_process(loop: 
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_results_that_are_none_are_refused_before_a_call_is_made(loop: type[Loop]) -> None:
     async with office() as open_desk:
-        with pytest.raises(InvalidArguments, match="made: a result with its"):
+        with pytest.raises(InvalidArguments, match="previous_results: a result with its"):
             await ToolJson(open_desk.session, loop.format).answer(
-                [AskedCall("a", "pay", {"sum": 1})], made=[{"role": "user"}]
+                [RequestedCall("a", "pay", {"sum": 1})], previous_results=[{"role": "user"}]
             )
         assert paid == []
 
@@ -263,17 +263,17 @@ async def test_results_that_are_none_are_refused_before_a_call_is_made(loop: typ
 async def test_an_error_of_the_loop_s_own_callback_fails_no_call() -> None:
     """Others of the same response have had their effects."""
 
-    def broken(call: AskedCall, event: Message) -> None:
+    def broken(call: RequestedCall, event: Message) -> None:
         raise LookupError(call.id)
 
     async with office() as open_desk:
-        calls = [AskedCall("a", "count", {"texts": ["one"]}), AskedCall("b", "pay", {"sum": 1})]
+        calls = [RequestedCall("a", "count", {"texts": ["one"]}), RequestedCall("b", "pay", {"sum": 1})]
         answered = await ToolJson(open_desk.session, "openai").answer(calls, on_event=broken)
         assert [json.loads(output["output"]) for output in answered.results] == [1, {"paid": 1}]
 
 
 async def test_calls_that_share_an_id_are_refused_where_they_may_have_to_wait() -> None:
-    calls = [AskedCall("a", "pay", {"sum": 500}), AskedCall("a", "add", {"a": 1})]
+    calls = [RequestedCall("a", "pay", {"sum": 500}), RequestedCall("a", "add", {"a": 1})]
     async with office() as open_desk:
         with pytest.raises(InvalidArguments, match="two calls of this response have the same id"):
             await ToolJson(open_desk.session, "openai", defers=True).answer(calls)
@@ -284,14 +284,14 @@ async def test_words_beside_results_are_no_results() -> None:
     history = [{"role": "user", "content": [{"type": "text", "text": "go on"}]}]
     async with office() as open_desk:
         answered = await ToolJson(open_desk.session, "anthropic").answer(
-            [AskedCall("a", "add", {"a": 1})], made=history
+            [RequestedCall("a", "add", {"a": 1})], previous_results=history
         )
         assert len(answered.answers) == 1
 
 
 async def test_no_text_at_all_is_no_arguments() -> None:
     async with office() as open_desk:
-        answered = await ToolJson(open_desk.session, "openai").answer([AskedCall("a", "look", "")])
+        answered = await ToolJson(open_desk.session, "openai").answer([RequestedCall("a", "look", "")])
         assert answered.answers["a"].data == "nothing"
 
 

@@ -22,7 +22,7 @@ async def find_approval(service: Service, caller: Caller, id: str) -> ApprovalRo
     """Return a request that the caller may see. Raises ``NotFound``."""
     row = await service.kernel.approvals.get(id, org=caller.principal.org)
     principal = caller.principal
-    mine = (f"{principal.kind}:{principal.id}", principal.on_behalf_of)
+    mine = (principal.qualified_id, principal.on_behalf_of)
     if not caller.has("capset:approve") and (row.principal, row.on_behalf_of) != mine:
         raise NotFound(f"there is no request for an approval {id!r}")
     return row

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.errors import CapsetError, InvalidArguments, LimitExceeded, PermissionDenied, Unauthenticated
 from capset.kernel.governance.file_arguments import file_at
-from capset.wire.approvals import ApprovalShape, GivenApprovalShape, approval_shape
+from capset.wire.approvals import ApprovalShape, GrantedApprovalShape, approval_shape
 from capset_connect.legible_text import whole_data
 from capset_server.approvals.decisions import checked_note, decide_approval, find_approval, refusal_for
 from capset_server.approvals.markup import Markup, headers, html, joined, page
@@ -297,7 +297,7 @@ def _files(request: ApprovalShape) -> Markup:
     return joined(html("<h2>Files</h2><ul>{items}</ul>", items=joined(*items)), note)
 
 
-def _given(approval: GivenApprovalShape) -> str:
+def _given(approval: GrantedApprovalShape) -> str:
     on_behalf = f" for {approval.on_behalf_of}" if approval.on_behalf_of else ""
     return f"{approval.by}{on_behalf} at {approval.at}" + (f" ({approval.note})" if approval.note else "")
 
@@ -315,4 +315,4 @@ def _note_caller(request_info: RequestContext, caller: Caller) -> None:
 
 def _named(caller: Caller) -> str:
     principal = caller.principal
-    return f"{principal.kind}:{principal.id}" + (f" of {principal.org}" if principal.org else "")
+    return principal.qualified_id + (f" of {principal.org}" if principal.org else "")

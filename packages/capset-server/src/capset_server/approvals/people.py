@@ -41,7 +41,7 @@ def person_of(
         permissions=tuple(sorted(principal.permissions)),
         attributes=dict(principal.attributes) or None,
         created_at=kernel.now(),
-        created_by=f"{by.kind}:{by.id}",
+        created_by=by.qualified_id,
         makers=makers,
     )
 

@@ -92,7 +92,7 @@ class SlackEndpoint:
         row = ReplyRow(_SEEN, digest, digest, now, org=_NO_ORG)
         if await store.reserve(row, expired=forgotten_before(now)) is not None:
             raise Conflict("This request from Slack was received before, and is not accepted again")
-        await store.fulfil(_SEEN, digest, 200, None)
+        await store.complete(_SEEN, digest, 200, None)
 
     async def _decide(self, signed: list[Slack], click: Click, context: RequestContext) -> None:
         """Decide a request as the person who clicked, or tell only that person why it cannot be decided.

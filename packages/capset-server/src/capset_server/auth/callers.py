@@ -14,7 +14,7 @@ from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
-from capset.kernel.revocation import FRESH_SECONDS, CurrentRows
+from capset.kernel.revocation import MAX_AGE_SECONDS, CurrentRows
 from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base import KeyRow
 from capset_server.auth.keys import Scope, digest_of, is_valid, scope_of, tool_of
@@ -196,29 +196,29 @@ class Callers:
             raise Unauthenticated(REFUSED)
         return entry[1]
 
-    async def knows(self, caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
+    async def knows(self, caller: Caller, authorization: str, *, bypass_cache: bool = False) -> bool:
         """Return whether a caller's credential is still valid, during a long-running response.
 
-        ``authorization`` is the header with its token. ``afresh`` looks a key up in the store instead of the cache,
-        which is at most a second old.
+        ``authorization`` is the header with its token. ``bypass_cache`` looks a key up in the store instead of the
+        cache, which is at most a second old.
         """
         try:
             if caller.digest is None or self._anyone is not None:
                 await self.identify(authorization)
-            elif afresh:
-                await self.check_key(caller.digest, afresh=True)
+            elif bypass_cache:
+                await self.check_key(caller.digest, bypass_cache=True)
             else:
                 await self._of_key(caller.digest)
         except Unauthenticated:
             return False
         return True
 
-    async def check_key(self, digest: str, *, afresh: bool = False) -> float:
-        """Return the monotonic time at which a valid key was last looked up, at most ``FRESH_SECONDS`` ago.
+    async def check_key(self, digest: str, *, bypass_cache: bool = False) -> float:
+        """Return the monotonic time at which a valid key was last looked up, at most ``MAX_AGE_SECONDS`` ago.
 
-        ``afresh`` looks it up in the store again. Raises ``Unauthenticated`` if the key is not valid.
+        ``bypass_cache`` looks it up in the store again. Raises ``Unauthenticated`` if the key is not valid.
         """
-        seconds = 0.0 if afresh else FRESH_SECONDS
+        seconds = 0.0 if bypass_cache else MAX_AGE_SECONDS
         checked_at, entry = await self._known.get_since(digest, lambda: self._resolve_key(digest), seconds)
         self._check_found(entry)
         return checked_at
@@ -288,24 +288,24 @@ class SessionCredential:
         """Raise ``InsufficientScope`` if no scope of the caller covers a tool."""
         self._caller.check_tool(own_name)
 
-    async def check(self, *, afresh: bool = False) -> None:
+    async def check(self, *, bypass_cache: bool = False) -> None:
         """Raise ``Unauthenticated`` for a key or a token that is not valid, ``PermissionDenied`` for an archived agent.
 
         Raises ``StoreError`` if the store does not answer.
         """
         checked_at = monotonic()
-        if checked_at < self._until and not afresh:
+        if checked_at < self._until and not bypass_cache:
             return
         if self._caller.digest is not None and self._callers.anyone is None:
-            checked_at = await self._callers.check_key(self._caller.digest, afresh=afresh)
+            checked_at = await self._callers.check_key(self._caller.digest, bypass_cache=bypass_cache)
         elif self._authorization and not await self._callers.knows(self._caller, self._authorization):
             raise Unauthenticated(REFUSED)
         if self._agent is not None:
-            checked_at = min(checked_at, await self._check_agent(self._agent, afresh=afresh))
-        self._until = checked_at + FRESH_SECONDS
+            checked_at = min(checked_at, await self._check_agent(self._agent, bypass_cache=bypass_cache))
+        self._until = checked_at + MAX_AGE_SECONDS
 
-    async def _check_agent(self, id: str, *, afresh: bool) -> float:
-        checked_at, agent = await self._current.agent(self._caller.principal.org, id, afresh=afresh)
+    async def _check_agent(self, id: str, *, bypass_cache: bool) -> float:
+        checked_at, agent = await self._current.agent(self._caller.principal.org, id, bypass_cache=bypass_cache)
         if agent is not None and agent.status != "active":
             raise PermissionDenied(
                 f"Permission denied: the agent {id!r} is archived, and its sessions cannot call tools",

@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.net.addresses import is_loopback
 from capset.net.client import HttpClient
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 
 FRESH_SECONDS: Final = 600.0
 """How long keys are used before they are fetched again."""
@@ -146,7 +146,7 @@ def _key(entry: object) -> Key:
 
 def _checked_host(source: str) -> str:
     try:
-        url = read_url(source)
+        url = parse_url(source)
     except ToolError as error:
         raise DefinitionError(f"the keys of an issuer must be at a URL or in a file: {error.message}") from None
     if url.scheme != "https" and not is_loopback(url.host):

@@ -146,7 +146,7 @@ def makers_of(by: Principal) -> tuple[str, ...]:
 
     Raises ``PermissionDenied`` for more than ``MAX_MAKERS``.
     """
-    makers = tuple(dict.fromkeys((f"{by.kind}:{by.id}", *by.makers)))
+    makers = tuple(dict.fromkeys((by.qualified_id, *by.makers)))
     if len(makers) > MAX_MAKERS:
         raise PermissionDenied(
             f"Permission denied: this key ends a chain of {MAX_MAKERS} makers, and cannot create keys or people",

@@ -17,7 +17,7 @@ from capset.errors import CapsetError, DefinitionError, ToolError, Unauthenticat
 from capset.kernel.kernel import Kernel
 from capset.net.addresses import is_loopback
 from capset.net.client import HttpClient
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 from capset_server.auth.jwks import Jwks
 from capset_server.auth.keys import Scope
 from capset_server.auth.tokens import Issuer, Tokens
@@ -88,7 +88,7 @@ class OpenIdSignIn:
         self, client: OpenIdClient, kernel: Kernel, *, jwks: Jwks | None = None, http: HttpClient | None = None
     ) -> None:
         self._client = client
-        provider = read_url(client.issuer.issuer)
+        provider = parse_url(client.issuer.issuer)
         self._http = http or HttpClient(allow=[provider.authority])
         issuer = replace(client.issuer, audience=client.client_id, public_url=None)
         self._id_tokens = Tokens(kernel, issuer, jwks=jwks)
@@ -224,7 +224,7 @@ def _endpoint(name: str, url: object) -> str:
     Raises ``Unreachable`` unless it is https, or http on loopback.
     """
     try:
-        endpoint = read_url(url if isinstance(url, str) else "")
+        endpoint = parse_url(url if isinstance(url, str) else "")
     except ToolError:
         raise Unreachable(f"the provider's {name} is not a URL") from None
     if endpoint.scheme != "https" and not is_loopback(endpoint.host):

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from capset.errors import DefinitionError, ToolError
 from capset.net.addresses import is_loopback
-from capset.net.urls import Url, read_url
+from capset.net.urls import Url, parse_url
 from capset_server.auth.keys import DEFAULT_SCOPES
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
@@ -145,7 +145,7 @@ class ProtectedResource:
         if not audience.startswith(("https:", "http:")):
             return None
         try:
-            url, base = read_url(audience), read_url(self.public_url)
+            url, base = parse_url(audience), parse_url(self.public_url)
         except ToolError:
             return None
         if url.origin != base.origin or "?" in url.target:
@@ -162,7 +162,7 @@ def _written(path: str) -> str:
 def _checked(label: str, text: str) -> Url:
     """Parse a URL that is safe for tokens and codes: https, or http on loopback."""
     try:
-        url = read_url(text)
+        url = parse_url(text)
     except ToolError as error:
         raise DefinitionError(f"the {label} must be a URL where clients find the metadata: {error.message}") from None
     if "?" in text or "#" in text:

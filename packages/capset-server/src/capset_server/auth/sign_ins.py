@@ -129,7 +129,7 @@ class SignIns:
         store, now, digest = self._service.kernel.store.replies, self._service.kernel.now(), digest_of(cookie)
         row = ReplyRow(_ENDED, digest, digest, now, org=_NO_ORG)
         if await store.reserve(row, expired=forgotten_before(now)) is None:
-            await store.fulfil(_ENDED, digest, 200, None)
+            await store.complete(_ENDED, digest, 200, None)
 
     async def _is_own(self, cookie: str) -> bool:
         """Return whether a cookie was issued here and has not expired. Its caller is not looked up."""

@@ -17,8 +17,8 @@ from joserfc.jws import JWSRegistry, deserialize_compact
 from joserfc.jwt import JWTClaimsRegistry
 from pydantic_core import from_json
 
-from capset.definitions.names import ATTRIBUTE, PERMISSION, checked
-from capset.definitions.principals import MAX_NAMES, Attributes, Principal
+from capset.definitions.names import ATTRIBUTE, PERMISSION, checked_name
+from capset.definitions.principals import MAX_ATTRIBUTES, Attributes, Principal
 from capset.errors import DefinitionError, Unauthenticated
 from capset.kernel.kernel import Kernel
 from capset.kernel.ttl_cache import TtlCache
@@ -90,10 +90,10 @@ class Issuer:
         wrong = next((algorithm for algorithm in self.algorithms if algorithm not in ALGORITHMS), None)
         if not self.algorithms or wrong is not None:
             raise DefinitionError(f"tokens are signed by one of {', '.join(ALGORITHMS)}; got {wrong or 'none'}")
-        if len(self.attributes) > MAX_NAMES:
-            raise DefinitionError(f"attributes are at most {MAX_NAMES}; got claims for {len(self.attributes)}")
+        if len(self.attributes) > MAX_ATTRIBUTES:
+            raise DefinitionError(f"attributes are at most {MAX_ATTRIBUTES}; got claims for {len(self.attributes)}")
         for name, claim in self.attributes.items():
-            checked("the name of an attribute", name, ATTRIBUTE)
+            checked_name("the name of an attribute", name, ATTRIBUTE)
             if not _is_name(claim):
                 raise DefinitionError(f"the attribute {name!r} needs the name of a claim; got {claim!r:.80}")
         object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))

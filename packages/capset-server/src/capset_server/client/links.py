@@ -7,7 +7,7 @@ from typing import Any
 
 from capset.wire.diffs import DiffShape, FingerprintDiffShape
 from capset.wire.fingerprints import FingerprintShape, InstalledShape, SightingsShape
-from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, LinkShape
+from capset.wire.lineage import EnvelopeShape, LinkPageShape, LinkShape, StoredLinkShape
 from capset_server.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 
 
@@ -28,7 +28,7 @@ class LinkResource:
         context: Mapping[str, Any] | None = None,
         invocation: Mapping[str, Any] | None = None,
         reason: str = "",
-    ) -> KeptLinkShape:
+    ) -> StoredLinkShape:
         """Store a session's current link with its envelope; ``transition`` is the change of its runtime hash, if any.
 
         ``metadata`` is stored with the link, and ``context`` in the envelope. ``invocation`` says for whom the turn
@@ -38,7 +38,7 @@ class LinkResource:
         optional = {"metadata": metadata, "context": context, "invocation": invocation}
         members = {name: value for name, value in optional.items() if value is not None}
         body = json_bytes({"session_id": session_id, "reason": reason, **members})
-        return await self._connection.send(KeptLinkShape, "POST", path_of("links"), body)
+        return await self._connection.send(StoredLinkShape, "POST", path_of("links"), body)
 
     async def get(self, id: str) -> LinkShape:
         """Return a link. Raises ``NotFound``."""

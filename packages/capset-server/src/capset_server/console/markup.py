@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from capset.fingerprint.changes import gaps
+from capset.fingerprint.changes import differing_ranges
 from capset_connect.legible_text import indented, legible, whole_data
 from capset_server.console.schema_forms import arguments
 
@@ -42,7 +42,7 @@ def diff_lines(before: str, after: str) -> list[DiffLine]:
         return [DiffLine("…", f"more than {_MOST_LINES:,} lines are not compared: {len(ours):,} and {len(theirs):,}")]
     lines: list[DiffLine] = []
     end = 0
-    for a, b, c, d in gaps(ours, theirs):
+    for a, b, c, d in differing_ranges(ours, theirs):
         lines += _same(ours[end:a], after=_CONTEXT if lines else 0, before=_CONTEXT)
         lines += [_line("-", text) for text in ours[a:b]]
         lines += [_line("+", text) for text in theirs[c:d]]

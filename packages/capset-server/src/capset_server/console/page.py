@@ -126,7 +126,7 @@ class PageRequest:
         return {
             "page": self,
             "caller": self.caller,
-            "who": f"{principal.kind}:{principal.id}",
+            "who": principal.qualified_id,
             "org": principal.org,
             "menu": [place for place in self._menu if self.caller.has(place.scope)],
             "here": path,

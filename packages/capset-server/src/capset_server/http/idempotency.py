@@ -16,7 +16,7 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.results import Result
 from capset.kernel.streams.messages import Messages
 from capset.stores.base import ReplyRow
-from capset.stores.base.replies import ANSWER_BYTES, ANSWERS_BYTES, KEPT, KEYS, KeysFull
+from capset.stores.base.replies import MAX_KEYS, MAX_REPLIES_BYTES, MAX_REPLY_BYTES, RETENTION, KeysFull
 from capset_server.auth.callers import Caller
 from capset_server.http.request_rules import HttpRefusal
 from capset_server.service import Service
@@ -60,13 +60,13 @@ class Idempotency:
         )
         try:
             stored_reply = await kernel.store.replies.reserve(
-                row, expired=forgotten_before(now), most=KEYS if self.is_bounded else None
+                row, expired=forgotten_before(now), max_keys=MAX_KEYS if self.is_bounded else None
             )
         except KeysFull as full:
-            wait = datetime.fromisoformat(full.oldest) + KEPT - datetime.fromisoformat(now)
+            wait = datetime.fromisoformat(full.oldest) + RETENTION - datetime.fromisoformat(now)
             raise LimitExceeded(
-                f"Rate limit exceeded: this organisation sent {KEYS} requests with an Idempotency-Key within 24 hours "
-                "(idempotency_keys). Nothing was done.",
+                f"Rate limit exceeded: this organisation sent {MAX_KEYS} requests with an Idempotency-Key within 24 "
+                "hours (idempotency_keys). Nothing was done.",
                 retry_after=max(1.0, wait.total_seconds()),
                 hint="wait, or send the request without a key if it may be done twice",
             ) from None
@@ -110,9 +110,9 @@ class Idempotency:
 
     async def store_reply(self, status: int, body: bytes, *, record: str | None = None) -> None:
         """Store a reply; if it is too large, store only its status and the record of its call."""
-        text = body.decode() if len(body) <= ANSWER_BYTES else None
+        text = body.decode() if len(body) <= MAX_REPLY_BYTES else None
         replies = self.service.kernel.store.replies
-        await replies.fulfil(self.session, self.key, status, text, record=record, max_bytes=ANSWERS_BYTES)
+        await replies.complete(self.session, self.key, status, text, record=record, max_bytes=MAX_REPLIES_BYTES)
 
     async def release(self) -> None:
         """Release the key of a request without effects, so that the request can be sent again."""
@@ -121,7 +121,7 @@ class Idempotency:
 
 def forgotten_before(now: str) -> str:
     """Return the time before which keys have expired."""
-    return iso(int((datetime.fromisoformat(now) - KEPT).timestamp()) * 1_000_000_000)
+    return iso(int((datetime.fromisoformat(now) - RETENTION).timestamp()) * 1_000_000_000)
 
 
 async def keep_swept(kernel: Kernel) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from capset.definitions.calls.files import FILE_BYTES
+from capset.definitions.calls.files import MAX_FILE_BYTES
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.net.addresses import is_loopback
 from capset_server.http.paths import APPROVAL_PAGE, CALLS_PATH, PROTOCOL_PATHS, SLACK_INTERACTIONS
@@ -67,7 +67,7 @@ class RequestLimits:
     connections: int = 5_000
     """Connections; when one more arrives, an idle one is closed. Nine tenths of them may have requests under way, of
     which one principal gets at most half, and one organisation three quarters; beyond it, 429."""
-    file: int = FILE_BYTES
+    file: int = MAX_FILE_BYTES
     """A file's content, unless the kernel's governance sets another limit; beyond it, 413."""
     head_seconds: float = 10.0
     """Until the headers have arrived; beyond it, 408."""

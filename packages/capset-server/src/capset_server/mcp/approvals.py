@@ -16,7 +16,7 @@ from capset.errors import Conflict, NotFound, PermissionDenied
 from capset.fingerprint.canonical import read
 from capset.kernel.call.client_questions import has_forms
 from capset.kernel.governance.approval_needs import round_of
-from capset.kernel.governance.file_arguments import described_file, files_of
+from capset.kernel.governance.file_arguments import describe_file, files_of
 from capset.wire.calls import approval_of
 from capset_connect.legible_text import legible
 from capset_server.mcp.calls import PREFIX, Ended, meta_of
@@ -53,7 +53,7 @@ async def until_approved(
         return ended
     answer, access = client.approval_answer(approval), exchange.approvals
     if (question := await _question(exchange, client, approval)) is not None:
-        if answer is None or (answer.action == "accept" and not _FORM.fits(answer.content)):
+        if answer is None or (answer.action == "accept" and not _FORM.accepts(answer.content)):
             params = ElicitRequestFormParams(message=question, requested_schema=dict(_FORM.form))
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
         if answer.action == "accept":
@@ -65,7 +65,7 @@ async def until_approved(
             params = ElicitRequestURLParams(message=message, url=access.url(approval))
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
         if answer.action == "accept" and not client.has_tasks:
-            if await (await exchange.session.suspended(approval)).decided(DECIDED_SECONDS):
+            if await (await exchange.session.suspended(approval)).wait_for_decision(DECIDED_SECONDS):
                 return await retry()
             return ended
     if tasks is not None and client.has_tasks and (task := await tasks.create(ended, exchange, approval)) is not None:
@@ -105,7 +105,7 @@ async def _question(exchange: Exchange, client: McpClient, approval: str) -> str
 def _shown(request: ApprovalRow) -> str | None:
     """Return the question of the form, ``None`` if it would be too long to be read."""
     arguments = legible(json.dumps(read(request.arguments), indent=2, ensure_ascii=False))
-    arguments += "".join(f"\n{legible(described_file(file))}" for file in files_of(request))
+    arguments += "".join(f"\n{legible(describe_file(file))}" for file in files_of(request))
     if len(arguments) > MAX_SHOWN:
         return None
     return f"{legible(request.tool)} is to be called with {arguments}\n{legible(request.reason)}"

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from anyio import CancelScope
 from mcp_types import RequestId
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.kernel.call.session import Session
 from capset_server.mcp.kept_streams import KeptStream
@@ -137,7 +137,7 @@ class Exchange:
         session, tools = await self._again()
         return Exchange(session, tools=tools, again=self._again)
 
-    def may_use(self, installed: Installed | None) -> bool:
+    def may_use(self, installed: InstalledTool | None) -> bool:
         """Return whether the request may list and call a tool, if it is in play."""
         return self.tools is None or (installed is not None and installed.own_name in self.tools)
 

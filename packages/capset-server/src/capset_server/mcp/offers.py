@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.tools.mcp_offers import McpPrompt, McpResource
 from capset.evaluation.snapshot.snapshot import Snapshot
 
@@ -13,14 +13,14 @@ TTL_MS: Final = 10_000
 """How long a client may cache a list. Whether a call is allowed is decided when it is made, not by the list."""
 
 
-def prompts_of(snapshot: Snapshot) -> Iterator[tuple[McpPrompt, Installed]]:
+def prompts_of(snapshot: Snapshot) -> Iterator[tuple[McpPrompt, InstalledTool]]:
     """Yield the prompts in play, each with its tool, in the order of the capabilities."""
     for offer, installed in _in_play(snapshot):
         if isinstance(offer, McpPrompt):
             yield offer, installed
 
 
-def resources_of(snapshot: Snapshot) -> Iterator[tuple[McpResource, Installed]]:
+def resources_of(snapshot: Snapshot) -> Iterator[tuple[McpResource, InstalledTool]]:
     """Yield the resources in play, each with its tool, in the order of the capabilities."""
     for offer, installed in _in_play(snapshot):
         if isinstance(offer, McpResource):
@@ -32,12 +32,12 @@ def freshness(snapshot: Snapshot) -> dict[str, Any]:
     return {"ttl_ms": 0 if snapshot.composition.dynamic else TTL_MS, "cache_scope": "private"}
 
 
-def parameters_of(installed: Installed) -> Mapping[str, Any]:
+def parameters_of(installed: InstalledTool) -> Mapping[str, Any]:
     """Return the JSON Schema of each parameter of a tool."""
     return installed.tool.arguments.json_schema.get("properties", {})
 
 
-def _in_play(snapshot: Snapshot) -> Iterator[tuple[McpPrompt | McpResource, Installed]]:
+def _in_play(snapshot: Snapshot) -> Iterator[tuple[McpPrompt | McpResource, InstalledTool]]:
     by_tool = {play_tool.tool: play_tool for play_tool in snapshot.tools.values()}
     for capability in snapshot.composition.capabilities:
         for offer in capability.mcp:

@@ -18,7 +18,7 @@ from mcp_types import (
     TextContent,
 )
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.tools.mcp_offers import McpPrompt
 from capset.errors import unknown
 from capset.evaluation.snapshot.snapshot import Snapshot
@@ -81,7 +81,7 @@ def instructions_of(snapshot: Snapshot) -> Mapping[str, str]:
     return {name: "\n\n".join(texts) for name, texts in by_capability.items()}
 
 
-def _offered(offer: McpPrompt, installed: Installed) -> Prompt:
+def _offered(offer: McpPrompt, installed: InstalledTool) -> Prompt:
     required = installed.tool.arguments.json_schema.get("required", ())
     arguments = [
         PromptArgument(name=name, description=schema.get("description"), required=name in required)

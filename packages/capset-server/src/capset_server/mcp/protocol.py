@@ -39,7 +39,7 @@ from mcp_types import (
 from opentelemetry.trace import Span, SpanKind, StatusCode, use_span
 from pydantic import ValidationError
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.errors import CapsetError, unknown
 from capset.kernel.call.session import Session
 from capset.kernel.telemetry import conventions as names
@@ -356,7 +356,7 @@ async def _values(session: Session, params: CompleteRequestParams, name: str) ->
     return _choices(installed, name, offer.variables)
 
 
-def _choices(installed: Installed, name: str, argument_names: Iterable[str]) -> list[str]:
+def _choices(installed: InstalledTool, name: str, argument_names: Iterable[str]) -> list[str]:
     if name not in argument_names:
         raise MCPError(INVALID_PARAMS, unknown("argument", name, argument_names))
     defs = installed.tool.arguments.json_schema.get("$defs", {})

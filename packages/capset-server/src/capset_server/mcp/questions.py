@@ -91,7 +91,7 @@ class McpClient:
                 required=FORMS,
             )
         answer = self._earlier.get(question.key) or self._answer(question.key)
-        if answer is None or (answer["action"] == "accept" and not question.fits(answer["content"])):
+        if answer is None or (answer["action"] == "accept" and not question.accepts(answer["content"])):
             self.pending = question
             raise ClientInputRequired(f"This call asks: {question.message} Make it again, with the answer.")
         self._used[question.key] = answer
@@ -145,7 +145,7 @@ class McpClient:
                 raise ToolError(f"The answer to this call has more than {MAX_STATE:,} characters.", status=413)
             if result.action != "accept":
                 return ClientAnswer(result.action)
-            if question.fits(content):
+            if question.accepts(content):
                 return ClientAnswer("accept", question.read(content))
         raise ToolError(f"The client gave {MAX_TRIES} answers, and none fits the form.", status=422)
 

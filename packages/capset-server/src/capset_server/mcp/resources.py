@@ -24,7 +24,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.calls.contents import pieces_of
 from capset.definitions.calls.files import FileStat
 from capset.definitions.tools.mcp_offers import McpResource
@@ -121,7 +121,7 @@ async def read_resource(
 
 def may_read_files(snapshot: Snapshot) -> bool:
     """Return whether the caller may read the session's files."""
-    return snapshot.refused is None and READ_PERMISSION in snapshot.principal.permissions
+    return snapshot.refusal is None and READ_PERMISSION in snapshot.principal.permissions
 
 
 async def files_of(session: Session) -> list[FileStat]:
@@ -131,15 +131,15 @@ async def files_of(session: Session) -> list[FileStat]:
     return [file for file in await session.files.list(recursive=True) if not file.is_directory]
 
 
-def _resource(offer: McpResource, installed: Installed) -> Resource:
+def _resource(offer: McpResource, installed: InstalledTool) -> Resource:
     return Resource(uri=offer.uri, **_shown(offer, installed))
 
 
-def _template(offer: McpResource, installed: Installed) -> ResourceTemplate:
+def _template(offer: McpResource, installed: InstalledTool) -> ResourceTemplate:
     return ResourceTemplate(uri_template=offer.uri, **_shown(offer, installed))
 
 
-def _shown(offer: McpResource, installed: Installed) -> dict[str, Any]:  # members of both models
+def _shown(offer: McpResource, installed: InstalledTool) -> dict[str, Any]:  # members of both models
     tool = installed.tool
     return {
         "name": installed.name,
@@ -208,7 +208,7 @@ def _decoded(content: bytes) -> str | None:
     return None if "\0" in text else text
 
 
-def _contents(offer: McpResource, installed: Installed, uri: str, data: Any) -> list[Contents]:  # JSON data
+def _contents(offer: McpResource, installed: InstalledTool, uri: str, data: Any) -> list[Contents]:  # JSON data
     if gives_content(installed.tool):
         return [_piece(offer, uri, piece) for piece in pieces_of(data)]
     if isinstance(data, str):

@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, TextContent
 from capset.definitions.calls.contents import ABSENT, ForeignResult
 from capset.definitions.calls.messages import Message
 from capset.definitions.tools.definition import AnyTool
-from capset.definitions.tools.handlers import always_replies
+from capset.definitions.tools.handlers import has_eventless_variant
 from capset.errors import CapsetError, ToolError
 from capset.wire.calls import approval_of
 from capset.wire.errors import error_shape
@@ -36,7 +36,7 @@ def is_wrapped(tool: AnyTool) -> bool:
 
 def may_be_silent(tool: AnyTool) -> bool:
     """Return whether a tool may validly end without an output."""
-    return tool.shape in _SILENT and not always_replies(tool.handler)
+    return tool.shape in _SILENT and not has_eventless_variant(tool.handler)
 
 
 async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> CallToolResult:

@@ -39,7 +39,7 @@ from capset.kernel.call.session import Session
 from capset.kernel.call.suspended_calls import SuspendedCall
 from capset.schemas.validation_errors import VALIDATION_ERRORS
 from capset.stores.base import ReplyRow
-from capset.stores.base.replies import KEPT
+from capset.stores.base.replies import RETENTION
 from capset_server.auth.signing_keys import KeySource, is_sealed, seal
 from capset_server.mcp.calls import PREFIX, Ended, meta_of, public_text, run
 from capset_server.mcp.exchanges import ApprovalAccess, Exchange
@@ -150,10 +150,10 @@ class Tasks:
         task_run = self._running.get(call.request.id)
         if task_run is not None:
             task_run.cancel()
-        elif not call.is_forgotten:
+        elif not call.is_expired:
             with CancelScope(shield=True):  # a reserved call gets an outcome, even if its client disconnects now
                 if await call.reserve() is None:
-                    await call.keep(json.dumps({"status": "cancelled"}))
+                    await call.store_outcome(json.dumps({"status": "cancelled"}))
                     await call.withdraw()
         return {"resultType": "complete"}
 
@@ -185,7 +185,7 @@ class Tasks:
         approval = call.request.id
         task_run = self._running.get(approval)
         if task_run is None:
-            if call.is_forgotten:
+            if call.is_expired:
                 raise MCPError(INVALID_PARAMS, "There is no such task of this caller, or it has expired")
             stored_reply = await _reserve(call)
             if stored_reply is None:
@@ -195,7 +195,7 @@ class Tasks:
             else:
                 task_run = self._running.get(approval)  # it began during the query
         if task_run is None or task_run.task is None:
-            record = await call.broken_off()
+            record = await call.interrupted_record()
             if record is None:
                 return await self._working(call, exchange.approvals)
             unknown = _failed(f"The outcome of the call is unknown; its record is {record}")
@@ -230,7 +230,7 @@ class Tasks:
             except Exception as error:
                 task_run.outcome = _failed_with(error)
             status = 200 if task_run.outcome["status"] == "completed" else 500
-            await call.keep(json.dumps(task_run.outcome), status=status, record=record)
+            await call.store_outcome(json.dumps(task_run.outcome), status=status, record=record)
         except CapsetError as error:
             _log.error("cannot store the outcome of the task %s: %s", approval, error.message)
         finally:
@@ -265,7 +265,7 @@ class Tasks:
             )
         request = call.request
         last = since or request.decided_at or request.expires_at
-        ttl = _milliseconds(request.created_at, last) + round(KEPT.total_seconds() * 1000)
+        ttl = _milliseconds(request.created_at, last) + round(RETENTION.total_seconds() * 1000)
         return {**await self._task(request), **outcome, "lastUpdatedAt": last, "ttlMs": ttl}
 
     async def _task(self, request: ApprovalRow) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from mcp_types import Tool as McpTool
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.options import Effect
 from capset.evaluation.snapshot.snapshot import Snapshot
@@ -90,7 +90,7 @@ def _from_server(model: type[M], tool: AnyTool, member: str) -> M | None:
         return None
 
 
-def _to_mcp_tool(installed: Installed) -> McpTool:
+def _to_mcp_tool(installed: InstalledTool) -> McpTool:
     tool = installed.tool
     own_meta: object = (tool.mcp or {}).get("_meta")
     meta: Mapping[str, Any] = cast("Mapping[str, Any]", own_meta) if isinstance(own_meta, Mapping) else {}  # any JSON

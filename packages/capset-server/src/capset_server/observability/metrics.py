@@ -101,26 +101,26 @@ class Metrics:
         self._known: frozenset[str] = frozenset()
         self._names()  # now, not during the first call
 
-    def begun(self, call: Invocation) -> Tally:
+    def on_start(self, call: Invocation) -> Tally:
         """Count a running call, and return the tally that counts it."""
         tally = self._of(call.context.snapshot.principal.org)
         tally.calls_running += 1
         return tally
 
-    def joined(self, state: Tally) -> None:
+    def on_attach(self, state: Tally) -> None:
         """Do nothing: a call is counted once, wherever it runs."""
 
-    def ended(self, call: Invocation, state: Tally) -> None:
+    def on_end(self, call: Invocation, state: Tally) -> None:
         """Count a call that has ended."""
         state.calls_running -= 1
-        tool, ended = call.compiled.tool, call.ended
+        tool, ended = call.compiled.tool, call.outcome_entry
         if ended is None:
             return
         name = tool.name if tool is not None and tool.name in self._names() else OTHER_TOOL
         state.calls[name, tool.effect if tool is not None else "none", str(ended.outcome)] += 1
         state.call_durations[name].add(ended.duration_us / 1e6)
 
-    def left(self, state: Tally) -> None:
+    def on_detach(self, state: Tally) -> None:
         """Do nothing: no context was changed."""
 
     def asked(self) -> None:
@@ -166,7 +166,7 @@ class Metrics:
         names = {tool.name for capability in registry.capabilities.values() for tool in capability.every_tool}
         for agent in registry.agents.values():
             try:
-                names |= {tool.name for tool in kernel.bind(kernel.compose(agent)).by_tool}
+                names |= {tool.name for tool in kernel.compile_tools(kernel.compose(agent)).by_tool}
             except CapsetError:
                 continue  # opening a session with the agent reports the error
         return names

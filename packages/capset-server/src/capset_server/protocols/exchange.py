@@ -123,7 +123,7 @@ async def decide(
     answers = {data["calls"].get(approval_id, approval_id): answer for approval_id, answer in answers.items()}
     if unknown := [approval_id for approval_id in answers if approval_id not in data["approvals"]]:
         raise NotFound(f"this session does not wait for the approval {unknown[0]!r}")
-    waiting = await service.turns.turns.waiting(row)
+    waiting = await service.turns.turns.suspended_turn(row)
     undecided = () if waiting is None else waiting[1]
     pending = [approval.id for approval in undecided]
     if remaining := [approval_id for approval_id in pending if approval_id not in answers]:

@@ -128,7 +128,7 @@ async def get_response(service: Served, caller: Calls, id: Id, request: Request)
 async def cancel_response(service: Served, caller: Calls, id: Id, request: Request) -> Response:
     """Cancel the turn of a response, and return the response."""
     place = await _place(service, caller, _RESPONSE, id)
-    await service.turns.turns.cancel(place.row, place.turn, by=f"{caller.principal.kind}:{caller.principal.id}")
+    await service.turns.turns.cancel(place.row, place.turn, by=caller.principal.qualified_id)
     return await get_response(service, caller, id, request)
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Path, Query, Request, Response
 from capset.definitions.names import AGENT, CAPABILITY
 from capset.stores.base import AgentRow, AgentStatus
 from capset.wire.agents import (
-    LAST,
+    MAX_VERSION,
     AgentDetail,
     AgentDiffShape,
     AgentInput,
@@ -119,7 +119,7 @@ async def archive_agent(service: Served, caller: Writes, id: Id, if_match: IfMat
 def author_of(caller: Caller) -> Author:
     """Return a caller as an author of agents."""
     principal = caller.principal
-    return Author(f"{principal.kind}:{principal.id}", caller.has("capset:admin"), principal)
+    return Author(principal.qualified_id, caller.has("capset:admin"), principal)
 
 
 async def _written(service: Service, row: AgentRow, response: Response) -> AgentDetail:
@@ -127,7 +127,7 @@ async def _written(service: Service, row: AgentRow, response: Response) -> Agent
     return detail_of(service.kernel, await service.agents.loaded(row))
 
 
-Number = Annotated[int, Path(ge=1, le=LAST)]
+Number = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 
 
 class VersionFilter(Asked):
@@ -140,8 +140,8 @@ class VersionFilter(Asked):
 class BothVersions(Asked):
     """Two versions of an agent. ``after`` defaults to the current one."""
 
-    before: Annotated[int, Query(ge=1, le=LAST)]
-    after: Annotated[int | None, Query(ge=1, le=LAST)] = None
+    before: Annotated[int, Query(ge=1, le=MAX_VERSION)]
+    after: Annotated[int | None, Query(ge=1, le=MAX_VERSION)] = None
 
 
 @router.get("/{id}/versions", responses=problems(404, 422), operation_id="list_agent_versions")

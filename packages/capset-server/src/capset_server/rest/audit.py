@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BeforeValidator
 from capset.clock import iso_of
 from capset.definitions.calls.records import Outcome
 from capset.definitions.governance.acts import ActName
-from capset.definitions.governance.limits import written_window
+from capset.definitions.governance.limits import format_window
 from capset.errors import InvalidArguments, NotFound
 from capset.fingerprint.checkpoints import Checkpoint, PublicKey
 from capset.kernel.governance.acts import ActEntry
@@ -78,9 +78,9 @@ class AuditProofs:
         checked, since, covered = 0, 0, None
         while True:
             part = await self._audit.verify_part(
-                place and place.seq, place and place.hash, limit=min(SLICE, limit - checked), own=own_key
+                place and place.seq, place and place.hash, limit=min(SLICE, limit - checked), own_key=own_key
             )
-            verification, place = part.found, Place(part.last, part.hash)
+            verification, place = part.verification, Place(part.last, part.hash)
             checked, since, covered = (
                 checked + verification.checked,
                 since or verification.since,
@@ -94,7 +94,7 @@ class AuditProofs:
             checked=checked,
             last=part.last,
             since=since,
-            problem=_told(org, part.found.problem),
+            problem=_told(org, part.verification.problem),
             seq=verification.seq,
             covered=covered,
             key=own_key and own_key.id,
@@ -111,20 +111,20 @@ class AuditProofs:
         after, previous, checked = max(record.seq - 2, 0), None, 0
         mark: Checkpoint | None = None
         while True:
-            part = await self._audit.verify_part(after, previous, limit=SLICE, own=own_key)
-            after, previous, checked = part.last, part.hash, checked + part.found.checked
+            part = await self._audit.verify_part(after, previous, limit=SLICE, own_key=own_key)
+            after, previous, checked = part.last, part.hash, checked + part.verification.checked
             mark = next((checkpoint for checkpoint in part.checkpoints if checkpoint.seq >= record.seq), None)
-            if mark is not None or not part.found.ok or part.is_end or checked >= FOLLOWED:
+            if mark is not None or not part.verification.ok or part.is_end or checked >= FOLLOWED:
                 break
             await asyncio.sleep(0)
         chain = LinkProofShape(
-            ok=part.found.ok,
+            ok=part.verification.ok,
             seq=record.seq,
             hash=record.hash,
             previous=record.previous,
             checked=checked,
-            problem=_told(org, part.found.problem),
-            at=part.found.seq,
+            problem=_told(org, part.verification.problem),
+            at=part.verification.seq,
             checkpoint=mark and _checkpoint(mark, own_key),
         )
         return RecordProofShape(record=record_data(record), chain=chain)
@@ -293,7 +293,7 @@ def _bucket(since: datetime, until: datetime, named: str | None) -> int:
     ]
     bucket = _BUCKETS[named] if named is not None else min(fitting, default=_BUCKETS["30d"])
     if seconds / bucket > MOST_BUCKETS:
-        more = f"; {written_window(min(fitting))} would do" if fitting else ""
+        more = f"; {format_window(min(fitting))} would do" if fitting else ""
         raise InvalidArguments(f"Invalid request: a summary has at most {MOST_BUCKETS} buckets{more}")
     return bucket
 

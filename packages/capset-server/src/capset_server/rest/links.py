@@ -15,20 +15,20 @@ from fastapi import APIRouter, Query, Request, Response
 
 from capset.errors import LimitExceeded
 from capset.evaluation.snapshot.capture import envelope_of
-from capset.evaluation.snapshot.turns import keep_turn
+from capset.evaluation.snapshot.turns import store_turn
 from capset.fingerprint.hashes import invocation_hash
 from capset.stores.base import LinkQuery
 from capset.stores.base.lineage import LinksFull
 from capset.wire.diffs import DiffShape, diff_shape
 from capset.wire.lineage import (
     EnvelopeShape,
-    KeptLinkShape,
     LinkInput,
     LinkPageShape,
     LinkShape,
+    StoredLinkShape,
     envelope_shape,
-    kept_link_shape,
     link_shape,
+    stored_link_shape,
 )
 from capset.wire.pages import read_page
 from capset.wire.sessions import context_of
@@ -57,7 +57,7 @@ class Both(Asked):
 @router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="record_link")
 async def record_link(
     service: Served, caller: Calls, body: LinkInput, request: Request, response: Response
-) -> KeptLinkShape:
+) -> StoredLinkShape:
     """Record a link of the caller's session, with its envelope and the change of the runtime hash since the last link.
 
     Without an invocation in the body, the session's own is used. Members of the body's context override the session's.
@@ -72,7 +72,7 @@ async def record_link(
     if context is not None or body.context is not None:
         context = {**(context or {}), **(body.context or {})}
     try:
-        stored_link = await keep_turn(
+        stored_link = await store_turn(
             service.kernel.store,
             envelope_of(snapshot, session_context=context, redact=service.kernel.redactor),
             session=session.id,
@@ -80,7 +80,7 @@ async def record_link(
             metadata=body.metadata,
             reason=body.reason,
             clock=service.kernel.clock,
-            most=SESSION_LINKS,
+            max_links=SESSION_LINKS,
         )
     except LinksFull:
         raise LimitExceeded(
@@ -88,7 +88,7 @@ async def record_link(
             hint="continue in another session",
         ) from None
     response.headers["Location"] = f"{request.scope['root_path']}/v1/links/{stored_link.link.id}"
-    return kept_link_shape(stored_link)
+    return stored_link_shape(stored_link)
 
 
 @router.get("", responses=problems(404, 422), operation_id="list_links")

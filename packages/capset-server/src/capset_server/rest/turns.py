@@ -231,7 +231,7 @@ async def rewind_session(service: Served, caller: Calls, id: Id, body: RewindInp
 async def cancel_turn(service: Served, caller: Calls, id: Id, turn: Id) -> None:
     """Cancel the session's current turn, wherever it runs or waits. Its effects stay."""
     row = await service.session_row(caller, id)
-    await service.turns.turns.cancel(row, turn, by=f"{caller.principal.kind}:{caller.principal.id}")
+    await service.turns.turns.cancel(row, turn, by=caller.principal.qualified_id)
 
 
 @router.post(

@@ -18,7 +18,7 @@ from capset.errors import CapsetError, Conflict, Field, InvalidArguments, LimitE
 from capset.stores.base import RunKind, ScheduleRow, SessionRow
 from capset.stores.base.runs import UNFINISHED, RunsFull
 from capset.stores.base.schedules import SchedulesFull
-from capset_agents.hosts import CallerAway, NotHere
+from capset_agents.hosts import CallerAbsent, WrongProcess
 from capset_server.auth.callers import Caller
 from capset_server.runs.submission import UNFINISHED_RUNS, described, new_run, too_many
 
@@ -105,7 +105,7 @@ async def create_schedule(
     about = {"id": row.id, "cron": cron, "timezone": timezone, "kind": kind, "queue": queue, "agent": agent}
     act = kernel.act("schedule.create", about, by=principal, org=principal.org)
     try:
-        await kernel.store.schedules.add(row, most=SCHEDULES, act=act)
+        await kernel.store.schedules.add(row, max_schedules=SCHEDULES, act=act)
     except SchedulesFull:
         raise LimitExceeded(
             f"Rate limit exceeded: this organisation has {SCHEDULES} schedules (schedules). Nothing was stored.",
@@ -194,11 +194,11 @@ async def _queue_one(service: Service, schedule: ScheduleRow) -> bool:
             correlation=service.kernel.new_id(),
         )
         then = replace(then, last_at=now, last_run=run.id)
-        if await store.schedules.change(schedule, then, run=run, most=UNFINISHED_RUNS):
+        if await store.schedules.change(schedule, then, run=run, max_unfinished=UNFINISHED_RUNS):
             return True
     except RunsFull:
         problem = too_many().message
-    except (NotHere, CallerAway):
+    except (WrongProcess, CallerAbsent):
         await _leave(service, schedule)
     except StoreError:
         raise

@@ -52,7 +52,7 @@ async def submit(
     """
     row = new_run(service, caller, session, kind, to_json(content).decode(), queue=queue, correlation=correlation)
     try:
-        await service.kernel.store.runs.add(row, most=UNFINISHED_RUNS)
+        await service.kernel.store.runs.add(row, max_unfinished=UNFINISHED_RUNS)
     except RunsFull:
         raise too_many() from None
     return row

@@ -23,7 +23,7 @@ from capset.kernel.call.session import Session
 from capset.stores.base import RunRow, WorkerRow
 from capset.wire.turns import failed_event
 from capset_agents.execution import TooManyTurns
-from capset_agents.hosts import CallerAway, NewTurn, NotHere
+from capset_agents.hosts import CallerAbsent, NewTurn, WrongProcess
 from capset_server.runs.calls import do_call
 from capset_server.runs.schedules import queue_due
 from capset_server.service import Service
@@ -70,7 +70,7 @@ class Engine(Protocol):
         """Queue the workflows of dead workers again, and return how many there were."""
         ...
 
-    async def forget(self) -> int:
+    async def delete_ended(self) -> int:
         """Delete workflows that ended some time ago, and return how many there were."""
         ...
 
@@ -168,12 +168,12 @@ class Worker:
             if run.kind == "call":
                 return await do_call(self._service, run)
             if self._kernel.generator is None:
-                raise NotHere
+                raise WrongProcess
             if run.state == "queued":
                 await self._begin(run)
             await self._service.turns.turns.wait(run.id)
             return await self._is_over(run)
-        except (TurnRunning, TurnSuspended, NotHere, CallerAway):
+        except (TurnRunning, TurnSuspended, WrongProcess, CallerAbsent):
             await self._release(run.id, LATER_SECONDS)
             return True
         except TooManyTurns:
@@ -290,7 +290,7 @@ class Worker:
         Workers are unknown if only the store was restored, to a time before they started.
         """
         await self._take_over(engine)
-        return LOOK_SECONDS if await engine.forget() else None  # there may be more
+        return LOOK_SECONDS if await engine.delete_ended() else None  # there may be more
 
     async def _queue_due(self) -> None:
         await queue_due(self._service, self._queues)

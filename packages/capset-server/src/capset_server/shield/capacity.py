@@ -71,10 +71,10 @@ class Reservation:
         """Reserve at least ``size`` bytes in total. Raises ``HttpRefusal`` if no memory becomes free in time."""
         limit = (self._slots.total + 1) // 2  # the most that one caller can get
         more = min(-(-size // MEMORY_UNIT), limit) - self._units
-        if more > 0 and not self._slots.take(self._owner, more):
+        if more > 0 and not self._slots.try_acquire(self._owner, more):
             try:
                 async with asyncio.timeout(self._seconds):
-                    await self._slots.wait(self._owner, more)
+                    await self._slots.acquire(self._owner, more)
             except TimeoutError:
                 raise overloaded(f"No memory for JSON became free within {self._seconds:g} seconds: retry") from None
         self._units += max(more, 0)

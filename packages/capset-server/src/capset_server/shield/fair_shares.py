@@ -374,8 +374,8 @@ class Turns:
                     taken.callback(owner_lock.release)
                     if admit is not None:
                         await admit()
-                    if not self._slot.take(owner):
-                        await self._slot.wait(owner)
+                    if not self._slot.try_acquire(owner):
+                        await self._slot.acquire(owner)
                     taken.callback(self._slot.release, owner)
             except TimeoutError:
                 raise overloaded(f"This request did not get its turn within {self._seconds:g} seconds: retry") from None

@@ -64,7 +64,7 @@ class _Counted(RequestGuard):
         self._owner = owner
 
     def __enter__(self) -> Self:
-        if self._owner is not None and not self._shield.under_way.take(self._owner):
+        if self._owner is not None and not self._shield.under_way.try_acquire(self._owner):
             refusal = HttpRefusal(
                 429,
                 "too_many_requests",

@@ -12,7 +12,7 @@ import pytest
 from capset import Capability, Record, tool
 from capset.definitions.governance.settings import Governance
 from capset.stores.base import AuditQuery
-from capset.wire.approvals import MAX_TEXT, ApprovalConversationShape
+from capset.wire.approvals import MAX_TEXT_CHARACTERS, ApprovalConversationShape
 from capset_agents.playback.script_model import ScriptedModel
 from capset_agents.playback.scripts import Call
 from capset_agents.runner import AgentRunner
@@ -142,7 +142,7 @@ async def test_only_the_last_messages_are_shown_and_long_ones_are_cut(url: str) 
     assert shape.items[-1].tool == "pay"
     long = next(entry.text for entry in shape.items if entry.kind == "user")
     assert long is not None
-    assert long[MAX_TEXT:] == "… [4,500 more characters]"
+    assert long[MAX_TEXT_CHARACTERS:] == "… [4,500 more characters]"
 
 
 @pytest.mark.spec("P60")

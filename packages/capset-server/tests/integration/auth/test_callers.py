@@ -9,7 +9,7 @@ import pytest
 
 from capset import Principal
 from capset.errors import DefinitionError
-from capset.kernel.ttl_cache import SECONDS
+from capset.kernel.ttl_cache import TTL_SECONDS
 from capset_server.auth.callers import Caller
 from capset_server.auth.keys import create_key
 from capset_testing import FakeClock
@@ -68,8 +68,8 @@ async def test_a_key_that_is_revoked_while_it_is_in_use_opens_a_second_longer_at
     async with shared.client("soon gone") as client:
         assert (await client.get("/v1/agents")).status_code == 200
         await shared.kernel.store.keys.revoke(row.id, shared.kernel.now())
-        assert SECONDS <= 1
-        shared.service.callers._known._kept.clear()  # as a second later
+        assert TTL_SECONDS <= 1
+        shared.service.callers._known._entries.clear()  # as a second later
         problem(await client.get("/v1/agents"), 401, "unauthenticated")
 
 

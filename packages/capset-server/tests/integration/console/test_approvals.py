@@ -149,7 +149,7 @@ async def test_it_says_what_changed_since_the_last_one_that_was_approved(shop: S
     ]
     assert since.count('<span class="badge good">same</span>') == 3
     changed = replace(await stored(shop, request), id=f"{request}a", tool_hash="9" * 64, digest="7" * 64)
-    await shop.kernel.store.approvals.open(changed, most=9_999)
+    await shop.kernel.store.approvals.open(changed, max_pending=9_999)
     page = (await boss.get(f"/approvals/{changed.id}")).text
     assert '<span class="badge bad">changed</span> the tool' in page
     assert '<span class="badge good">same</span> the code' in page
@@ -166,9 +166,9 @@ async def test_hostile_text_is_text_everywhere() -> None:
         decision = {"status": "approved", "decided_by": f"user:{EVIL}", "note": EVIL, "modified": arguments}
         row = hostile(server, SECOND, **texts, arguments=json.dumps({EVIL: "other"}))
         approvals = server.kernel.store.approvals
-        await approvals.open(done, most=9)
+        await approvals.open(done, max_pending=9)
         await approvals.move(replace(done, **decision, decided_at=done.created_at), "pending")
-        await approvals.open(row, most=9)
+        await approvals.open(row, max_pending=9)
         async with at_console(server, "boss") as browser:
             for path in (
                 *("", "?status=all", f"?status=all&tool={EVIL}&principal={EVIL}"),
@@ -206,7 +206,7 @@ async def test_arguments_are_shown_whole_however_they_are_nested(shop: Site, bos
     few, many = {"steps": nested}, {f"step {number}": nested for number in range(101)}
     for request, arguments in ((FIRST, few), (SECOND, many)):
         row = hostile(shop, request, arguments=json.dumps(arguments), org="acme", digest=request)
-        await shop.kernel.store.approvals.open(row, most=99)
+        await shop.kernel.store.approvals.open(row, max_pending=99)
     assert "everything" in (await boss.get(f"/approvals/{FIRST}")).text
     assert len((await boss.get(f"/approvals/{SECOND}")).text) < 60_000
     all_of_it = await boss.get(f"/approvals/{SECOND}?all=1")
@@ -223,7 +223,7 @@ async def thousand(folder: Path) -> AsyncGenerator[httpx2.AsyncClient]:
         await server.key("boss", scopes=["capset:admin"])
         ids = [f"01a00000-0000-7000-8000-{number:012}" for number in range(1_000)]
         rows = [hostile(server, row_id, digest=f"{row_id:0>64}", principal=f"user:{row_id}") for row_id in ids]
-        await asyncio.gather(*[server.kernel.store.approvals.open(row, most=9) for row in rows])
+        await asyncio.gather(*[server.kernel.store.approvals.open(row, max_pending=9) for row in rows])
         async with at_console(server, "boss") as browser:
             yield browser
 

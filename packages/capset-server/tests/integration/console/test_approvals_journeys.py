@@ -207,7 +207,7 @@ async def test_a_decision_of_another_is_seen_while_one_writes(shop: Site, browse
 async def test_hostile_text_does_nothing_in_a_browser(shop: Site, browser: Browser) -> None:
     texts = dict.fromkeys(("tool", "agent", "principal", "on_behalf_of", "reason"), EVIL)
     row = hostile(shop, "01a00000-0000-7000-8000-000000000002", **texts, arguments='{"a":"b\\u202ec<img src=x>"}')
-    await shop.kernel.store.approvals.open(row, most=9)
+    await shop.kernel.store.approvals.open(row, max_pending=9)
     async with signed_in(browser, shop, "boss", "/approvals") as page:
         side_effects: list[str] = []
         page.on("dialog", lambda dialog: side_effects.append(dialog.message))

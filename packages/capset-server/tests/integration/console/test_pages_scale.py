@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 from capset import Capability, tool
 from capset.fingerprint.canonical import PROFILE, canonical, digest
 from capset.stores.base import PayloadRow
-from capset_cli.serve.process import settle
+from capset_cli.serve.process import tune_garbage_collection
 from capset_server.console.app import PAGE_ROUTES
 from capset_testing.store_suite.support import NOW, entry
 from tests.helpers.server.approving import asked, till
@@ -203,7 +203,7 @@ async def large(url: str) -> AsyncGenerator[Large]:
 def settled() -> Generator[None]:
     """Set this process's garbage collector as that of a process that serves."""
     before = gc.get_threshold()
-    settle()
+    tune_garbage_collection()
     try:
         yield
     finally:

@@ -171,7 +171,7 @@ async def test_a_long_export_goes_on_and_ends_with_its_sign_in(tmp_path: Path, m
             if checks == 2:
                 (row,) = [key for key in await shop.kernel.store.keys.list() if key.name == "boss"]
                 await revoke_key(shop.kernel, row.id)
-            return await knows(*arguments, afresh=True)
+            return await knows(*arguments, bypass_cache=True)
 
         monkeypatch.setattr(shop.service.callers, "knows", revoked_at_the_second)
         with pytest.raises(httpx2.RemoteProtocolError):
@@ -280,7 +280,7 @@ async def test_it_is_said_when_not_all_calls_are_counted(
     shop: Site, boss: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await called(shop, "one", "two", "three")
-    monkeypatch.setattr(shop.kernel.audit, "measure", partial(shop.kernel.audit.measure, measured=2))
+    monkeypatch.setattr(shop.kernel.audit, "measure", partial(shop.kernel.audit.measure, max_counted=2))
     for path in ("/audit/timeline", "/audit/charts"):
         page = (await boss.get(path)).text
         assert "Not all calls in this period are counted" in page

@@ -14,7 +14,7 @@ from tests.waiting import until
 
 
 @pytest.mark.spec("P46")
-@pytest.mark.parametrize("look_seconds", [revocation.LOOK_SECONDS, 0.01])
+@pytest.mark.parametrize("look_seconds", [revocation.CHECK_SECONDS, 0.01])
 async def test_the_body_of_a_large_call_is_freed_with_its_call(
     look_seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -22,7 +22,7 @@ async def test_the_body_of_a_large_call_is_freed_with_its_call(
 
     It is the same for calls that last for so long that what is withdrawn is looked for while they run.
     """
-    monkeypatch.setattr(revocation, "LOOK_SECONDS", look_seconds)
+    monkeypatch.setattr(revocation, "CHECK_SECONDS", look_seconds)
     async with site(store=f"sqlite:///{tmp_path / 'a.db'}") as server, server.client("ada") as ada:
         session = await make_session(ada, "session_file_system")
         file = {"path": "/large.txt", "content": "words " * 300_000}

@@ -95,12 +95,12 @@ async def test_an_export_ends_when_its_key_is_revoked(
     checks: list[bool] = []
     knows = here.service.callers.knows
 
-    async def revoked_at_the_second(caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
+    async def revoked_at_the_second(caller: Caller, authorization: str, *, bypass_cache: bool = False) -> bool:
         checks.append(True)
         if len(checks) == 2:
             (row,) = await here.kernel.store.keys.list()
             await here.kernel.store.keys.revoke(row.id, NOW)
-        return await knows(caller, authorization, afresh=True)
+        return await knows(caller, authorization, bypass_cache=True)
 
     monkeypatch.setattr(here.service.callers, "knows", revoked_at_the_second)
     with pytest.raises(httpx2.RemoteProtocolError):

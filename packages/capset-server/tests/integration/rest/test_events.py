@@ -12,8 +12,8 @@ import pytest
 
 from capset import Principal
 from capset.clock import SystemClock
-from capset.stores.base import KEPT, NewEvent, TurnRow
-from capset_agents.journal import HELD_SECONDS
+from capset.stores.base import MAX_EVENTS, NewEvent, TurnRow
+from capset_agents.journal import HOLD_SECONDS
 from capset_server.auth.keys import create_key
 from capset_server.followers import PAGE
 from tests.databases import require_scheme
@@ -30,7 +30,7 @@ class Later(SystemClock):
     @staticmethod
     def time_ns() -> int:
         """Return the time then."""
-        return time.time_ns() + (HELD_SECONDS + 1) * 1_000_000_000
+        return time.time_ns() + (HOLD_SECONDS + 1) * 1_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +107,13 @@ async def test_a_gap_is_told_before_what_is_left(shared: Site, asker: httpx2.Asy
     turn_row = TurnRow(session, "t", "here", "9999-12-31T00:00:00.000000Z")
     some = NewEvent("x", "{}")
     await event_store.begin(turn_row, some, now=now, interrupted=some)
-    await event_store.append(turn_row, [some] * (KEPT + 10), now=now, then=None)
+    await event_store.append(turn_row, [some] * (MAX_EVENTS + 10), now=now, then=None)
     first, second, *_, last = await events(asker, session)
     assert (first.type, first.id, first.data) == ("gap", "11", {"after": 0, "last": 11})
-    assert (second.id, last.id) == ("12", str(KEPT + 11))
-    assert len(await events(asker, session, after=11)) == KEPT, f"of {PAGE} a page"
+    assert (second.id, last.id) == ("12", str(MAX_EVENTS + 11))
+    assert len(await events(asker, session, after=11)) == MAX_EVENTS, f"of {PAGE} a page"
     (ahead,) = await events(asker, session, after=10**9)
-    assert (ahead.type, ahead.data) == ("gap", {"after": 10**9, "last": KEPT + 11})
+    assert (ahead.type, ahead.data) == ("gap", {"after": 10**9, "last": MAX_EVENTS + 11})
 
 
 @pytest.mark.spec("P10")

@@ -88,7 +88,7 @@ async def test_what_is_installed_is_listed_with_hashes_that_lead_to_payloads(ask
             assert (await covered(asker, tool["hash"]))["kind"] == "tool"
     (needed,) = (await covered(asker, by_id["desk"]["hash"]))["uses"]
     assert needed["name"] == "shelf"
-    used = compose(Agent("a", uses=[chest])).chosen[0]
+    used = compose(Agent("a", uses=[chest])).capability_uses[0]
     assert (await covered(asker, by_id["chest"]["hash"]))["presets"] == list(used.presets) == ["open"]
 
 

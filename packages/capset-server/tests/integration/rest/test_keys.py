@@ -65,7 +65,7 @@ async def test_a_key_is_made_shown_once_used_and_revoked(here: Site, boss: httpx
         problem(await call(bot, session, "note", text="x"), 403, "permission_denied")
         gone = (await boss.post(f"{path}/revoke")).json()["revoked_at"]
         assert gone
-        here.service.callers._known.forget(lambda *_: True)
+        here.service.callers._known.invalidate(lambda *_: True)
         problem(await bot.get("/v1/whoami"), 401, "unauthenticated")
     assert (await boss.post(f"{path}/revoke")).json()["revoked_at"] == gone
 

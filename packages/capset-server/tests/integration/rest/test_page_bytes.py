@@ -94,7 +94,7 @@ async def test_every_list_of_what_clients_sized_ends_after_a_megabyte(here: Site
             session_row = replace(row, id=f"0189{number:04}", context=context, definition=definition)
             await here.kernel.store.sessions.create(session_row)
         for number in range(12):
-            await here.kernel.store.approvals.open(request(number, row), most=100)
+            await here.kernel.store.approvals.open(request(number, row), max_pending=100)
         for path, count, at_least in (
             ("/v1/sessions", 31, 2),
             ("/v1/agents", 12, 2),

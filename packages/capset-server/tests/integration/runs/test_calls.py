@@ -134,7 +134,7 @@ async def test_runs_take_no_idempotency_keys_from_their_organisation(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are made although it has as many as it may have, and leave it those that are free."""
-    monkeypatch.setattr(idempotency, "KEYS", 1)
+    monkeypatch.setattr(idempotency, "MAX_KEYS", 1)
     bench.gate.set()
     first = await queued(bench.one, call=("send", {"text": "a"}))
     await bench.do(first)

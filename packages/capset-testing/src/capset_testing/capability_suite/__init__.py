@@ -23,12 +23,7 @@ from capset.definitions.capabilities import AnyCapability
 from capset.definitions.references import AnyRef, as_ref
 from capset.errors import CapsetError
 from capset.extras import install_command
-from capset_testing.capability_suite import (
-    definition_checks,
-    hash_checks,
-    session_checks,
-    tool_checks,
-)
+from capset_testing.capability_suite import definition_checks, hash_checks, session_checks, tool_checks
 from capset_testing.capability_suite.subject import Arguments, CapabilitySubject, Check, Example, Promise
 
 
@@ -72,22 +67,22 @@ def capability_suite(
 
 
 def _promises(subject: CapabilitySubject) -> Iterable[Promise]:
-    of, has_tools = subject.capability, bool(subject.tools)
+    capability, has_tools = subject.capability, bool(subject.tools)
     has_examples = has_tools and subject.examples is not None
     yield from (*session_checks.FIRST, *definition_checks.ALWAYS, *hash_checks.ALWAYS)
     if has_tools:
         yield from (*definition_checks.OF_TOOLS, *tool_checks.OF_TOOLS)
     if has_examples:
         yield from (*tool_checks.OF_EXAMPLES, *session_checks.OF_EXAMPLES)
-    if of.config is not None:
+    if capability.config is not None:
         yield from definition_checks.OF_CONFIG
-    if of.presets:
+    if capability.presets:
         yield from definition_checks.OF_PRESETS
-    if of.helpers is not None:
+    if capability.helpers is not None:
         yield from (*session_checks.OF_HELPERS, *definition_checks.OF_HELPERS)
-    if any(part.context for part in of.parts.values()):
+    if any(part.context for part in capability.parts.values()):
         yield from session_checks.OF_CONTEXT
-    if of.expose:
+    if capability.expose:
         yield from session_checks.OF_EXPOSED
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from capset.definitions.tools.definition import AnyTool
 from capset.schemas.validation_errors import VALIDATION_ERRORS
@@ -13,23 +13,20 @@ from capset_testing.capability_suite.schema_fit import Data
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-CASES: Final = 100
-"""The number of generated arguments for each tool. They are the same in every run."""
 
-
-def valid(tool: AnyTool, examples: Sequence[Data] = ()) -> SearchStrategy[Any]:
+def valid_arguments(tool: AnyTool, examples: Sequence[Data] = ()) -> SearchStrategy[Any]:
     """Return a strategy for valid arguments of a tool, as JSON data. It uses the examples, if there are any."""
     from hypothesis import strategies as st
 
-    from capset_testing.capability_suite.strategies import fitting
+    from capset_testing.capability_suite.strategies import valid_data
 
     if examples:
         return st.sampled_from(examples)
     schema = tool.arguments.json_schema
-    return fitting(schema, schema).filter(lambda candidate: fits(tool, candidate))
+    return valid_data(schema, schema).filter(lambda candidate: is_valid(tool, candidate))
 
 
-def fits(tool: AnyTool, candidate: Data) -> bool:
+def is_valid(tool: AnyTool, candidate: Data) -> bool:
     """Whether the arguments of a tool are valid."""
     try:
         arguments = tool.arguments.check_json(json.dumps(candidate).encode())
@@ -40,7 +37,7 @@ def fits(tool: AnyTool, candidate: Data) -> bool:
     return True
 
 
-def each(strategy: SearchStrategy[Any], use: Callable[[Any], None], cases: int = CASES) -> None:
+def for_each_case(strategy: SearchStrategy[Any], use: Callable[[Any], None], cases: int = 100) -> None:
     """Call ``use`` for cases of a strategy, the same in every run. The smallest failing case is reported."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis.errors import Unsatisfiable

@@ -15,10 +15,10 @@ from capset.composition.compose import Composition
 from capset.composition.installation import ToolNames
 from capset.definitions.parts import Part
 from capset.errors import CapsetError, NotFound
-from capset_testing.capability_suite.schema_fit import objects, resolved
+from capset_testing.capability_suite.schema_fit import object_schemas, resolve_ref
 from capset_testing.capability_suite.subject import CapabilitySubject, Promise, expect, outcome_text
 
-_READING: Final = re.compile(r"LOAD_(FAST|DEREF|CLASSDEREF|FROM_DICT_OR_DEREF)|STORE_FAST_LOAD_FAST")
+_READ_OPCODES: Final = re.compile(r"LOAD_(FAST|DEREF|CLASSDEREF|FROM_DICT_OR_DEREF)|STORE_FAST_LOAD_FAST")
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 
 
@@ -36,9 +36,9 @@ async def every_parameter_is_described(subject: CapabilitySubject) -> None:
     """Every parameter, at any depth, has a description, so that a model knows what to pass."""
     for tool in subject.tools:
         schema = tool.arguments.json_schema
-        for object_schema in objects(schema):
+        for object_schema in object_schemas(schema):
             for name, inner in object_schema["properties"].items():
-                described = inner.get("description") or resolved(inner, schema).get("description")
+                described = inner.get("description") or resolve_ref(inner, schema).get("description")
                 expect(described, f"tool {tool.name!r}: nothing describes {name!r}; do so in the docstring's Args")
 
 
@@ -49,7 +49,7 @@ async def every_parameter_is_read(subject: CapabilitySubject) -> None:
         code: object = getattr(handler, "__code__", None)
         if tool.contract is not None or not isinstance(code, CodeType) or code.co_flags & inspect.CO_VARKEYWORDS:
             continue  # it takes all parameters together; a processor takes a message
-        read = set(_read(code))
+        read = set(_names_read(code))
         for name in tool.parameters:
             expect(name in read, f"tool {tool.name!r}: its handler never reads the parameter {name!r}")
 
@@ -63,8 +63,8 @@ async def every_config_field_is_described(subject: CapabilitySubject) -> None:
 
 async def every_helper_is_documented(subject: CapabilitySubject) -> None:
     """Check that the helpers' class and each of its public methods have a docstring."""
-    async with subject.open() as bench:
-        kind: type[object] = (await bench.within(subject.helpers)).__class__
+    async with subject.open() as trial:
+        kind: type[object] = (await trial.run_in_call(subject.helpers)).__class__
     named = kind.__name__
     if kind.__module__ in ("builtins", "types"):
         return  # a plain value
@@ -94,24 +94,14 @@ async def instructions_name_only_tools_that_are_there(subject: CapabilitySubject
             )
 
 
-def _read(code: CodeType) -> Iterator[str]:
+def _names_read(code: CodeType) -> Iterator[str]:
     """Yield the names of the variables that code reads, and of those that functions nested in it read from it."""
     for step in dis.get_instructions(code):
-        if _READING.match(step.opname):
+        if _READ_OPCODES.match(step.opname):
             yield from [step.argval] if isinstance(step.argval, str) else step.argval or ()
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from set(_read(inner)) & set(inner.co_freevars)
-
-
-ALWAYS: Final[tuple[Promise, ...]] = (it_says_what_it_is,)
-OF_TOOLS: Final[tuple[Promise, ...]] = (
-    every_parameter_is_described,
-    every_parameter_is_read,
-    instructions_name_only_tools_that_are_there,
-)
-OF_CONFIG: Final[tuple[Promise, ...]] = (every_config_field_is_described,)
-OF_HELPERS: Final[tuple[Promise, ...]] = (every_helper_is_documented,)
+            yield from set(_names_read(inner)) & set(inner.co_freevars)
 
 
 async def each_preset_moves_what_it_declares(subject: CapabilitySubject) -> None:
@@ -122,13 +112,13 @@ async def each_preset_moves_what_it_declares(subject: CapabilitySubject) -> None
         expect(preset.part.declared, f"the preset {name!r} declares nothing")
         on = subject.with_presets([name]).compose()
         for surface, declared in _declared(preset.part, on.by_capability[subject.capability].names).items():
-            added = _there(on)[surface] - _there(off)[surface]
-            gone = _there(off)[surface] - _there(on)[surface]
-            expect(not gone, f"the preset {name!r} takes away {surface}: {_named(gone)}")
+            added = _contents_of(on)[surface] - _contents_of(off)[surface]
+            removed = _contents_of(off)[surface] - _contents_of(on)[surface]
+            expect(not removed, f"the preset {name!r} takes away {surface}: {_names_text(removed)}")
             expect(
                 added == declared,
-                f"the preset {name!r} declares the {surface} {_named(declared)}, but switching it on adds "
-                f"{_named(added)}: remove from the preset what is there without it",
+                f"the preset {name!r} declares the {surface} {_names_text(declared)}, but switching it on adds "
+                f"{_names_text(added)}: remove from the preset what is there without it",
             )
         same = hashes.setdefault(on.static_hash, f"the preset {name!r} alone")
         expect(same == f"the preset {name!r} alone", f"the preset {name!r} alone has the hash of {same}")
@@ -139,23 +129,23 @@ async def each_setting_of_the_presets_works(subject: CapabilitySubject) -> None:
     for label, names in _settings(tuple(subject.capability.presets)):
         setting = subject.with_presets(names)
         try:
-            async with setting.open() as bench:
-                await bench.session.system_text()
+            async with setting.open() as trial:
+                await trial.session.system_text()
         except CapsetError as error:
             raise AssertionError(f"with {label}: {error.message}") from error
         for tool in setting.in_use():
             for example in subject.examples_of(tool):
-                async with setting.open() as bench:
+                async with setting.open() as trial:
                     try:
-                        arguments = await bench.prepared(example)
+                        arguments = await trial.prepare(example)
                     except NotFound:
                         continue  # its preparation calls a tool that is switched off
-                    result = await bench.send(tool, arguments)
+                    result = await trial.send(tool, arguments)
                     expect(
                         result.success,
                         f"with {label}, tool {tool.name!r} with {json.dumps(arguments)} fails: {outcome_text(result)}",
                     )
-                    await bench.session.system_text()
+                    await trial.session.system_text()
 
 
 def _settings(presets: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -170,7 +160,7 @@ def _settings(presets: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]
 def _declared(part: Part, names: Mapping[str, str]) -> Mapping[str, Counter[Any]]:
     return {
         "tools": Counter(part.tools),
-        "instructions": Counter(ToolNames(names).in_text(text) for text in part.instructions),
+        "instructions": Counter(ToolNames(names).rename_in(text) for text in part.instructions),
         "context": Counter(part.context),
         "resources": Counter(part.resources),
         "state": Counter((scope, name) for scope, model in part.state.items() for name in model.model_fields),
@@ -178,7 +168,7 @@ def _declared(part: Part, names: Mapping[str, str]) -> Mapping[str, Counter[Any]
     }
 
 
-def _there(composition: Composition) -> Mapping[str, Counter[Any]]:
+def _contents_of(composition: Composition) -> Mapping[str, Counter[Any]]:
     merged = composition.merged
     return {
         "tools": Counter(entry.tool for entry in merged.tools.values()),
@@ -190,8 +180,16 @@ def _there(composition: Composition) -> Mapping[str, Counter[Any]]:
     }
 
 
-def _named(parts: Iterable[Any]) -> str:
+def _names_text(parts: Iterable[Any]) -> str:
     return ", ".join(str(getattr(part, "name", part))[:60] for part in parts) or "nothing"
 
 
+ALWAYS: Final[tuple[Promise, ...]] = (it_says_what_it_is,)
+OF_TOOLS: Final[tuple[Promise, ...]] = (
+    every_parameter_is_described,
+    every_parameter_is_read,
+    instructions_name_only_tools_that_are_there,
+)
+OF_CONFIG: Final[tuple[Promise, ...]] = (every_config_field_is_described,)
+OF_HELPERS: Final[tuple[Promise, ...]] = (every_helper_is_documented,)
 OF_PRESETS: Final[tuple[Promise, ...]] = (each_preset_moves_what_it_declares, each_setting_of_the_presets_works)

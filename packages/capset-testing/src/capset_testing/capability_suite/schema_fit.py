@@ -26,47 +26,47 @@ _BOUNDS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "maximum": operator.gt,
     "exclusiveMaximum": operator.ge,
 }
-_NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
+_DATA_KEYWORDS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
 
 
-def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> str | None:
+def schema_violation(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> str | None:
     """Return why ``value`` definitely violates the schema, or ``None`` if it may be valid.
 
     Types, values, bounds, lengths, members and alternatives are checked; patterns, formats and a validator's additions
     are not.
     """
     root = schema if root is None else root
-    if (target := resolved(schema, root)) is not schema:
-        return misfit(target, value, root)
-    if "const" in schema and not _same(schema["const"], value):
+    if (target := resolve_ref(schema, root)) is not schema:
+        return schema_violation(target, value, root)
+    if "const" in schema and not _are_equal(schema["const"], value):
         return f"{_excerpt(value)} is not {schema['const']!r}"
-    if "enum" in schema and not any(_same(option, value) for option in schema["enum"]):
+    if "enum" in schema and not any(_are_equal(option, value) for option in schema["enum"]):
         return f"{_excerpt(value)} is not one of {schema['enum']}"
     for word in ("anyOf", "oneOf"):
-        if word in schema and all(misfit(branch, value, root) for branch in schema[word]):
+        if word in schema and all(schema_violation(branch, value, root) for branch in schema[word]):
             return f"{_excerpt(value)} fits no alternative"
     for part in schema.get("allOf", ()):
-        if (problem := misfit(part, value, root)) is not None:
+        if (problem := schema_violation(part, value, root)) is not None:
             return problem
     kinds = schema.get("type", ())
-    named = [kinds] if isinstance(kinds, str) else kinds
-    if named and not any(_is(kind, value) for kind in named):
-        return f"{_excerpt(value)} is not of type {' or '.join(named)}"
-    return _bounds(schema, value) or _members(schema, value, root)
+    type_names = [kinds] if isinstance(kinds, str) else kinds
+    if type_names and not any(_has_type(kind, value) for kind in type_names):
+        return f"{_excerpt(value)} is not of type {' or '.join(type_names)}"
+    return _bounds_violation(schema, value) or _members_violation(schema, value, root)
 
 
-def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
+def resolve_ref(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
     """Return the target of a ``$ref``, or the schema itself if it has none."""
     while (name := schema.get("$ref")) is not None:
         schema = root["$defs"][str(name).rpartition("/")[2]]
     return schema
 
 
-def objects(schema: Data) -> Iterator[dict[str, Any]]:
+def object_schemas(schema: Data) -> Iterator[dict[str, Any]]:
     """Yield every object schema inside a schema, the schema itself first."""
     if isinstance(schema, list):
         for item in cast("list[Any]", schema):
-            yield from objects(item)
+            yield from object_schemas(item)
     elif isinstance(schema, dict):
         node = cast("dict[str, Any]", schema)
         if "properties" in node:
@@ -74,12 +74,12 @@ def objects(schema: Data) -> Iterator[dict[str, Any]]:
         for key, inner in node.items():
             if key in ("properties", "$defs"):
                 for subschema in inner.values():
-                    yield from objects(subschema)
-            elif key not in _NO_SCHEMAS:
-                yield from objects(inner)
+                    yield from object_schemas(subschema)
+            elif key not in _DATA_KEYWORDS:
+                yield from object_schemas(inner)
 
 
-def _is(kind: str, value: Data) -> bool:
+def _has_type(kind: str, value: Data) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     if kind == "integer" and isinstance(value, float):
@@ -87,11 +87,11 @@ def _is(kind: str, value: Data) -> bool:
     return isinstance(value, _TYPES[kind])
 
 
-def _same(first: Data, other: Data) -> bool:
-    return isinstance(first, bool) is isinstance(other, bool) and first == other
+def _are_equal(first: Data, second: Data) -> bool:
+    return isinstance(first, bool) is isinstance(second, bool) and first == second
 
 
-def _bounds(schema: JsonSchema, value: Data) -> str | None:
+def _bounds_violation(schema: JsonSchema, value: Data) -> str | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         for word, is_beyond in _BOUNDS.items():
             if word in schema and is_beyond(value, schema[word]):
@@ -108,11 +108,11 @@ def _bounds(schema: JsonSchema, value: Data) -> str | None:
     return None
 
 
-def _members(schema: JsonSchema, value: Data, root: JsonSchema) -> str | None:
+def _members_violation(schema: JsonSchema, value: Data, root: JsonSchema) -> str | None:
     if isinstance(value, list) and "items" in schema:
         prefix: Sequence[Any] = schema.get("prefixItems", ())
         for item in cast("list[Any]", value)[len(prefix) :]:
-            if (problem := misfit(schema["items"], item, root)) is not None:
+            if (problem := schema_violation(schema["items"], item, root)) is not None:
                 return problem
     if not isinstance(value, dict):
         return None
@@ -123,11 +123,11 @@ def _members(schema: JsonSchema, value: Data, root: JsonSchema) -> str | None:
     others = schema.get("additionalProperties", True)
     for name, inner in members.items():
         if name in fields:
-            problem = misfit(fields[name], inner, root)
+            problem = schema_violation(fields[name], inner, root)
         elif others is False:
             problem = "it is unknown"
         else:
-            problem = None if others is True else misfit(others, inner, root)
+            problem = None if others is True else schema_violation(others, inner, root)
         if problem is not None:
             return f"{name!r}: {problem}"
     return None

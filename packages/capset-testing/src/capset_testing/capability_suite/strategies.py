@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from capset_testing.capability_suite.schema_fit import Data, JsonSchema, resolved
+from capset_testing.capability_suite.schema_fit import Data, JsonSchema, resolve_ref
 
-Place = tuple[str | int, ...]
+DataPath = tuple[str | int, ...]
 """The path to a part of JSON data: keys and indexes."""
 
 _TEXT: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -21,23 +21,23 @@ ANY_JSON: Final[SearchStrategy[Data]] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
     max_leaves=5,
 )
-_DEPTH: Final = 4
+_MAX_DEPTH: Final = 4
 
 
-def fitting(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> SearchStrategy[Data]:
+def valid_data(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> SearchStrategy[Data]:
     """Return a strategy for data that may fit the schema. Formats, and lengths beside a pattern, are ignored."""
-    schema = resolved(schema, root)
+    schema = resolve_ref(schema, root)
     if "const" in schema or "enum" in schema:
         values = cast("list[Data]", schema.get("enum") or [schema["const"]])
         return st.sampled_from(values)
     options = schema.get("anyOf") or schema.get("oneOf")
     if options:
-        return st.one_of([fitting(option, root, depth) for option in options])
+        return st.one_of([valid_data(option, root, depth) for option in options])
     if "allOf" in schema:
-        return fitting(schema["allOf"][0], root, depth)
+        return valid_data(schema["allOf"][0], root, depth)
     kinds = schema.get("type")
     if isinstance(kinds, list):
-        return st.one_of([fitting({**schema, "type": kind}, root, depth) for kind in cast("list[str]", kinds)])
+        return st.one_of([valid_data({**schema, "type": kind}, root, depth) for kind in cast("list[str]", kinds)])
     make = _MAKERS.get(str(kinds))
     return ANY_JSON if make is None else make(schema, root, depth)
 
@@ -67,17 +67,19 @@ def _number(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[
 
 def _array(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[list[Data]]:
     minimum = schema.get("minItems", 0)
-    maximum = minimum if depth >= _DEPTH else min(schema.get("maxItems", minimum + 3), minimum + 3)
+    maximum = minimum if depth >= _MAX_DEPTH else min(schema.get("maxItems", minimum + 3), minimum + 3)
     if fixed := schema.get("prefixItems"):
-        return st.tuples(*(fitting(element, root, depth + 1) for element in fixed)).map(list)
-    return st.lists(fitting(schema.get("items", {}), root, depth + 1), min_size=minimum, max_size=maximum)
+        return st.tuples(*(valid_data(element, root, depth + 1) for element in fixed)).map(list)
+    return st.lists(valid_data(schema.get("items", {}), root, depth + 1), min_size=minimum, max_size=maximum)
 
 
 def _object(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[dict[str, Data]]:
     fields = cast("Mapping[str, JsonSchema]", schema.get("properties", {}))
     needed = set(schema.get("required", ()))
     members = {
-        name: fitting(inner, root, depth + 1) for name, inner in fields.items() if depth < _DEPTH or name in needed
+        name: valid_data(inner, root, depth + 1)
+        for name, inner in fields.items()
+        if depth < _MAX_DEPTH or name in needed
     }
     return st.fixed_dictionaries(
         {name: strategy for name, strategy in members.items() if name in needed},
@@ -97,41 +99,43 @@ _MAKERS: Final[Mapping[str, Callable[[JsonSchema, JsonSchema, int], SearchStrate
 
 
 @st.composite
-def changed(draw: Callable[[SearchStrategy[Any]], Any], strategy: SearchStrategy[dict[str, Data]]) -> dict[str, Data]:
+def mutated_data(
+    draw: Callable[[SearchStrategy[Any]], Any], strategy: SearchStrategy[dict[str, Data]]
+) -> dict[str, Data]:
     """Draw data with one random change: another value, a nearly valid one, a missing one, or an extra one."""
     data = {"": deepcopy(draw(strategy))}
-    place = draw(st.sampled_from(list(_places(data))))
-    *way, last = place
-    around: Any = data
-    for key in way:
-        around = around[key]
-    current = around[last]
+    path = draw(st.sampled_from(list(_paths(data))))
+    *parents, last = path
+    container: Any = data
+    for key in parents:
+        container = container[key]
+    current = container[last]
     match draw(st.sampled_from(["other", "near", "gone", "more"])):
-        case "gone" if way:
-            del around[last]
+        case "gone" if parents:
+            del container[last]
         case "more" if isinstance(current, dict):
             current[draw(_TEXT.filter(lambda name: name not in current))] = draw(ANY_JSON)
-        case "near" if way:
-            around[last] = draw(st.sampled_from(_near(current)))
-        case _ if way:
-            around[last] = draw(ANY_JSON)
+        case "near" if parents:
+            container[last] = draw(st.sampled_from(_nearly_valid(current)))
+        case _ if parents:
+            container[last] = draw(ANY_JSON)
         case _:
             current[draw(_TEXT)] = draw(ANY_JSON)
     return data[""]
 
 
-def _places(data: Data, way: Place = ()) -> Iterator[Place]:
-    inside: list[tuple[str | int, Data]] = []
+def _paths(data: Data, parents: DataPath = ()) -> Iterator[DataPath]:
+    children: list[tuple[str | int, Data]] = []
     if isinstance(data, dict):
-        inside = [*cast("dict[str | int, Data]", data).items()]
+        children = [*cast("dict[str | int, Data]", data).items()]
     elif isinstance(data, list):
-        inside = [*enumerate(cast("list[Data]", data))]
-    for key, inner in inside:
-        yield (*way, key)
-        yield from _places(inner, (*way, key))
+        children = [*enumerate(cast("list[Data]", data))]
+    for key, inner in children:
+        yield (*parents, key)
+        yield from _paths(inner, (*parents, key))
 
 
-def _near(value: Data) -> list[Data]:
+def _nearly_valid(value: Data) -> list[Data]:
     """Return values that a lenient validator would accept in place of ``value``."""
     near: list[Data] = [json.dumps(value), [value], {"value": value}, None]
     match value:

@@ -27,7 +27,7 @@ Arguments = Mapping[str, Any]
 Example = Arguments | Callable[[Session], Awaitable[Arguments]]
 """Arguments of a tool, or a function that prepares a session for them and returns them."""
 T = TypeVar("T")
-__all__ = ["Arguments", "Bench", "CapabilitySubject", "Check", "Example", "Promise", "expect", "outcome_text"]
+__all__ = ["Arguments", "CapabilitySubject", "Check", "Example", "Promise", "Trial", "expect", "outcome_text"]
 
 ADA: Final = "ada"
 BOB: Final = "bob"
@@ -86,19 +86,19 @@ class CapabilitySubject:
         """Return a tool's examples."""
         return (self.examples or {}).get(tool.name, ())
 
-    def principal(self, id: str = ADA, *, org: str = "acme", holds: frozenset[str] | None = None) -> Principal:
+    def principal(self, id: str = ADA, *, org: str = "acme", permissions: frozenset[str] | None = None) -> Principal:
         """Return a user with the permissions of all tools, or exactly the given ones."""
         needed = frozenset[str]().union(*(entry.tool.permissions for entry in self.compose().tools.values()))
-        return Principal(id, permissions=needed | self.permissions if holds is None else holds, org=org)
+        return Principal(id, permissions=needed | self.permissions if permissions is None else permissions, org=org)
 
     @asynccontextmanager
-    async def open(self, *, holds: frozenset[str] | None = None) -> AsyncGenerator[Bench]:
+    async def open(self, *, permissions: frozenset[str] | None = None) -> AsyncGenerator[Trial]:
         """Open a session of a new agent in a new store."""
         probe = Probe()
         agent = Agent("tester", uses=[self.ref], tools=[probe.tool])
-        principal = self.principal(holds=holds)
+        principal = self.principal(permissions=permissions)
         async with session_for(agent, principal=principal, env=self.env, workspace=self.workspace) as desk:
-            yield Bench(self, desk, probe, desk.session)
+            yield Trial(self, desk, probe, desk.session)
 
 
 @dataclass(eq=False, slots=True)
@@ -124,13 +124,13 @@ class Probe:
         results: list[T] = []
         errors: list[Exception] = []
 
-        async def caught(ctx: Context) -> None:
+        async def capture(ctx: Context) -> None:
             try:
                 results.append(await work(ctx))
             except Exception as error:  # any error of the caller's function
                 errors.append(error)
 
-        self._work = caught
+        self._work = capture
         await session.call(self.tool)
         if errors:
             raise errors[0]
@@ -138,7 +138,7 @@ class Probe:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Bench:
+class Trial:
     """A session in which a check tries the capability."""
 
     subject: CapabilitySubject
@@ -147,12 +147,12 @@ class Bench:
     session: Session
 
     @asynccontextmanager
-    async def beside(self, principal: Principal) -> AsyncGenerator[Bench]:
+    async def open_other(self, principal: Principal) -> AsyncGenerator[Trial]:
         """Open another session of the same agent in the same kernel."""
         async with self.desk.kernel.open(self.desk.agent, principal=principal, env=self.subject.env) as session:
             yield replace(self, session=session)
 
-    async def within(self, work: Callable[[Context], Awaitable[T]]) -> T:
+    async def run_in_call(self, work: Callable[[Context], Awaitable[T]]) -> T:
         """Run a function with the context of a call."""
         return await self.probe.run(self.session, work)
 
@@ -161,7 +161,7 @@ class Bench:
         tools = self.session.snapshot.composition.tools
         return next(name for name, entry in tools.items() if entry.tool is tool)
 
-    async def prepared(self, example: Example) -> Arguments:
+    async def prepare(self, example: Example) -> Arguments:
         """Prepare the session for an example, and return the example's arguments."""
         return await example(self.session) if callable(example) else example
 

@@ -21,7 +21,7 @@ from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import CapsetError, DefinitionError
 from capset.extras import install_command
-from capset_testing.capability_suite.arguments import fits
+from capset_testing.capability_suite.arguments import is_valid
 from capset_testing.checks import Check
 from capset_testing.processor_suite import definition_checks, stream_checks
 from capset_testing.processor_suite.subject import Arguments, ProcessorSubject
@@ -35,7 +35,7 @@ def processor_suite(
     permissions: Iterable[str] = (),
     env: Mapping[str, Any] | None = None,
     is_repeatable: bool = True,
-    most: int = 100,
+    max_messages: int = 100,
     patience: float = 1.0,
     cleanup: float = 1.0,
 ) -> tuple[Check[ProcessorSubject], ...]:
@@ -51,7 +51,7 @@ def processor_suite(
         env: facts of the host for policies.
         is_repeatable: whether the same data always leads to messages of the same kinds and types. Set it to ``False``
             if they depend on time or chance; the check for that is then left out.
-        most: the number of messages to read before a stream is cut, since it may be endless.
+        max_messages: the number of messages to read before a stream is cut, since it may be endless.
         patience: seconds to wait for the next message before the stream is cut.
         cleanup: seconds within which the processor must end after its consumer has left.
 
@@ -65,12 +65,12 @@ def processor_suite(
             f"processor_suite takes a tool that Tool.from_processor made; got {tool!r:.80}",
             hint="use capability_suite for tools that are functions",
         )
-    for name, number in (("most", most), ("patience", patience), ("cleanup", cleanup)):
+    for name, number in (("max_messages", max_messages), ("patience", patience), ("cleanup", cleanup)):
         if not number > 0:
             raise DefinitionError(f"processor_suite: {name} must be a positive number; got {number!r}")
     example_arguments = tuple(dict(example) for example in examples)
     for example in example_arguments:
-        if not fits(tool, example):
+        if not is_valid(tool, example):
             raise DefinitionError(f"processor_suite: the example {example!r:.200} does not fit the tool {tool.name!r}")
     subject = ProcessorSubject(
         tool,
@@ -78,7 +78,7 @@ def processor_suite(
         tuple(uses),
         frozenset(permissions),
         dict(env or {}),
-        int(most),
+        int(max_messages),
         float(patience),
         float(cleanup),
     )

@@ -10,7 +10,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
 
 from capset.definitions.calls.messages import Message
-from capset_testing.capability_suite.schema_fit import JsonSchema, resolved
+from capset_testing.capability_suite.schema_fit import JsonSchema, resolve_ref
 from capset_testing.processor_suite.subject import ProcessorSubject, Promise, expect
 
 
@@ -18,7 +18,7 @@ async def it_says_what_it_is(subject: ProcessorSubject) -> None:
     """Check that the tool, its inbound and its outbound messages have descriptions of at least three words."""
     tool = subject.tool
     descriptions = [("the tool", tool.description), ("its inbound", tool.inbound.get("description"))]
-    for message in options(tool.outbound):
+    for message in outbound_schemas(tool.outbound):
         (named,) = _constants(message, "type") or ("?",)
         descriptions.append((f"its outbound {named!r}", message.get("description")))
     for label, text in descriptions:
@@ -49,7 +49,7 @@ async def its_type_is_its_route(subject: ProcessorSubject) -> None:
 async def each_call_gets_a_processor_of_its_own(subject: ProcessorSubject) -> None:
     """Two processors from the factory share no stateful object."""
     label = f"processor {subject.tool.type!r}"
-    processors = [_made(label, subject) for _ in range(2)]
+    processors = [_make_processor(label, subject) for _ in range(2)]
     for candidate in processors:
         expect(
             callable(candidate) and not inspect.isclass(candidate),
@@ -65,15 +65,15 @@ async def each_call_gets_a_processor_of_its_own(subject: ProcessorSubject) -> No
     shared = [part for key, part in first.items() if key in second]
     expect(
         not shared,
-        f"{label}: expected a fresh processor for each call; two calls share {', '.join(map(_named, shared))}; "
+        f"{label}: expected a fresh processor for each call; two calls share {', '.join(map(_type_label, shared))}; "
         "create the object inside the factory",
     )
 
 
-def options(schema: JsonSchema) -> list[JsonSchema]:
+def outbound_schemas(schema: JsonSchema) -> list[JsonSchema]:
     """Return the schemas of the messages in an outbound schema."""
     schemas = schema.get("oneOf", schema.get("anyOf", [schema]))
-    return [resolved(option, schema) for option in schemas]
+    return [resolve_ref(option, schema) for option in schemas]
 
 
 def _constants(schema: JsonSchema, name: str) -> list[object]:
@@ -81,7 +81,7 @@ def _constants(schema: JsonSchema, name: str) -> list[object]:
     return [field["const"]] if "const" in field else list(field.get("enum", ()))
 
 
-def _made(label: str, subject: ProcessorSubject) -> Any:
+def _make_processor(label: str, subject: ProcessorSubject) -> Any:
     try:
         processor = subject.tool.handler()
     except Exception as error:  # any error of the author's code
@@ -113,9 +113,9 @@ def _stateful(value: Any, visited: set[int]) -> Iterator[object]:
                     yield from _stateful(inner, visited)
         case MethodType():
             yield from _stateful(value.__func__, visited)
-            yield from _owner(value.__self__)
+            yield from _stateful_owner(value.__self__)
         case BuiltinFunctionType():
-            yield from _owner(value.__self__)
+            yield from _stateful_owner(value.__self__)
         case functools.partial():
             for part in (cast("object", value.func), *value.args, *value.keywords.values()):
                 if callable(part):
@@ -123,10 +123,10 @@ def _stateful(value: Any, visited: set[int]) -> Iterator[object]:
         case _ if hasattr(value, "__wrapped__"):
             yield from _stateful(value.__wrapped__, visited)
         case _:
-            yield from _owner(value)
+            yield from _stateful_owner(value)
 
 
-def _owner(value: Any) -> Iterator[object]:
+def _stateful_owner(value: Any) -> Iterator[object]:
     if value is None or inspect.isclass(value) or isinstance(value, ModuleType):
         return
     if getattr(getattr(value, "__dataclass_params__", None), "frozen", False):
@@ -136,12 +136,8 @@ def _owner(value: Any) -> Iterator[object]:
         yield value
 
 
-def _named(value: object) -> str:
+def _type_label(value: object) -> str:
     return f"a {type(value).__qualname__}"
 
 
-ALWAYS: Final[tuple[Promise, ...]] = (
-    it_says_what_it_is,
-    its_type_is_its_route,
-    each_call_gets_a_processor_of_its_own,
-)
+ALWAYS: Final[tuple[Promise, ...]] = (it_says_what_it_is, its_type_is_its_route, each_call_gets_a_processor_of_its_own)

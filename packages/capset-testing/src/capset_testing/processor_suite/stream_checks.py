@@ -9,11 +9,10 @@ from pydantic import BaseModel
 
 from capset.definitions.calls.messages import Message
 from capset.errors import InternalError, InvalidOutput, counted
-from capset_testing.capability_suite.schema_fit import misfit
-from capset_testing.processor_suite.subject import Arguments, ProcessorSubject, Promise, expect, settle
+from capset_testing.capability_suite.schema_fit import schema_violation
+from capset_testing.processor_suite.subject import Arguments, ProcessorSubject, Promise, expect, run_ready_tasks
 
-_TAKEN: Final = 10
-_AT_ONCE: Final = 64
+_MAX_WAITING: Final = 64
 """The maximum number of child tasks' emissions that wait at once; with more, the processor does not wait at all."""
 
 
@@ -46,7 +45,9 @@ async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
         )
         for message in run.messages:
             if message.kind != "error":
-                problem = misfit(schema, _envelope(message)) and misfit(schema, {**_envelope(message), "data": None})
+                problem = schema_violation(schema, _envelope(message)) and schema_violation(
+                    schema, {**_envelope(message), "data": None}
+                )
                 expect(
                     problem is None, f"{expectation}; got {_describe_emission(message)}: {problem}; make the two agree"
                 )
@@ -61,8 +62,8 @@ async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
         expect(
             first.shape == second.shape,
             f"{subject.describe_call(arguments)}: expected the same messages of two calls in two new sessions; got "
-            f"first {_listed(first.shape)}, then {_listed(second.shape)}; keep what lasts in ctx.state or a resource, "
-            "or say is_repeatable=False if it depends on time or chance",
+            f"first {_shape_text(first.shape)}, then {_shape_text(second.shape)}; keep what lasts in ctx.state or a "
+            "resource, or say is_repeatable=False if it depends on time or chance",
         )
 
 
@@ -77,24 +78,20 @@ def _describe_emission(emission: Message | BaseModel | None) -> str:
     return f"{type(emission).__name__}(kind={kind!r}, type={named!r}, data={data!r:.200})"
 
 
-def _listed(shape: list[tuple[str, str]]) -> str:
+def _shape_text(shape: list[tuple[str, str]]) -> str:
     names = [f"{kind} {named}" for kind, named in shape]
     return ", ".join(names[:12]) + (", …" if len(names) > 12 else "") or "nothing"
-
-
-OF_EMISSIONS: Final[tuple[Promise, ...]] = (it_fails_in_words, every_emission_fits_its_outbound)
-OF_REPEATABLE: Final[tuple[Promise, ...]] = (calls_leave_no_state_behind,)
 
 
 async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
     """However long its consumer pauses, the processor does not pile up waiting emissions."""
     limit = subject.contract.buffer + 1
-    for arguments in await subject.fullest():
+    for arguments in await subject.busiest_arguments():
         async with subject.open() as session:
             stream, watch = subject.stream(session, arguments)
             async with stream:
-                for taken in range(_TAKEN):
-                    await settle()
+                for taken in range(10):
+                    await run_ready_tasks()
                     expectation = f"{subject.describe_call(arguments)}: expected it to wait for its consumer"
                     expect(
                         not watch.dropped,
@@ -102,38 +99,38 @@ async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
                         f"without awaiting it ({counted(len(watch.dropped), 'time')}), so "
                         "that nothing was sent; write await emit(…)",
                     )
-                    crowd = watch.begun - taken - limit
+                    waiting = watch.begun_count - taken - limit
                     expect(
-                        crowd <= _AT_ONCE,
-                        f"{expectation}; {crowd} more of its emissions were under way "
-                        f"after {taken} were taken; wait for some "
-                        f"before there are more than {_AT_ONCE}, as in a task group for each batch, or await each emit",
+                        waiting <= _MAX_WAITING,
+                        f"{expectation}; {waiting} more of its emissions were under way after {taken} were "
+                        f"taken; wait for some before there are more than {_MAX_WAITING}, as in a task group for each "
+                        "batch, or await each emit",
                     )
-                    if await subject.next_of(stream) is None:
+                    if await subject.next_message(stream) is None:
                         break
 
 
 async def leaving_ends_it(subject: ProcessorSubject) -> None:
     """Whenever its consumer leaves, the processor ends in time. It leaves no task behind, then or at its own end."""
-    for arguments in await subject.fullest():
-        for taken in (0, 1, 2, subject.most):
-            if await _leaves_after(subject, arguments, taken) < taken:
+    for arguments in await subject.busiest_arguments():
+        for taken in (0, 1, 2, subject.max_messages):
+            if await _check_leaving(subject, arguments, taken) < taken:
                 break
 
 
-async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, count: int) -> int:
+async def _check_leaving(subject: ProcessorSubject, arguments: Arguments, count: int) -> int:
     """Take some messages, leave, and check for leftovers; return the number of messages."""
     clock, taken = asyncio.get_running_loop().time, 0
     async with subject.open() as session:
         stream, _ = subject.stream(session, arguments)
         before = asyncio.all_tasks()
         async with stream:
-            while taken < count and await subject.next_of(stream) is not None:
+            while taken < count and await subject.next_message(stream) is not None:
                 taken += 1
-            await settle()
+            await run_ready_tasks()
             left_at = clock()
         took = clock() - left_at
-        await settle()
+        await run_ready_tasks()
         leftovers = [task for task in asyncio.all_tasks() - before if not task.done()]
     label = f"{subject.describe_call(arguments)}, left after {counted(taken, 'message')}"
     expect(
@@ -145,14 +142,16 @@ async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, count: 
         task.cancel()
     expect(
         not leftovers,
-        f"{label}: expected no task of its own to be left; there are {', '.join(map(_named, leftovers))}; "
+        f"{label}: expected no task of its own to be left; there are {', '.join(map(_task_name, leftovers))}; "
         "start tasks in an asyncio.TaskGroup",
     )
     return taken
 
 
-def _named(task: asyncio.Task[Any]) -> str:
+def _task_name(task: asyncio.Task[Any]) -> str:
     return getattr(task.get_coro(), "__qualname__", task.get_name())
 
 
+OF_EMISSIONS: Final[tuple[Promise, ...]] = (it_fails_in_words, every_emission_fits_its_outbound)
+OF_REPEATABLE: Final[tuple[Promise, ...]] = (calls_leave_no_state_behind,)
 ALWAYS: Final[tuple[Promise, ...]] = (it_waits_for_its_consumer, leaving_ends_it)

@@ -7,12 +7,12 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel
 
 from capset.composition.compose import compose
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.agents import Agent
 from capset.definitions.calls.contexts import Context
 from capset.definitions.calls.messages import Json, Message
@@ -27,20 +27,17 @@ from capset.kernel.call.compilation import compile_phases
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session import Session
 from capset.kernel.streams.messages import Messages
-from capset_testing.capability_suite.arguments import each, valid
+from capset_testing.capability_suite.arguments import for_each_case, valid_arguments
 from capset_testing.checks import expect
 from capset_testing.harness import session_for
 
-__all__ = ["Arguments", "ProcessorRun", "ProcessorSubject", "Promise", "expect", "settle"]
+__all__ = ["Arguments", "ProcessorRun", "ProcessorSubject", "Promise", "expect", "run_ready_tasks"]
 
 
 Emission = BaseModel | Message
 
 Arguments = Mapping[str, Any]
 """JSON data."""
-CASES: Final = 20
-"""Number of generated arguments; the same ones every time."""
-_FULLEST: Final = 3
 
 
 class EmissionWatch:
@@ -49,10 +46,10 @@ class EmissionWatch:
     def __init__(self, factory: Callable[[], Any]) -> None:
         self._factory = factory
         self.has_started = False
-        self._emissions: list[_Emission] = []
+        self._emissions: list[_EmitCall] = []
 
     @property
-    def begun(self) -> int:
+    def begun_count(self) -> int:
         """The number of emissions begun, up to the reply or the error: later ones are not sent."""
         for number, entry in enumerate(self._emissions, start=1):
             if getattr(entry.emission, "kind", None) in ("reply", "error"):
@@ -76,7 +73,7 @@ class EmissionWatch:
 
         def watched(messages: AsyncIterator[Any], emit: Emit, ctx: Context) -> Awaitable[None]:
             def watching(message: Emission, /) -> Coroutine[Any, Any, None]:
-                self._emissions.append(_Emission(message, emit))
+                self._emissions.append(_EmitCall(message, emit))
                 return self._emissions[-1]
 
             return process(messages, watching, ctx)
@@ -84,7 +81,7 @@ class EmissionWatch:
         return watched
 
 
-class _Emission(Coroutine[Any, Any, None]):
+class _EmitCall(Coroutine[Any, Any, None]):
     """One call of ``emit``, which begins when it is awaited, or when its task runs."""
 
     def __init__(self, emission: Emission, emit: Emit) -> None:
@@ -97,28 +94,27 @@ class _Emission(Coroutine[Any, Any, None]):
         return self._work is not None
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return self._begun().__await__()
+        return self._start().__await__()
 
     def send(self, value: Any) -> Any:
         """Resume, for the task that runs it."""
-        return self._begun().send(value)
+        return self._start().send(value)
 
     def throw(self, *error: Any) -> Any:
         """Raise an error inside, such as a cancellation."""
-        return self._begun().throw(*error)
+        return self._start().throw(*error)
 
     def close(self) -> None:
         if self._work is not None:
             self._work.close()
 
-    def _begun(self) -> Coroutine[Any, Any, None]:
+    def _start(self) -> Coroutine[Any, Any, None]:
         if self._work is None:
-            self._work = _emitted(self._emit, self.emission)
+            self._work = self._run()
         return self._work
 
-
-async def _emitted(emit: Emit, emission: Emission) -> None:
-    await emit(emission)
+    async def _run(self) -> None:
+        await self._emit(self.emission)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -138,7 +134,7 @@ class ProcessorRun:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ProcessorSubject:
-    """A processor under test. At most ``most`` messages of a stream are read, each within ``patience`` seconds.
+    """A processor under test. At most ``max_messages`` messages of a stream are read, each within ``patience`` seconds.
 
     ``cleanup`` is the time in seconds within which the processor must end after its consumer has left.
     """
@@ -148,7 +144,7 @@ class ProcessorSubject:
     uses: tuple[AnyCapability | AnyRef, ...]
     permissions: frozenset[str]
     env: Mapping[str, Any]
-    most: int
+    max_messages: int
     patience: float
     cleanup: float
     agent: Agent = field(init=False)
@@ -177,12 +173,12 @@ class ProcessorSubject:
         if self.examples:
             return self.examples
         # Hypothesis is synchronous, so it runs in a thread.
-        return await asyncio.to_thread(self._made_up)
+        return await asyncio.to_thread(self._generate_arguments)
 
-    async def fullest(self) -> Sequence[Arguments]:
+    async def busiest_arguments(self) -> Sequence[Arguments]:
         """Return the arguments that lead to the most messages, at most three."""
         runs = [(len((await self.run(arguments)).messages), arguments) for arguments in await self.data()]
-        return [arguments for _, arguments in sorted(runs, key=lambda run: -run[0])[:_FULLEST]]
+        return [arguments for _, arguments in sorted(runs, key=lambda run: -run[0])[:3]]
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Session]:
@@ -197,7 +193,7 @@ class ProcessorSubject:
         watch = EmissionWatch(self.tool.handler)
         installed = self._installed(session)
         text = json.dumps(arguments, allow_nan=False).encode()
-        context = session.ask(session.message(installed.name, Json(text))).context
+        context = session.invocation_of(session.message(installed.name, Json(text))).context
         watched = replace(installed, tool=replace(self.tool, handler=watch.make))
         compiled = replace(context.compiled.by_name[installed.name], phases=compile_phases(watched))
         return Messages(Invocation(context, compiled, Json(text))), watch
@@ -212,9 +208,9 @@ class ProcessorSubject:
             messages: list[Message] = []
             is_cut = False
             async with stream:
-                while (message := await self.next_of(stream)) is not None:
+                while (message := await self.next_message(stream)) is not None:
                     messages.append(message)
-                    if len(messages) >= self.most:
+                    if len(messages) >= self.max_messages:
                         break
                 is_cut = message is not None or not stream.has_ended
             error = None if is_cut else stream.result.error
@@ -225,7 +221,7 @@ class ProcessorSubject:
             )
         return ProcessorRun(tuple(messages), error, watch, is_cut)
 
-    async def next_of(self, stream: Messages) -> Message | None:
+    async def next_message(self, stream: Messages) -> Message | None:
         """Return the next message, or ``None`` at the end, or if none comes within ``patience``."""
         try:
             async with asyncio.timeout(self.patience):
@@ -233,16 +229,16 @@ class ProcessorSubject:
         except TimeoutError:
             return None
 
-    def _installed(self, session: Session) -> Installed:
+    def _installed(self, session: Session) -> InstalledTool:
         return next(entry for entry in session.snapshot.composition.tools.values() if entry.tool is self.tool)
 
-    def _made_up(self) -> Sequence[Arguments]:
+    def _generate_arguments(self) -> Sequence[Arguments]:
         cases: dict[str, Arguments] = {json.dumps(dict(example)): dict(example) for example in self.tool.examples}
 
         def add_arguments(arguments: Arguments) -> None:
             cases.setdefault(json.dumps(arguments), arguments)
 
-        each(valid(self.tool), add_arguments, cases=CASES)
+        for_each_case(valid_arguments(self.tool), add_arguments, cases=20)
         return tuple(cases.values())
 
 
@@ -250,7 +246,7 @@ Promise = Callable[[ProcessorSubject], Awaitable[None]]
 """A promise of a processor. Raises ``AssertionError`` if it is broken."""
 
 
-async def settle() -> None:
+async def run_ready_tasks() -> None:
     """Let all ready tasks run."""
     for _ in range(20):
         await asyncio.sleep(0)

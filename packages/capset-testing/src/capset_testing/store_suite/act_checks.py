@@ -9,7 +9,7 @@ from capset.definitions.governance.acts import ActName
 from capset.errors import Conflict, StoreError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, Entry, KeyRow, SessionRow, Store
-from capset_testing.store_suite.support import LATER, NOW, Make, entry, expect, expect_error, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, entry, expect, expect_error, open_store
 
 _KEY: Final = KeyRow("id-0", "laptop", "0" * 64, None, "user-1", "user", (), ("capset:read",), NOW)
 
@@ -27,7 +27,7 @@ async def _acts_of(store: Store) -> list[str]:
 
 async def an_act_is_on_record_if_its_change_is_made(make: Make) -> None:
     """Check every change that takes an act, first when it is made, then when it is not."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.sessions.create(SessionRow("s", "agent", "{}", "0" * 64, "user-1", "user", None, NOW))
         done: dict[str, Callable[[Entry], Awaitable[object]]] = {
             "create": lambda record: store.keys.create(_KEY, act=record),
@@ -48,7 +48,7 @@ async def an_act_is_on_record_if_its_change_is_made(make: Make) -> None:
 
 async def a_change_whose_act_cannot_be_recorded_is_not_made(make: Make) -> None:
     """Check that a change is not made if its record is refused because its id and phase are taken."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.audit.commit(act("taken"))
         await expect_error(StoreError, store.keys.create(_KEY, act=act("taken")), "a change without its record")
         expect(await store.keys.list(), [], "the keys")
@@ -69,7 +69,7 @@ async def a_change_whose_act_cannot_be_recorded_is_not_made(make: Make) -> None:
 
 async def acts_and_calls_are_listed_apart_or_together(make: Make) -> None:
     """Check what each kind of query finds, across pages."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number in range(3):
             await store.audit.commit(entry(f"call-{number}", act=None, source=None))
             await store.audit.commit(act(f"act-{number}", "log.read" if number else "key.create"))
@@ -89,7 +89,7 @@ async def acts_and_calls_are_listed_apart_or_together(make: Make) -> None:
 
 async def a_log_has_one_key(make: Make) -> None:
     """Check that the first key is adopted, and another only as its replacement, each with an act."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         first, second, third = (CheckpointKey.generate().public for _ in range(3))
         expect(await store.audit.signer(), None, "the key of a new log")
         for number, (key, before, is_adopted) in enumerate(
@@ -111,7 +111,7 @@ async def a_log_has_one_key(make: Make) -> None:
 
 async def a_key_that_has_handed_over_signs_no_more(make: Make) -> None:
     """Check that a replaced key makes no checkpoint, prunes nothing and is not adopted again; its successor signs."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         old, new = CheckpointKey.generate(), CheckpointKey.generate()
         before, after = old.public.id, new.public.id
         await store.audit.commit(entry("call", time=NOW))
@@ -127,7 +127,7 @@ async def a_key_that_has_handed_over_signs_no_more(make: Make) -> None:
 
 async def a_log_that_is_signed_adopts_no_other_key(make: Make) -> None:
     """Check that the key of the newest checkpoint counts as the log's own."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         key, other = CheckpointKey.generate(), CheckpointKey.generate().public
         await store.audit.commit(entry("call"))
         await store.audit.checkpoint(key, now=NOW)

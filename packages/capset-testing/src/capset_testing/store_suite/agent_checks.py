@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from capset.errors import StoreError
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentQuery, AgentRow, CapabilityRow, Page, VersionQuery
-from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, open_store
 
 _AGENT: Final = AgentRow(
     id="id-0",
@@ -46,7 +46,7 @@ _SAMPLES: Final[Mapping[str, object]] = {
 
 async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
     """Check that it is unchanged for its org, and missing for others."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         bare = replace(_AGENT, id="id-1", org=None, instructions=(), capabilities=(), tags=())
         await store.agents.create(_AGENT)
         await store.agents.create(bare)
@@ -60,7 +60,7 @@ async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
 
 async def agents_are_listed_newest_first_by_org(make: Make) -> None:
     """Check pages, totals and filters."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = [replace(_AGENT, id=f"id-{number}", name=f"agent-{number % 2}") for number in range(5)]
         rows[4] = replace(rows[4], status="archived")
         for row in (*rows, replace(_AGENT, id="id-9", org=None)):
@@ -91,7 +91,7 @@ async def agents_are_listed_newest_first_by_org(make: Make) -> None:
 
 async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:
     """Check that its capabilities are replaced too, and that only its org can replace it."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.agents.create(_AGENT)
         used = (CapabilityRow("a", prefix="a_"), CapabilityRow("c"))
         second = replace(_AGENT, version=2, capabilities=used, status="archived", updated_at=LATER)
@@ -113,7 +113,7 @@ async def an_agents_capabilities_come_back_as_they_were_given(make: Make) -> Non
         CapabilityRow("empty", config={}, prefix=""),
         CapabilityRow("named", rename={"save": "keep", "load": "fetch"}),
     )
-    async with opened(make) as store:
+    async with open_store(make) as store:
         agent = replace(_AGENT, capabilities=used)
         await store.agents.create(agent)
         expect(await store.agents.get("acme", "id-0"), agent, "the agent")
@@ -135,7 +135,7 @@ def _next(row: AgentRow, **changes: Any) -> AgentRow:
 
 async def every_version_of_an_agent_is_kept(make: Make) -> None:
     """Check complete versions with their authors; changing a returned row does not change the stored one."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         second = _next(
             _FIRST, capabilities=(), model=None, static_context=None, allowance=None, author=None, tags=("z",)
         )
@@ -163,7 +163,7 @@ async def every_version_of_an_agent_is_kept(make: Make) -> None:
 
 async def every_field_of_an_agent_is_kept(make: Make) -> None:
     """Check each field in the agent, in lists and in every version, also in versions without it."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number, field in enumerate(AGENT_FIELDS):
             agent = replace(_AGENT, id=f"id-{number:02}", **{field.name: _sample(field)})
             without = _next(replace(_AGENT, id=agent.id))
@@ -190,7 +190,7 @@ def _sample(field: AgentField) -> object:
 
 async def versions_are_listed_newest_first(make: Make) -> None:
     """Check pages of the versions of one agent, in its org only."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = [_FIRST]
         await store.agents.create(_FIRST)
         for _ in range(4):
@@ -212,7 +212,7 @@ async def versions_are_listed_newest_first(make: Make) -> None:
 
 async def a_version_is_written_once(make: Make) -> None:
     """Check that a late writer is refused, and leaves no version."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.agents.create(_FIRST)
         second = _next(_FIRST, description="the quicker one's")
         expect(await store.agents.replace(second), True, "the next version")
@@ -224,7 +224,7 @@ async def a_version_is_written_once(make: Make) -> None:
 
 async def an_agent_is_found_by_the_hash_of_any_version(make: Make) -> None:
     """Check that a hash finds the newest version of the newest agent with that hash, in one org only."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.agents.create(_FIRST)
         second = _next(_FIRST)
         back = replace(_next(second), static_hash=_FIRST.static_hash)

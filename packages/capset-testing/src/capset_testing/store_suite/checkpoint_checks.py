@@ -10,7 +10,7 @@ from capset.errors import Conflict
 from capset.fingerprint.chain import verify
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, MeasuredCall, Pruned, Store
-from capset_testing.store_suite.support import LATER, NOW, Make, entry, expect, expect_error, intent, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, entry, expect, expect_error, intent, open_store
 
 _OLD: Final = "2025-01-01T00:00:00.000000Z"
 _NOTHING: Final = list[int | None]()
@@ -25,7 +25,7 @@ async def _fill(store: Store, first: int, last: int, time: str) -> None:
 async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
     """Check that the checkpoint is stored, and remains the newest one until more entries come."""
     key = CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         expect(await store.audit.checkpoint(key, now=NOW), None, "the checkpoint of an empty log")
         expect((await store.audit.verify([key.public])).ok, False, "whether a log without checkpoints is verified")
         store.audit.append(entry("a1"))
@@ -52,7 +52,7 @@ async def another_key_signs_anew(make: Make) -> None:
     """Another key gets its own checkpoint, and both keys together verify the log."""
     key = CheckpointKey.generate()
     new = CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.audit.commit(entry("a"))
         await store.audit.checkpoint(key, now=NOW)
         checkpoint = await store.audit.checkpoint(new, now=NOW)
@@ -63,9 +63,9 @@ async def another_key_signs_anew(make: Make) -> None:
 async def a_chain_is_verified_in_parts(make: Make) -> None:
     """Each part follows the previous one, ends where it should, and has the checkpoints over its links."""
     key, other = CheckpointKey.generate(), CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         empty = await store.audit.verify_part(None, None, limit=3)
-        expect((empty.found.problem, empty.last, empty.is_end), (None, 0, True), "an empty log")
+        expect((empty.verification.problem, empty.last, empty.is_end), (None, 0, True), "an empty log")
         await _fill(store, 1, 4, _OLD)
         await store.audit.checkpoint(other, now=_OLD)
         await _fill(store, 5, 6, _OLD)
@@ -77,9 +77,9 @@ async def a_chain_is_verified_in_parts(make: Make) -> None:
             after: int | None = None
             previous: str | None = None
             while True:
-                part = await store.audit.verify_part(after, previous, limit=limit, own=signer and signer.public)
-                expect(part.found.problem, None, "the problem of a part")
-                walked.append((part.found.checked, part.last, part.found.covered, part.is_end))
+                part = await store.audit.verify_part(after, previous, limit=limit, own_key=signer and signer.public)
+                expect(part.verification.problem, None, "the problem of a part")
+                walked.append((part.verification.checked, part.last, part.verification.covered, part.is_end))
                 if part.is_end:
                     return walked
                 after, previous = part.last, part.hash
@@ -89,22 +89,24 @@ async def a_chain_is_verified_in_parts(make: Make) -> None:
         expect(await walk(9), [(9, 9, 6, False), (0, 9, None, True)], "the whole chain, and what follows")
         expect(await walk(20, None), [(9, 9, None, True)], "the whole chain, without a key")
         part = await store.audit.verify_part(4, "0" * 64, limit=2)
-        expect((part.found.seq, part.found.checked), (5, 0), "a part after a wrong previous hash")
+        expect((part.verification.seq, part.verification.checked), (5, 0), "a part after a wrong previous hash")
         part = await store.audit.verify_part(4, None, limit=3)
         expect([checkpoint.number for checkpoint in part.checkpoints], [1, 2], "the checkpoints over a part")
         part = await store.audit.verify_part(40, None, limit=2)
-        expect((part.found.ok, part.is_end), (False, True), "a part after a missing record")
+        expect((part.verification.ok, part.is_end), (False, True), "a part after a missing record")
         await store.audit.prune(NOW, key, now=NOW)
-        part = await store.audit.verify_part(2, "0" * 64, limit=5, own=key.public)
+        part = await store.audit.verify_part(2, "0" * 64, limit=5, own_key=key.public)
         expect(
-            (part.found.problem, part.found.since, part.last), (None, 7, 9), "a part that begins with pruned records"
+            (part.verification.problem, part.verification.since, part.last),
+            (None, 7, 9),
+            "a part that begins with pruned records",
         )
-        expect((part.found.covered, part.is_end), (9, True), "the records that its checkpoints cover")
+        expect((part.verification.covered, part.is_end), (9, True), "the records that its checkpoints cover")
 
 
 async def calls_are_measured_in_bounded_time(make: Make) -> None:
     """Check that the newest calls that fit are measured, with the time since which all were examined."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number in range(1, 9):
             org = "acme" if number % 2 else "globex"
             more = {"tool": f"tool-{number}", "outcome": "failed", "duration_us": number}
@@ -112,9 +114,9 @@ async def calls_are_measured_in_bounded_time(make: Make) -> None:
         await store.audit.commit(intent("b", org="acme", time="2026-01-09T00:00:00.000000Z"))
 
         async def measure(
-            query: AuditQuery, walked: int = 99, measured: int = 99
+            query: AuditQuery, max_examined: int = 99, max_counted: int = 99
         ) -> tuple[list[int | None], str | None]:
-            page = await store.audit.measure(query, walked=walked, measured=measured)
+            page = await store.audit.measure(query, max_examined=max_examined, max_counted=max_counted)
             return [call.duration_us for call in page.calls], page.since and page.since[8:10]
 
         measurement = await store.audit.measure(AuditQuery(tool="tool-3"))
@@ -127,19 +129,21 @@ async def calls_are_measured_in_bounded_time(make: Make) -> None:
         expect(await measure(AuditQuery()), ([8, 7, 6, 5, 4, 3, 2, 1], None), "all calls")
         expect(await measure(acme), ([7, 5, 3, 1], None), "the calls of an org")
         expect(await measure(AuditQuery(org="")), (_NOTHING, None), "the calls of no org")
-        expect(await measure(acme, walked=4), ([7, 5, 3, 1], None), "exactly as many calls as are examined")
-        expect(await measure(acme, walked=3), ([7, 5, 3], "03"), "a limit below the number of calls")
-        expect(await measure(replace(acme, tool="tool-1"), walked=3), (_NOTHING, "03"), "a call that is not examined")
-        expect(await measure(acme, measured=2), ([7, 5], "05"), "a limit on the measured calls")
+        expect(await measure(acme, max_examined=4), ([7, 5, 3, 1], None), "exactly as many calls as are examined")
+        expect(await measure(acme, max_examined=3), ([7, 5, 3], "03"), "a limit below the number of calls")
+        expect(
+            await measure(replace(acme, tool="tool-1"), max_examined=3), (_NOTHING, "03"), "a call that is not examined"
+        )
+        expect(await measure(acme, max_counted=2), ([7, 5], "05"), "a limit on the measured calls")
         expect(await measure(since), ([7, 5], None), "the calls since a time")
-        expect(await measure(since, walked=2), ([7, 5], None), "the calls since a time, all of them examined")
+        expect(await measure(since, max_examined=2), ([7, 5], None), "the calls since a time, all of them examined")
         expect(await measure(until), ([3, 1], None), "the calls before a time")
-        expect(await measure(until, walked=1), ([3], "03"), "the calls before a time, one of them examined")
+        expect(await measure(until, max_examined=1), ([3], "03"), "the calls before a time, one of them examined")
 
 
 async def links_are_read_in_chain_order(make: Make) -> None:
     """Check pages of links, including intents, and that a span of time is a span of the chain."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         expect(await store.audit.span(), None, "the span of an empty log")
         await expect_error(ValueError, store.audit.span(since="yesterday"), "a span since an invalid time")
         expect(list(await store.audit.read()), [], "the links of an empty log")
@@ -159,7 +163,7 @@ async def links_are_read_in_chain_order(make: Make) -> None:
 async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
     """Check that the rest of the log verifies from the cut on, and that its numbers continue."""
     key = CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _fill(store, 1, 4, _OLD)
         await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning without a checkpoint")
         await expect_error(ValueError, store.audit.prune("yesterday", key, now=LATER), "pruning before an invalid time")
@@ -185,9 +189,7 @@ async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
         await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning what no checkpoint covers")
         await store.audit.commit(entry("a1"))
         expect(
-            [record.seq for record in await store.audit.read(after=9)],
-            [10],
-            "the next link, with an id used before",
+            [record.seq for record in await store.audit.read(after=9)], [10], "the next link, with an id used before"
         )
         by_checkpoint = await store.audit.verify([key.public], [first])
         expect((by_checkpoint.problem, by_checkpoint.checked), (None, 6), "the chain, verified with a kept checkpoint")
@@ -196,7 +198,7 @@ async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
 async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
     """Check that the log is then empty, and that the next record still follows the last one."""
     key = CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _fill(store, 1, 3, _OLD)
         await store.audit.checkpoint(key, now=_OLD)
         expect(await store.audit.prune(NOW, key, now=NOW), Pruned(3, 4), "pruning all")
@@ -214,7 +216,7 @@ async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
 async def pruning_leaves_open_intents(make: Make) -> None:
     """Check that the cut is before the first open intent, regardless of its age."""
     key = CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _fill(store, 1, 2, _OLD)
         before = await store.audit.checkpoint(key, now=_OLD)
         await store.audit.commit(intent("open", time=_OLD))
@@ -229,7 +231,7 @@ async def pruning_leaves_open_intents(make: Make) -> None:
 async def pruning_spares_what_is_young(make: Make) -> None:
     """Check that no cut is made at a checkpoint that covers a link too young to be pruned."""
     key = CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _fill(store, 1, 2, _OLD)
         await _fill(store, 3, 3, NOW)
         await store.audit.checkpoint(key, now=NOW)
@@ -243,7 +245,7 @@ async def pruning_spares_what_is_young(make: Make) -> None:
 async def prunes_at_once_cut_once(make: Make) -> None:
     """Check that the first prune cuts the old links, and that the others find nothing left."""
     key = CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _fill(store, 1, 4, _OLD)
         await store.audit.checkpoint(key, now=_OLD)
         await _fill(store, 5, 6, LATER)
@@ -261,7 +263,7 @@ async def prunes_at_once_cut_once(make: Make) -> None:
 async def a_single_link_can_be_pruned(make: Make) -> None:
     """Check that a log of one link can be cut, and then one link after the other."""
     key = CheckpointKey.generate()
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number in range(1, 4):
             await _fill(store, number, number, _OLD)
             await store.audit.checkpoint(key, now=_OLD)

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from capset.stores.base import DeliveryQuery, DeliveryRow, PersonQuery, PersonRow, Store
-from capset_testing.store_suite.support import LATER, NOW, Make, approval_row, entry, expect, opened
+from capset_testing.store_suite.support import LATER, NOW, SOON, Make, approval_row, entry, expect, open_store
 
-_SOON: Final = "2026-01-01T00:01:00.000000Z"
 PERSON: Final = PersonRow(
     id="p-1",
     team="T1",
@@ -42,20 +41,20 @@ def delivery_row(id: str, **changes: str) -> DeliveryRow:
 
 async def _queue(store: Store, *rows: DeliveryRow) -> None:
     request = replace(approval_row(f"r-{rows[0].id}"), org="acme", digest=rows[0].id)
-    await store.approvals.open(request, most=99, deliveries=rows)
+    await store.approvals.open(request, max_pending=99, deliveries=rows)
 
 
 async def deliveries_are_queued_with_what_they_tell_of(make: Make) -> None:
     """Check that deliveries are queued with a stored request or a successful change, and otherwise not at all."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         row = replace(approval_row("r-1"), org="acme")
         opened_one = delivery_row("d-1")
-        await store.approvals.open(row, most=9, deliveries=[opened_one])
-        await store.approvals.open(replace(row, id="r-2"), most=9, deliveries=[delivery_row("d-2")])
+        await store.approvals.open(row, max_pending=9, deliveries=[opened_one])
+        await store.approvals.open(replace(row, id="r-2"), max_pending=9, deliveries=[delivery_row("d-2")])
         expect(await store.deliveries.get("acme", "d-1"), opened_one, "the delivery of a request")
         expect(await store.deliveries.get("acme", "d-2"), None, "the delivery of a request that joined another")
         other = replace(row, id="r-3", digest="other")
-        await store.approvals.open(other, most=1, deliveries=[delivery_row("d-3")])
+        await store.approvals.open(other, max_pending=1, deliveries=[delivery_row("d-3")])
         expect(await store.deliveries.get("acme", "d-3"), None, "the delivery of a request beyond the limit")
         decided = replace(row, status="approved")
         for delivery_id in ("d-4", "d-5"):
@@ -68,7 +67,7 @@ async def deliveries_are_queued_with_what_they_tell_of(make: Make) -> None:
 
 async def a_channel_has_one_delivery_for_each_key(make: Make) -> None:
     """Check that the first delivery of a key is kept, and that other channels have their own."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         first = delivery_row("d-1", key="same")
         duplicate, other = delivery_row("d-2", key="same"), delivery_row("d-3", key="same", channel="mail")
         await _queue(store, first, duplicate, other)
@@ -81,30 +80,30 @@ async def a_channel_has_one_delivery_for_each_key(make: Make) -> None:
 
 async def a_delivery_is_claimed_by_one_holder(make: Make) -> None:
     """Check that due deliveries are claimed, longest due first, and by another holder when the lease has ended."""
-    async with opened(make) as store:
-        rows = (delivery_row("d-1", due_at=_SOON), delivery_row("d-2"), delivery_row("d-3"))
+    async with open_store(make) as store:
+        rows = (delivery_row("d-1", due_at=SOON), delivery_row("d-2"), delivery_row("d-3"))
         await _queue(store, *rows, delivery_row("d-4", channel="mail"))
-        claimed = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=9)
-        expected = [replace(row, holder="one", due_at=_SOON, attempts=1) for row in rows[1:]]
+        claimed = await store.deliveries.claim("ops", "one", now=NOW, until=SOON, limit=9)
+        expected = [replace(row, holder="one", due_at=SOON, attempts=1) for row in rows[1:]]
         expect(list(claimed), expected, "the due deliveries of a channel")
-        expect(list(await store.deliveries.claim("ops", "two", now=NOW, until=_SOON, limit=9)), [], "held deliveries")
-        taken = await store.deliveries.claim("ops", "two", now=_SOON, until=LATER, limit=2)
+        expect(list(await store.deliveries.claim("ops", "two", now=NOW, until=SOON, limit=9)), [], "held deliveries")
+        taken = await store.deliveries.claim("ops", "two", now=SOON, until=LATER, limit=2)
         expect(
             [(delivery.id, delivery.attempts, delivery.holder) for delivery in taken],
             [("d-1", 1, "two"), ("d-2", 2, "two")],
             "the deliveries that were taken over",
         )
-        several = [store.deliveries.claim("mail", f"h-{n}", now=NOW, until=_SOON, limit=1) for n in range(4)]
+        several = [store.deliveries.claim("mail", f"h-{n}", now=NOW, until=SOON, limit=1) for n in range(4)]
         ids = [delivery.id for rows in await asyncio.gather(*several) for delivery in rows]
         expect(ids, ["d-4"], "a delivery that several claim at once")
 
 
 async def an_outcome_is_stored_by_the_holder_alone(make: Make) -> None:
     """Check that a holder that lost its lease stores no outcome, and that no outcome is stored twice."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _queue(store, delivery_row("d-1"))
-        (late,) = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=1)
-        (claimed,) = await store.deliveries.claim("ops", "one", now=_SOON, until=LATER, limit=1)
+        (late,) = await store.deliveries.claim("ops", "one", now=NOW, until=SOON, limit=1)
+        (claimed,) = await store.deliveries.claim("ops", "one", now=SOON, until=LATER, limit=1)
         done = replace(claimed, state="delivered", receipt='{"ts":"1"}', ended_at=LATER)
         expect(await store.deliveries.settle(replace(late, state="failed")), False, "whether a late outcome counts")
         waiting = replace(claimed, due_at=LATER, error="503")
@@ -120,12 +119,12 @@ async def an_outcome_is_stored_by_the_holder_alone(make: Make) -> None:
 
 async def a_failed_delivery_is_queued_again(make: Make) -> None:
     """Check that it is due at once, without attempts, and with an act; only failed ones are queued again."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _queue(store, delivery_row("d-1"))
         act = entry("a-1", phase="act", act="delivery.retry")
         expect(await store.deliveries.retry("acme", "d-1", now=LATER, act=act), False, "retrying a queued delivery")
-        (claimed,) = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=1)
-        failed = replace(claimed, state="failed", error="gone", ended_at=_SOON)
+        (claimed,) = await store.deliveries.claim("ops", "one", now=NOW, until=SOON, limit=1)
+        failed = replace(claimed, state="failed", error="gone", ended_at=SOON)
         await store.deliveries.settle(failed)
         expect(await store.deliveries.retry("other", "d-1", now=LATER), False, "retrying another org's delivery")
         expect(await store.deliveries.retry("acme", "d-1", now=LATER, act=act), True, "retrying a failed delivery")
@@ -135,10 +134,10 @@ async def a_failed_delivery_is_queued_again(make: Make) -> None:
 
 async def deliveries_are_listed_and_swept(make: Make) -> None:
     """Check lists by state, channel and request, newest first, in pages, and deletion by age."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = (delivery_row("d-1"), delivery_row("d-2", channel="mail"), delivery_row("d-3", approval="r-9"))
         await _queue(store, *rows, delivery_row("d-4", created_at=LATER))
-        (claimed,) = await store.deliveries.claim("mail", "one", now=NOW, until=_SOON, limit=1)
+        (claimed,) = await store.deliveries.claim("mail", "one", now=NOW, until=SOON, limit=1)
         await store.deliveries.settle(replace(claimed, state="failed", error="x", ended_at=NOW))
 
         async def list_ids(query: DeliveryQuery) -> list[str]:
@@ -159,7 +158,7 @@ async def deliveries_are_listed_and_swept(make: Make) -> None:
 
 async def a_user_of_a_workspace_is_one_person_of_an_org(make: Make) -> None:
     """Check that an org has one person per user, found by both ids across orgs, listed and removed in its own."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         people = store.people
         bob = replace(PERSON, id="p-2", user="U2", org=None, principal="bob", attributes=None, permissions=())
         bob = replace(bob, makers=())

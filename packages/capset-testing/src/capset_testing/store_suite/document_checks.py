@@ -17,7 +17,7 @@ from capset_testing.store_suite.support import (
     expect,
     expect_error,
     isolated_keys,
-    opened,
+    open_store,
     with_sessions,
 )
 
@@ -30,7 +30,7 @@ def _rows(count: int) -> list[DocumentRow]:
 
 async def a_text_comes_back_as_it_was_given(make: Make) -> None:
     """Check that any text is stored under its own key, and an id only once."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         texts = ("", "Grüße, 世界 🌍 \ufeff'\"%_\\", " \n ", "x" * 1_000_000)
         rows = [DocumentRow(f"id-{number}", text, LATER) for number, text in enumerate(texts)]
         for row in rows:
@@ -47,7 +47,7 @@ async def a_text_comes_back_as_it_was_given(make: Make) -> None:
 
 async def a_text_is_stored_beside_known_ones_alone(make: Make) -> None:
     """Check that ``known`` prevents a write if there is an unknown text, even with concurrent writes."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         add, rows = store.documents.add, _rows(9)
         expect(await add(_KEY, rows[0]), True, "storing a text without conditions")
         expect(await add(_KEY, rows[1], known=set()), False, "storing a text if none is known")
@@ -67,7 +67,7 @@ async def a_text_is_stored_beside_known_ones_alone(make: Make) -> None:
 
 async def texts_are_listed_newest_first(make: Make) -> None:
     """Check the order by id, regardless of the order of insertion, and pages."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = _rows(10)
         for row in (*rows[5:], *rows[:5]):
             await store.documents.add(_KEY, row)
@@ -83,7 +83,7 @@ async def texts_are_listed_newest_first(make: Make) -> None:
 
 async def a_deleted_text_is_gone(make: Make) -> None:
     """Check that it is not read, listed or found, and that its id can be used again."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = _rows(3)
         for row in rows:
             await store.documents.add(_KEY, row)
@@ -136,9 +136,9 @@ class _SearchDocuments(Protocol):
 
 
 @asynccontextmanager
-async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_SearchDocuments]:
+async def _open_search(make: Make, *texts: str) -> AsyncGenerator[_SearchDocuments]:
     """Open a new store with texts, the last one the newest."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number, text in enumerate(texts):
             await store.documents.add(_KEY, DocumentRow(f"id-{number:03}", text, NOW))
 
@@ -150,7 +150,7 @@ async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_SearchDocuments]:
 
 async def a_word_finds_what_begins_with_it(make: Make) -> None:
     """Check that a query does not find words that end with it or contain it."""
-    async with _shelf(make, "storm", "brainstorm", "a stormy night", "store", "the STORM-proof door") as search:
+    async with _open_search(make, "storm", "brainstorm", "a stormy night", "store", "the STORM-proof door") as search:
         expect(await search("storm"), ["the STORM-proof door", "a stormy night", "storm"], "what is found")
         expect(await search("sto"), ["the STORM-proof door", "store", "a stormy night", "storm"], "by a beginning")
         expect(await search("stormier"), [], "by a longer word")
@@ -169,7 +169,7 @@ async def case_marks_and_width_do_not_matter(make: Make) -> None:
         ("नमस्ते", ("नमस्ते",)),
         ("한국어를", ("한국어",)),
     )
-    async with _shelf(make, *[text for text, _ in groups]) as search:
+    async with _open_search(make, *[text for text, _ in groups]) as search:
         for text, queries in groups:
             for query in queries:
                 expect(await search(query), [text], f"what {query!r} finds")
@@ -178,7 +178,7 @@ async def case_marks_and_width_do_not_matter(make: Make) -> None:
 async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
     """Check Chinese, Japanese and Thai, also next to Latin letters."""
     texts = ("我喜歡喝綠茶", "東京でラーメンを食べた", "ﾗｰﾒﾝ", "用Python編程", "ฉันชอบชาเขียว", "〇と々")
-    async with _shelf(make, *texts) as search:
+    async with _open_search(make, *texts) as search:
         for query, expected in (
             ("綠茶", texts[:1]),
             ("食", (texts[1],)),
@@ -194,7 +194,7 @@ async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
 async def more_words_come_first_then_newer_texts(make: Make) -> None:
     """Check that the number of a word's occurrences in a text, or in the query, does not matter."""
     texts = ("red green blue", "red red red red", "green blue", "redder", "blue", "none of them")
-    async with _shelf(make, *texts) as search:
+    async with _open_search(make, *texts) as search:
         best = ["red green blue", "green blue", "blue", "redder", "red red red red"]
         expect(await search("red green blue"), best, "by three words")
         expect(await search("blue, green; red! RED red"), best, "by the same in another order")
@@ -206,7 +206,7 @@ async def more_words_come_first_then_newer_texts(make: Make) -> None:
 async def nothing_in_a_query_is_syntax(make: Make) -> None:
     """Check that a query consists of words and separators only."""
     texts = ("alpha", "beta", "near", "not or and", "words", "rowid 5", "drop documents", "100")
-    async with _shelf(make, *texts) as search:
+    async with _open_search(make, *texts) as search:
         for query, expected in (
             ('"alpha', ["alpha"]),
             ('"alpha" "beta"', ["beta", "alpha"]),
@@ -234,7 +234,7 @@ async def nothing_in_a_query_is_syntax(make: Make) -> None:
 
 async def a_query_without_words_finds_nothing(make: Make) -> None:
     """Check that it does not even find a text without words."""
-    async with _shelf(make, "", "!?", "a", "🌍") as search:
+    async with _open_search(make, "", "!?", "a", "🌍") as search:
         for query in ("", " ", "!?", "🌍", "\n\t", "_", "\u0301"):
             expect(await search(query), [], f"what {query!r} finds")
 
@@ -242,7 +242,7 @@ async def a_query_without_words_finds_nothing(make: Make) -> None:
 async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
     """Check the bounds of ``stores.texts``: 64 characters per word, 20,000 words per text, 32 per query."""
     long, many = "a" * 100, " ".join([f"w{number}" for number in range(20_001)])
-    async with _shelf(make, long, many) as search:
+    async with _open_search(make, long, many) as search:
         for query, expected in (
             ("a" * 64, [long]),
             ("a" * 64 + "b", [long]),

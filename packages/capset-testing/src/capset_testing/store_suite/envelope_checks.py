@@ -20,7 +20,7 @@ from capset.stores.base import (
     TransitionRow,
 )
 from capset_testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
-from capset_testing.store_suite.support import NOW, Make, expect, expect_error, opened
+from capset_testing.store_suite.support import NOW, Make, expect, expect_error, open_store
 
 _Row = TypeVar("_Row", RegistrationRow, LinkRow, EnvelopeRow, TransitionRow, PayloadRow)
 
@@ -32,7 +32,7 @@ _TRANSITION: Final = TransitionRow("acme", "session-1", "link-1", "link-1", "", 
 async def an_envelope_comes_back_as_it_was_given(make: Make) -> None:
     """Check envelopes of any length, with and without a link; the last one of a link is the link's envelope."""
     long = '{"é":"' + "Grüße, 世界 🌍 \U0010ffff'\"%_\\\\u0000" * 200_000 + '"}'
-    async with opened(make) as store:
+    async with open_store(make) as store:
         lineage = store.lineage
         await lineage.record_turn(link_row("link-1"))
         expect(await lineage.envelope_of("acme", "link-1"), None, "the envelope of a link that has none")
@@ -49,7 +49,7 @@ async def an_envelope_comes_back_as_it_was_given(make: Make) -> None:
 
 async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
     """Check that an envelope's id must be free, and its link in its org; stored rows stay."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.lineage.record_turn(link_row("link-1"))
         envelope = envelope_row("id-1", "link-1")
         await store.lineage.record_envelope(envelope)
@@ -68,7 +68,7 @@ async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
 
 async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
     """Check that an org keeps the first payload of each hash, in any number and combination."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         lineage = store.lineage
         await lineage.record_payloads([])
         await lineage.record_payloads(payload_row(number) for number in range(1200))
@@ -88,7 +88,7 @@ async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
 
 async def an_invocation_is_never_kept(make: Make) -> None:
     """Check that a payload of an unknown kind is refused: alone, among others, or with a turn."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         wrong = replace(payload_row(1), kind=cast("PayloadKind", "invocation"))
         await expect_error(StoreError, store.lineage.record_payloads([payload_row(0), wrong]), "an invocation")
         turn = store.lineage.record_turn(link_row("link-1"), payloads=[payload_row(0), wrong])
@@ -100,7 +100,7 @@ async def an_invocation_is_never_kept(make: Make) -> None:
 
 async def every_text_of_lineage_is_one_that_databases_keep(make: Make) -> None:
     """Check that any other text is refused, in any field, and that nothing is stored with it."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.lineage.record_turn(link_row("link-1"))
         for text in _TEXTS:
             for number, write in enumerate(_writes(store, text)):
@@ -115,7 +115,7 @@ async def every_text_of_lineage_is_one_that_databases_keep(make: Make) -> None:
 
 async def nothing_is_found_by_a_text_that_no_database_keeps(make: Make) -> None:
     """Check that queries with such a text find nothing and do not fail."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         lineage = store.lineage
         await lineage.record_turn(link_row("link-1"), envelope_row("id-1", "link-1"))
         for text in _TEXTS:

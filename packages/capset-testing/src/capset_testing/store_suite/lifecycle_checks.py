@@ -13,7 +13,16 @@ from capset.errors import StoreError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, Store
 from capset.stores.base.audit import Entry
-from capset_testing.store_suite.support import NOW, Make, begin, entry, expect, expect_error, intent, opened
+from capset_testing.store_suite.support import (
+    NOW,
+    Make,
+    create_sessions,
+    entry,
+    expect,
+    expect_error,
+    intent,
+    open_store,
+)
 
 _VALUES: Final[dict[Any, Any]] = {str: "/a", int: 1, bool: False, bytes: b"a"}
 
@@ -23,7 +32,7 @@ async def what_was_taken_outlives_closing(make: Make) -> None:
     store = make()
     await store.open()
     store.audit.append(entry("a"))
-    await begin(store, "session-1")
+    await create_sessions(store, "session-1")
     await store.files.write("session-1", "/a.txt", b"kept", org=None, now=NOW)
     await store.close()
     await store.open()
@@ -131,7 +140,7 @@ async def the_digest_key_is_made_once(make: Make) -> None:
     await store.open()
     reread = await store.audit.digest_key()
     await store.close()
-    async with opened(make) as other:
+    async with open_store(make) as other:
         another = await other.audit.digest_key()
     expect(len(first), 32, "the key's length")
     expect(reread, first, "the key after opening again")

@@ -13,7 +13,7 @@ from capset.errors import StoreError
 from capset.fingerprint.hashes import Ref
 from capset.stores.base import EnvelopeRow, LinkQuery, LinkRow, PayloadRow, RegistrationRow, Sighting, TransitionRow
 from capset.stores.base.lineage import LinksFull
-from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, opened, session_row
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, open_store, session_row
 
 _A: Final = RegistrationRow("id-1", "acme", "agent-1", "scribe", "a" * 64, "jcs-1", NOW)
 _B: Final = replace(_A, id="id-2", static_hash="b" * 64, created_at=LATER)
@@ -50,7 +50,7 @@ def payload_row(number: int) -> PayloadRow:
 
 async def a_registration_is_kept_once_for_its_hash(make: Make) -> None:
     """Check that first id, profile and time stay, the newest name counts, and the last registered is the latest."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         lineage = store.lineage
         expect(await lineage.latest_registration("acme", "agent-1"), None, "the latest of an unknown agent")
         expect(await lineage.register(_A), _A, "the first registration")
@@ -67,7 +67,7 @@ async def a_registration_is_kept_once_for_its_hash(make: Make) -> None:
 
 async def registrations_of_other_orgs_and_agents_are_apart(make: Make) -> None:
     """Check equal ids, agents and hashes in several orgs; in one org, a second registration of an id is refused."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         others = [_A, replace(_A, org="other"), replace(_A, org=None), replace(_A, id="id-3", agent_id="agent-2")]
         for number, row in enumerate(others):
             named = replace(row, agent_name=f"name {number}")
@@ -82,7 +82,7 @@ async def registrations_of_other_orgs_and_agents_are_apart(make: Make) -> None:
 
 async def concurrent_registrations_give_one_row(make: Make) -> None:
     """All concurrent registrations of one hash get the same row."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = [replace(_A, id=f"id-{number}") for number in range(50)]
         registered = await asyncio.gather(*[store.lineage.register(row) for row in rows])
         expect(len(set(registered)), 1, "the number of different rows returned")
@@ -91,7 +91,7 @@ async def concurrent_registrations_give_one_row(make: Make) -> None:
 
 async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
     """Check link, envelope and payloads, with and without an org and a session."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         lineage = store.lineage
         full = replace(
             link_row("link-1"),
@@ -127,7 +127,7 @@ def _code(link: LinkRow | None) -> list[str | None]:
 
 async def a_turn_is_kept_whole_or_not_at_all(make: Make) -> None:
     """Check that a refused turn leaves nothing: neither link nor envelope, payload nor transition."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         lineage = store.lineage
         first = link_row("link-1")
         await lineage.record_turn(first, envelope_row("id-1", "link-1"))
@@ -154,7 +154,7 @@ async def a_turn_is_kept_whole_or_not_at_all(make: Make) -> None:
 
 async def links_are_listed_newest_first(make: Make) -> None:
     """Check the order by id, pages and filters."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = [link_row(f"link-{number}", session=f"session-{number % 2}") for number in range(6)]
         rows[5] = replace(rows[5], agent_id="agent-2")
         for number in (3, 0, 5, 1, 4, 2):
@@ -180,11 +180,11 @@ async def links_are_listed_newest_first(make: Make) -> None:
 
 async def a_session_has_so_many_links(make: Make) -> None:
     """Check the limit for concurrent turns; links of other sessions, of none and of other orgs do not count."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
 
         async def record(id: str, session: str | None = "session-1", org: str = "acme") -> bool:
             try:
-                await store.lineage.record_turn(link_row(id, session=session, org=org), most=3)
+                await store.lineage.record_turn(link_row(id, session=session, org=org), max_links=3)
             except LinksFull:
                 return False
             return True
@@ -202,7 +202,7 @@ async def a_session_has_so_many_links(make: Make) -> None:
 
 async def pages_of_links_end_by_their_size(make: Make) -> None:
     """Check that a page has at least one link, and that the next pages have the rest."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         sizes = (10, 9_000, 3_000, 3_000, 10)
         rows = [
             replace(link_row(f"link-{number}"), metadata=json.dumps({"text": "x" * size}))
@@ -220,7 +220,7 @@ async def pages_of_links_end_by_their_size(make: Make) -> None:
 
 async def links_outlive_their_session(make: Make) -> None:
     """Check that links, like records, outlive it, with their envelopes and transitions."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.sessions.create(session_row("session-1", "acme"))
         await store.lineage.record_turn(link_row("link-1"), envelope_row("id-1", "link-1"))
         moved = await store.lineage.record_turn(link_row("link-2", runtime="b"))
@@ -232,7 +232,7 @@ async def links_outlive_their_session(make: Make) -> None:
 
 async def a_transition_is_kept_when_the_runtime_hash_moves(make: Make) -> None:
     """Check transitions from the session's last recorded link, regardless of id order and other sessions."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         lineage = store.lineage
 
         async def turn(id: str, runtime: str, reason: str = "") -> TransitionRow | None:
@@ -260,7 +260,7 @@ async def a_transition_is_kept_when_the_runtime_hash_moves(make: Make) -> None:
 
 async def concurrent_turns_of_a_session_make_a_chain(make: Make) -> None:
     """Each transition begins where the previous one ended, and none is missing."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = [link_row(f"link-{number:02}", runtime="abc"[number % 3]) for number in range(60)]
         recorded = await asyncio.gather(*[store.lineage.record_turn(row, envelope_row(row.id, row.id)) for row in rows])
         transitions = await store.lineage.transitions("acme", "session-1")
@@ -288,7 +288,7 @@ async def concurrent_turns_of_a_session_make_a_chain(make: Make) -> None:
 
 async def a_transition_can_be_recorded_by_itself(make: Make) -> None:
     """Check that both links must be in its org, and that the last 1,000 of a session are returned."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         lineage = store.lineage
         await lineage.record_turn(link_row("link-1"))
         await lineage.record_turn(link_row("link-2"))
@@ -324,14 +324,16 @@ async def lineage_outlives_closing(make: Make) -> None:
 
 async def links_that_name_a_hash_are_found(make: Make) -> None:
     """Check links found by each of their hashes, newest first, with the time since which all were examined."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number, runtime in enumerate("abab"):
             row = link_row(f"l-{number}", session=f"s-{number}", runtime=runtime)
             await store.lineage.record_turn(replace(row, created_at=f"2026-01-0{number + 1}T00:00:00.000000Z"))
         await store.lineage.record_turn(link_row("l-9", org=None))
 
-        async def find_links(hash: str, looked: int = 9, org: str | None = "acme") -> tuple[list[str], str | None]:
-            page = await store.lineage.sightings(org, hash, looked=looked)
+        async def find_links(
+            hash: str, max_searched: int = 9, org: str | None = "acme"
+        ) -> tuple[list[str], str | None]:
+            page = await store.lineage.sightings(org, hash, max_searched=max_searched)
             return [sighting.link for sighting in page.items], page.since and page.since[8:10]
 
         expect(await find_links("a" * 64), (["l-2", "l-0"], None), "links with a runtime hash")
@@ -340,8 +342,10 @@ async def links_that_name_a_hash_are_found(make: Make) -> None:
             expect(await find_links(digit * 64), (every, None), f"links with the hash {digit}…")
         expect(await find_links("1" * 64, org=None), (["l-9"], None), "links of no org")
         expect(await find_links("f" * 64), (list[str](), None), "links with a hash that none has")
-        expect(await find_links("a" * 64, looked=4), (["l-2", "l-0"], None), "exactly as many links as are examined")
-        expect(await find_links("a" * 64, looked=3), (["l-2"], "02"), "a limit below the number of links")
+        expect(
+            await find_links("a" * 64, max_searched=4), (["l-2", "l-0"], None), "exactly as many links as are examined"
+        )
+        expect(await find_links("a" * 64, max_searched=3), (["l-2"], "02"), "a limit below the number of links")
         sightings = await store.lineage.sightings("acme", "b" * 64)
         expected = Sighting("l-3", "s-3", "agent-1", "scribe", "2026-01-04T00:00:00.000000Z")
         expect(sightings.items[0], expected, "the sighting of a link")

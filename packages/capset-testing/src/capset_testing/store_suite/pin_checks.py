@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from capset.stores.base import ToolPin
-from capset_testing.store_suite.support import Make, expect, opened
+from capset_testing.store_suite.support import Make, expect, open_store
 
 _READ: Final = ToolPin("files", "read", "a" * 64, '{"name":"read"}', "ada", "2026-01-01T00:00:00.000000Z")
 _WRITE: Final = ToolPin("files", "Write", "b" * 64, '{"name":"Write"}', "ada", "2026-01-01T00:00:00.000000Z")
@@ -15,7 +15,7 @@ _OTHER: Final = ToolPin("mail", "read", "c" * 64, '{"name":"read"}', "bob", "202
 
 async def pins_are_those_of_their_server(make: Make) -> None:
     """Check that pins are listed by server and tool, with other servers' pins present."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         expect(await store.pins.list("files"), [], "the pins of a new store")
         await store.pins.change("files", [_READ, _WRITE])
         await store.pins.change("mail", [_OTHER])
@@ -25,7 +25,7 @@ async def pins_are_those_of_their_server(make: Make) -> None:
 
 async def pins_are_replaced_and_removed_together(make: Make) -> None:
     """Check that one change replaces a pin and removes others."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.pins.change("files", [_READ, _WRITE])
         await store.pins.change("mail", [_OTHER])
         repinned = replace(_READ, hash="d" * 64, approved_by="eve")

@@ -19,7 +19,7 @@ async def _write(store: Store, path: str, size: int, quota: FileQuota = _SMALL, 
     return stat
 
 
-async def _refused(store: Store, path: str, size: int, quota: FileQuota = _SMALL) -> None:
+async def _expect_refused(store: Store, path: str, size: int, quota: FileQuota = _SMALL) -> None:
     error = await expect_error(QuotaExceeded, _write(store, path, size, quota), f"writing {size} bytes to {path}")
     expect((error.code, error.status, error.retryable), ("quota_exceeded", 413, False), "its code and status")
     expect(repr(path) in error.message, True, f"whether {path!r} is named by {error.message!r}")
@@ -28,18 +28,18 @@ async def _refused(store: Store, path: str, size: int, quota: FileQuota = _SMALL
 async def a_session_holds_no_more_than_its_quota(make: Make) -> None:
     """Check limits of file bytes, total bytes and files; a refused write leaves nothing, a deletion frees room."""
     async with with_sessions(make, _SESSION, "session-2") as store:
-        await _refused(store, "/new/a", 11)
+        await _expect_refused(store, "/new/a", 11)
         expect(await store.files.list(_SESSION, "/", recursive=True), [], "the entries after that")
         for path, size in (("/a", 10), ("/b", 10), ("/d/c", 4)):
             await _write(store, path, size)
-        await _refused(store, "/d/c", 6)
-        await _refused(store, "/new", 0)
+        await _expect_refused(store, "/d/c", 6)
+        await _expect_refused(store, "/new", 0)
         await _write(store, "/d/c", 5)
         await _write(store, "/a", 1)
-        await _refused(store, "/d/c", 11)
+        await _expect_refused(store, "/d/c", 11)
         await _write(store, "/d/c", 10)
         await store.files.delete(_SESSION, "/b", recursive=False)
-        await _refused(store, "/e", 15)
+        await _expect_refused(store, "/e", 15)
         await _write(store, "/e", 10)
         for path in ("/a", "/b"):  # the same content, which the store has already
             await _write(store, path, 10, session="session-2")
@@ -53,7 +53,7 @@ async def equal_content_counts_for_every_file(make: Make) -> None:
     async with with_sessions(make, _SESSION) as store:
         for path in ("/a", "/b"):
             await _write(store, path, 10)
-        await _refused(store, "/c", 10)
+        await _expect_refused(store, "/c", 10)
 
 
 async def what_makes_nothing_grow_is_taken(make: Make) -> None:
@@ -63,8 +63,8 @@ async def what_makes_nothing_grow_is_taken(make: Make) -> None:
         await _write(store, "/d/a", 9)
         for size in (9, 8, 0):
             expect((await _write(store, "/d/a", size, none)).size_bytes, size, "the size")
-        await _refused(store, "/d/a", 1, none)
-        await _refused(store, "/d/b", 0, none)
+        await _expect_refused(store, "/d/a", 1, none)
+        await _expect_refused(store, "/d/b", 0, none)
         moved = await store.files.move(_SESSION, "/d/a", "/d/c", overwrite=False, now=NOW, quota=none)
         expect(moved.path, "/d/c", "where it was moved to")
 
@@ -74,16 +74,16 @@ async def directories_count_beside_files(make: Make) -> None:
     quota = FileQuota(session_files=4)
     async with with_sessions(make, _SESSION) as store:
         await _write(store, "/1/2/3/f", 1, quota)
-        await _refused(store, "/1/4/5/f", 1, quota)
+        await _expect_refused(store, "/1/4/5/f", 1, quota)
         move = store.files.move(_SESSION, "/1/2", "/4/5/6", overwrite=False, now=NOW, quota=quota)
         await expect_error(QuotaExceeded, move, "moving below two new directories")
         await store.files.move(_SESSION, "/1/2", "/4/2", overwrite=False, now=NOW, quota=quota)
-        await _refused(store, "/5/f", 1, quota)
+        await _expect_refused(store, "/5/f", 1, quota)
         await store.files.delete(_SESSION, "/1", recursive=False)
         await _write(store, "/5/f", 1, quota)
         for name in "gh":
             await _write(store, f"/5/{name}", 1, quota)
-        await _refused(store, "/5/i", 1, quota)
+        await _expect_refused(store, "/5/i", 1, quota)
         expect(len(await store.files.list(_SESSION, "/", recursive=True)), 8, "the entries")
 
 
@@ -94,7 +94,7 @@ async def a_move_frees_what_it_overwrites(make: Make) -> None:
             await _write(store, path, size)
         await store.files.move(_SESSION, "/a", "/b", overwrite=True, now=NOW, quota=_SMALL)
         await _write(store, "/d", 10)
-        await _refused(store, "/e", 0)
+        await _expect_refused(store, "/e", 0)
 
 
 async def concurrent_writes_keep_to_the_quota(make: Make) -> None:
@@ -120,23 +120,23 @@ async def a_version_is_never_used_twice(make: Make) -> None:
     async with with_sessions(make, _SESSION, "session-2") as store:
         files, contents = store.files, dict[tuple[str, int], bytes]()
 
-        async def look(step: str) -> None:
+        async def check_contents(step: str) -> None:
             for stat in await files.list(_SESSION, "/", recursive=True):
                 content = b"" if stat.is_directory else (await files.read(_SESSION, stat.path))[1]
                 expect(contents.setdefault((stat.path, stat.version), content), content, f"{stat.path} after {step}")
 
         async def write(path: str, content: bytes) -> int:
             stat, _ = await files.write(_SESSION, path, content, org=None, now=NOW)
-            await look(f"writing {content!r}")
+            await check_contents(f"writing {content!r}")
             return stat.version
 
         expect([await write("/a", b"1"), await write("/a", b"2"), await write("/d/b", b"3")], [1, 2, 1], "the first")
         await files.delete(_SESSION, "/a", recursive=False, version=2)
         expect(await write("/a", b"4"), 3, "the version of what was deleted and is written again")
         await files.move(_SESSION, "/a", "/d/c", overwrite=False, now=LATER)
-        await look("moving")
+        await check_contents("moving")
         await files.move(_SESSION, "/d/b", "/d/c", overwrite=True, now=LATER)
-        await look("moving over another")
+        await check_contents("moving over another")
         await write("/a", b"5")
         await write("/d/b", b"6")
         await files.move(_SESSION, "/d", "/e", overwrite=False, now=LATER)

@@ -10,27 +10,31 @@ from typing import Any, Final
 from capset.errors import StoreError
 from capset.fingerprint.chain import GENESIS, verify
 from capset.stores.base import Attempt, AuditQuery
-from capset_testing.store_suite.support import BrokenEntry, Make, entry, expect, expect_error, intent, opened
+from capset_testing.store_suite.support import BrokenEntry, Make, entry, expect, expect_error, intent, open_store
 
-_OWN: Final = ("seq", "writer", "previous", "hash")
+_WRITER_COLUMNS: Final = ("seq", "writer", "previous", "hash")
 
 
 async def a_committed_entry_is_a_record(make: Make) -> None:
     """Every column comes back unchanged, and with the writer's own columns it is a link of a chain."""
     committed = entry("a", causation="b", org="acme", reason="a NUL: \0", code="x", duration_us=0)
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.audit.commit(committed)
         page = await store.audit.query(AuditQuery())
     expect(len(page.items), 1, "records after one commit")
     columns: Mapping[str, Any] = asdict(page.items[0])  # asdict() gives values of any type
-    expect({name: columns[name] for name in columns if name not in _OWN}, committed.values, "the record's columns")
+    expect(
+        {name: columns[name] for name in columns if name not in _WRITER_COLUMNS},
+        committed.values,
+        "the record's columns",
+    )
     expect((columns["seq"], columns["previous"]), (1, GENESIS), "the first link")
     expect(verify([columns]).problem, None, "the chain of this record alone")
 
 
 async def an_appended_entry_is_there_after_flush(make: Make) -> None:
     """``append`` may write later; ``flush`` waits for that."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number in range(300):
             store.audit.append(entry(f"a{number}"))
         await store.audit.flush()
@@ -42,7 +46,7 @@ async def an_appended_entry_is_there_after_flush(make: Make) -> None:
 
 async def the_chain_keeps_the_order_of_the_calls(make: Make) -> None:
     """Buffered and durable entries are in the chain in the order of the calls."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         store.audit.append(entry("a"))
         await store.audit.commit(entry("b"))
         store.audit.append(entry("c"))
@@ -53,7 +57,7 @@ async def the_chain_keeps_the_order_of_the_calls(make: Make) -> None:
 
 async def concurrent_commits_make_one_chain(make: Make) -> None:
     """Each entry is recorded once, in any order, and the chain is valid."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await asyncio.gather(*[store.audit.commit(entry(f"a{number}")) for number in range(64)])
         verified = await store.audit.verify()
         page = await store.audit.query(AuditQuery(limit=100))
@@ -63,7 +67,7 @@ async def concurrent_commits_make_one_chain(make: Make) -> None:
 
 async def an_intent_and_its_outcome_are_two_records(make: Make) -> None:
     """They share an id; ``verify`` counts both."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.audit.commit(intent("a"))
         store.audit.append(entry("a"))
         await store.audit.flush()
@@ -73,7 +77,7 @@ async def an_intent_and_its_outcome_are_two_records(make: Make) -> None:
 
 async def a_second_record_of_an_id_and_phase_is_refused(make: Make) -> None:
     """Check that the second record alone is refused: entries written beside it stay."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.audit.commit(intent("a"))
         await store.audit.commit(entry("a"))
         commits = [store.audit.commit(entry(name)) for name in ("b", "a", "c")]
@@ -86,7 +90,7 @@ async def a_second_record_of_an_id_and_phase_is_refused(make: Make) -> None:
 async def a_broken_entry_harms_no_other(make: Make) -> None:
     """Check that a commit raises; for an appended entry, ``append`` itself or the next ``flush`` does."""
     surrogate = entry("b", reason="\ud800")
-    async with opened(make) as store:
+    async with open_store(make) as store:
         commits = [store.audit.commit(new_entry) for new_entry in (entry("a"), BrokenEntry(), surrogate, entry("c"))]
         results = await asyncio.gather(*commits, return_exceptions=True)
 
@@ -104,7 +108,7 @@ async def a_broken_entry_harms_no_other(make: Make) -> None:
 
 async def a_query_finds_outcomes_only(make: Make) -> None:
     """Intents are left out."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.audit.commit(intent("a"))
         empty = await store.audit.query(AuditQuery())
         await store.audit.commit(entry("a"))
@@ -127,7 +131,7 @@ async def every_filter_of_a_query_counts(make: Make) -> None:
         "approval": "approval-1",
         "code": "permission_denied",
     }
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.audit.commit(entry("a"))
         await store.audit.commit(entry(**filters))
         await store.audit.commit(entry("c"))
@@ -146,7 +150,7 @@ async def every_filter_of_a_query_counts(make: Make) -> None:
 async def a_query_by_time_counts_its_ends(make: Make) -> None:
     """Check that records at the start time are included, those at the end time are not."""
     times = [f"2026-01-0{day}T00:00:00.000000Z" for day in range(1, 5)]
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number, time in enumerate(times):
             await store.audit.commit(entry(f"a{number}", time=time))
         for since, until, expected in ((1, None, "321"), (None, 2, "10"), (1, 3, "21"), (3, 3, "")):
@@ -159,7 +163,7 @@ async def a_query_by_time_counts_its_ends(make: Make) -> None:
 
 async def pages_follow_each_other(make: Make) -> None:
     """Each record is on one page, even while others are written; the last page is marked as such."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         for number in range(7):
             await store.audit.commit(intent(f"a{number}"))
             await store.audit.commit(entry(f"a{number}", tool="odd" if number % 2 else "even"))
@@ -180,7 +184,7 @@ async def pages_follow_each_other(make: Make) -> None:
 
 async def the_attempts_of_a_correlation_are_told(make: Make) -> None:
     """Check that ended calls have their outcome and open intents none, and that other correlations are left out."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         turn = {"correlation": "turn-1", "org": "acme"}
         await store.audit.commit(intent("a", causation="call-1", **turn))
         await store.audit.commit(intent("b", causation="call-2", **turn))

@@ -6,18 +6,18 @@ import json
 from dataclasses import replace
 
 from capset.stores.base import ApprovalQuery
-from capset_testing.store_suite.support import Make, approval_row, expect, opened
+from capset_testing.store_suite.support import Make, approval_row, expect, open_store
 
 
 async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
     """Check filters by tool, agent and principal, alone and with others, newest or oldest first."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = [
             replace(approval_row(f"id-{number}"), digest=f"{number}" * 64, **values)
             for number, values in enumerate(({}, {"tool": "pay"}, {"agent": "clerk"}, {"principal": "user:eve"}))
         ]
         for row in rows:
-            await store.approvals.open(row, most=9)
+            await store.approvals.open(row, max_pending=9)
         for row, name in zip(rows[1:], ("tool", "agent", "principal"), strict=True):
             filters = {name: getattr(row, name)}
             expect((await store.approvals.list(ApprovalQuery("acme", **filters))).items, (row,), f"those of one {name}")
@@ -36,13 +36,13 @@ async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
 
 async def pages_of_requests_end_by_their_size(make: Make) -> None:
     """Check that a page has at least one request, and that the next pages have the rest."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows = [
             replace(approval_row(f"id-{number}", f"{number:064}"), arguments=json.dumps("x" * size))
             for number, size in enumerate((10, 9_000, 3_000, 3_000, 3_000, 10))
         ]
         for row in rows:
-            await store.approvals.open(row, most=9)
+            await store.approvals.open(row, max_pending=9)
         page_sizes: list[int] = []
         query = ApprovalQuery("acme", max_bytes=8_000)
         while True:

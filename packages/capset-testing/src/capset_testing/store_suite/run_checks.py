@@ -8,30 +8,22 @@ from typing import Any, Final
 
 from capset.definitions.governance.approvals import ApprovalStatus
 from capset.errors import StateError, StoreError
-from capset.stores.base import (
-    SUSPENDED,
-    NewEvent,
-    RunQuery,
-    RunRow,
-    Store,
-    TurnRow,
-    WorkerRow,
-)
+from capset.stores.base import SUSPENDED, NewEvent, RunQuery, RunRow, Store, TurnRow, WorkerRow
 from capset.stores.base.runs import RunsFull
 from capset_testing.store_suite.support import (
     LATER,
     NOW,
+    SOON,
     Make,
     approval_row,
-    begin,
+    create_sessions,
     expect,
     expect_error,
-    opened,
+    open_store,
     with_sessions,
 )
 
-_SOON: Final = "2026-01-01T00:01:00.000000Z"
-_BROKEN: Final = NewEvent("turn.failed", "{}")
+_INTERRUPTED: Final = NewEvent("turn.failed", "{}")
 
 
 def run_row(id: str, **changes: Any) -> RunRow:
@@ -57,10 +49,12 @@ def run_row(id: str, **changes: Any) -> RunRow:
 async def _begin(store: Store, id: str, session: str = "a") -> str:
     turn = TurnRow(session, id, "here", LATER, "{}")
     started = NewEvent("turn.started", "{}")
-    return (await store.events.begin(turn, started, now=_SOON, interrupted=_BROKEN, is_run=True)).turn
+    return (await store.events.begin(turn, started, now=SOON, interrupted=_INTERRUPTED, is_run=True)).turn
 
 
-async def _tell(store: Store, id: str, event: str, data: str = "{}", *, then: TurnRow | None = None) -> RunRow | None:
+async def _append_event(
+    store: Store, id: str, event: str, data: str = "{}", *, then: TurnRow | None = None
+) -> RunRow | None:
     turn = TurnRow("a", id, "here", LATER, "{}")
     await store.events.append(turn, [NewEvent(event, data)], now=LATER, then=then)
     return await store.runs.get(id)
@@ -91,9 +85,9 @@ async def a_run_is_stored_and_found(make: Make) -> None:
 
 async def a_run_belongs_to_its_session(make: Make) -> None:
     """Check that a run needs a session, and is deleted with it."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await expect_error(StateError, store.runs.add(run_row("r-1")), "a run of a missing session")
-        await begin(store, "a")
+        await create_sessions(store, "a")
         await store.runs.add(run_row("r-1"))
         await store.sessions.delete("a")
         expect(await store.runs.get("r-1"), None, "the run of a deleted session")
@@ -102,18 +96,18 @@ async def a_run_belongs_to_its_session(make: Make) -> None:
 async def an_org_has_no_more_unfinished_runs_than_it_may(make: Make) -> None:
     """Check that one more is refused, and accepted once another has ended."""
     async with with_sessions(make, "a") as store:
-        await store.runs.add(run_row("r-1"), most=1)
-        await expect_error(RunsFull, store.runs.add(run_row("r-2"), most=1), "one run too many")
-        await store.runs.add(run_row("r-3", org="other"), most=1)
+        await store.runs.add(run_row("r-1"), max_unfinished=1)
+        await expect_error(RunsFull, store.runs.add(run_row("r-2"), max_unfinished=1), "one run too many")
+        await store.runs.add(run_row("r-3", org="other"), max_unfinished=1)
         await store.runs.change(run_row("r-1"), run_row("r-1", state="cancelled", ended_at=LATER))
-        await store.runs.add(run_row("r-2"), most=1)
+        await store.runs.add(run_row("r-2"), max_unfinished=1)
 
 
 async def runs_are_handed_on_when_they_are_due(make: Make) -> None:
     """Check the runs of a queue that the engine does not have yet, or has released."""
     async with with_sessions(make, "a") as store:
         rows = (
-            run_row("r-1", due_at=_SOON),
+            run_row("r-1", due_at=SOON),
             run_row("r-2"),
             run_row("r-3", queue="mail"),
             run_row("r-4", due_at=None),
@@ -127,7 +121,7 @@ async def runs_are_handed_on_when_they_are_due(make: Make) -> None:
             await store.runs.add(row)
 
         async def due(queue: str, limit: int = 100) -> list[str]:
-            return [run.id for run in await store.runs.due(queue, now=_SOON, limit=limit)]
+            return [run.id for run in await store.runs.due(queue, now=SOON, limit=limit)]
 
         expect(await due("default"), ["r-2", "r-7", "r-1"], "the due runs of a queue")
         expect(await due("default", limit=2), ["r-2", "r-7"], "the first two")
@@ -139,8 +133,8 @@ async def calls_are_found_whose_requests_are_not_open_any_more(make: Make) -> No
     async with with_sessions(make, "a") as store:
         kinds: dict[str, ApprovalStatus] = {"p": "pending", "r": "rejected", "u": "used", "x": "expired"}
         for name, status in kinds.items():
-            row = replace(approval_row(f"a-{name}", name * 64), expires_at=_SOON)
-            await store.approvals.open(row, most=9)
+            row = replace(approval_row(f"a-{name}", name * 64), expires_at=SOON)
+            await store.approvals.open(row, max_pending=9)
             await store.approvals.move(replace(row, status=status), "pending")
             await store.runs.add(run_row(f"r-{name}", state="waiting", kind="call", due_at=None, approval=row.id))
         waiting = run_row("r-0", state="waiting", kind="call", due_at=None, approval="a-r", queue="mail")
@@ -161,7 +155,7 @@ async def calls_are_found_whose_requests_are_not_open_any_more(make: Make) -> No
         expect(await decided("default"), ["r-r", "r-u", "r-x"], "the calls of a queue")
         expect(await decided("mail"), ["r-0", "r-1", "r-5"], "those of another, also without a request in their org")
         expect(await decided("mail", "default", limit=4), ["r-0", "r-1", "r-5", "r-r"], "the first of both queues")
-        expect(await decided("default", now=_SOON), ["r-p", "r-r", "r-u", "r-x"], "those at the time a request expires")
+        expect(await decided("default", now=SOON), ["r-p", "r-r", "r-u", "r-x"], "those at the time a request expires")
         expect(await decided("other"), [], "the calls of a third queue")
 
 
@@ -177,8 +171,8 @@ async def a_run_is_changed_by_who_knows_its_state(make: Make) -> None:
         expect(await store.runs.change(row, row), False, "whether its old state still matches")
         stored_row = stored_row or row
         expect(await store.runs.change(stored_row, replace(stored_row, due_at=LATER)), True, "whether it is due later")
-        expect(await store.runs.change(stored_row, replace(stored_row, begun_at=_SOON)), True, "whether it has begun")
-        due = replace(stored_row, due_at=LATER, begun_at=_SOON)
+        expect(await store.runs.change(stored_row, replace(stored_row, begun_at=SOON)), True, "whether it has begun")
+        due = replace(stored_row, due_at=LATER, begun_at=SOON)
         expect(await store.runs.get("r-1"), due, "a run after changes of different fields")
         ended = replace(
             due, state="succeeded", due_at=None, outcome='{"é":1}', ended_at=LATER, attempts=2, approval="a-9"
@@ -192,12 +186,12 @@ async def a_run_begins_once(make: Make) -> None:
     async with with_sessions(make, "a", "b") as store:
         await store.runs.add(run_row("r-1"))
         expect(await _begin(store, "r-1"), "r-1", "the turn that has begun")
-        begun = run_row("r-1", state="running", begun_at=_SOON)
+        begun = run_row("r-1", state="running", begun_at=SOON)
         expect(await store.runs.get("r-1"), begun, "a run that has begun")
         await store.runs.add(run_row("r-2"))
         expect(await _begin(store, "r-2"), "r-1", "the turn that its session is in")
         expect(await store.runs.get("r-2"), run_row("r-2"), "a run whose session is in another turn")
-        await _tell(store, "r-1", "turn.ended", '{"output":"é"}')
+        await _append_event(store, "r-1", "turn.ended", '{"output":"é"}')
         await expect_error(StateError, _begin(store, "r-1"), "a second turn of a run")
         await expect_error(StateError, _begin(store, "r-9"), "a turn of a missing run")
         expect(await _begin(store, "r-2"), "r-2", "the turn that follows")
@@ -210,27 +204,27 @@ async def a_run_follows_its_turn(make: Make) -> None:
         await store.runs.add(row)
         await _begin(store, "r-1")
         suspended = TurnRow("a", "r-1", SUSPENDED, LATER, "{}")
-        waiting = replace(row, state="waiting", begun_at=_SOON, attempts=2)
-        expect(await _tell(store, "r-1", "turn.suspended", then=suspended), waiting, "a run that waits")
+        waiting = replace(row, state="waiting", begun_at=SOON, attempts=2)
+        expect(await _append_event(store, "r-1", "turn.suspended", then=suspended), waiting, "a run that waits")
         resumed = TurnRow("a", "r-1", "here", LATER, "{}")
         await store.events.take(suspended, resumed)
         running = replace(waiting, state="running", due_at=LATER)
-        expect(await _tell(store, "r-1", "turn.resumed", then=resumed), running, "a run that continues")
+        expect(await _append_event(store, "r-1", "turn.resumed", then=resumed), running, "a run that continues")
         ended = replace(waiting, state="failed", ended_at=LATER, outcome='{"error":"é"}')
-        expect(await _tell(store, "r-1", "turn.failed", '{"error":"é"}'), ended, "a run that failed")
+        expect(await _append_event(store, "r-1", "turn.failed", '{"error":"é"}'), ended, "a run that failed")
         retried = NewEvent("turn.retried", "{}")
-        await store.events.begin(resumed, retried, now=LATER, interrupted=_BROKEN)
+        await store.events.begin(resumed, retried, now=LATER, interrupted=_INTERRUPTED)
         expect(await store.runs.get("r-1"), running, "a run that is retried")
         cancelled = replace(waiting, state="cancelled", ended_at=LATER, outcome='{"by":"ada"}')
-        expect(await _tell(store, "r-1", "turn.cancelled", '{"by":"ada"}'), cancelled, "a cancelled run")
+        expect(await _append_event(store, "r-1", "turn.cancelled", '{"by":"ada"}'), cancelled, "a cancelled run")
 
 
 async def a_dead_worker_is_taken_by_one(make: Make) -> None:
     """Check that one of several concurrent takers succeeds, and that a worker that comes back is stored again."""
-    async with opened(make) as store:
-        worker = WorkerRow("w-1", ("default", "mail"), NOW, _SOON)
+    async with open_store(make) as store:
+        worker = WorkerRow("w-1", ("default", "mail"), NOW, SOON)
         await store.workers.renew(worker)
-        await store.workers.renew(WorkerRow("w-2", ("default",), _SOON, LATER))
+        await store.workers.renew(WorkerRow("w-2", ("default",), SOON, LATER))
         expect([row.id for row in await store.workers.list()], ["w-1", "w-2"], "the workers")
         taking = [store.workers.take(worker, until=f"2026-01-03T00:00:0{number}.000000Z") for number in range(3)]
         expect(sorted(await asyncio.gather(*taking)), [False, False, True], "which takers succeeded")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from capset.errors import StateError, StoreError
 from capset.stores.base import ScheduleQuery, ScheduleRow
 from capset.stores.base.runs import RunsFull
 from capset.stores.base.schedules import SchedulesFull
 from capset_testing.store_suite.run_checks import run_row
-from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, with_sessions
-
-_SOON: Final = "2026-01-01T00:01:00.000000Z"
+from capset_testing.store_suite.support import LATER, NOW, SOON, Make, expect, expect_error, with_sessions
 
 
 def schedule_row(id: str, **changes: Any) -> ScheduleRow:
@@ -32,7 +30,7 @@ def schedule_row(id: str, **changes: Any) -> ScheduleRow:
         caller='{"kind":"anyone"}',
         content='"Grüße"',
         created_at=NOW,
-        next_at=_SOON,
+        next_at=SOON,
     )
     return replace(row, **changes)
 
@@ -51,8 +49,10 @@ async def a_schedule_is_stored_and_found(make: Make) -> None:
         expect([schedule.id for schedule in (*page.items, *rest.items)], ["s-3", "s-2", "s-1"], "two pages")
         expect(rest.next, None, "the cursor after the last page")
         await expect_error(StoreError, store.schedules.add(rows[0]), "a second schedule of that id")
-        await expect_error(SchedulesFull, store.schedules.add(schedule_row("s-6"), most=4), "one schedule too many")
-        await store.schedules.add(schedule_row("s-6"), most=5)
+        await expect_error(
+            SchedulesFull, store.schedules.add(schedule_row("s-6"), max_schedules=4), "one schedule too many"
+        )
+        await store.schedules.add(schedule_row("s-6"), max_schedules=5)
         expect(await store.schedules.remove("s-6"), True, "whether a schedule was removed")
         expect(await store.schedules.remove("s-6"), False, "whether it was removed again")
 
@@ -84,7 +84,7 @@ async def schedules_are_due_by_their_queue(make: Make) -> None:
             await store.schedules.add(row)
 
         async def due(queue: str, limit: int = 100) -> list[str]:
-            return [schedule.id for schedule in await store.schedules.due(queue, now=_SOON, limit=limit)]
+            return [schedule.id for schedule in await store.schedules.due(queue, now=SOON, limit=limit)]
 
         expect(await due("default"), ["s-2", "s-1", "s-0"], "the due schedules of a queue")
         expect(await due("default", limit=1), ["s-2"], "the first")
@@ -96,7 +96,7 @@ async def a_due_time_queues_one_run(make: Make) -> None:
     async with with_sessions(make, "a") as store:
         row = schedule_row("s-1")
         await store.schedules.add(row)
-        full = store.schedules.change(row, replace(row, next_at=LATER), run=run_row("r-0"), most=0)
+        full = store.schedules.change(row, replace(row, next_at=LATER), run=run_row("r-0"), max_unfinished=0)
         await expect_error(RunsFull, full, "a run too many")
         expect(await store.schedules.get("s-1"), row, "the schedule of a run that was refused")
         changes = [

@@ -19,7 +19,7 @@ from capset.stores.base import (
     SigningKey,
 )
 from capset.stores.base.replies import KeysFull
-from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, opened
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, open_store
 
 _KEY: Final = KeyRow(
     id="id-0",
@@ -43,7 +43,7 @@ _ROW: Final = ReplyRow("a", "key-1", "0" * 64, NOW)
 
 async def a_key_is_found_by_its_digest(make: Make) -> None:
     """Check that it is unchanged, and that a second key with its id or digest is refused."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None, agent=None)
         other = replace(other, attributes=None, allowance=None, makers=())
         expect(await store.keys.any(), False, "whether there is a key")
@@ -60,7 +60,7 @@ async def a_key_is_found_by_its_digest(make: Make) -> None:
 
 async def a_key_is_revoked_once(make: Make) -> None:
     """Check that the time of the first revocation stays, and so does the key itself."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.keys.create(_KEY)
         revoked = replace(_KEY, revoked_at=NOW)
         expect(await store.keys.revoke("id-0", NOW), revoked, "the revoked key")
@@ -71,7 +71,7 @@ async def a_key_is_revoked_once(make: Make) -> None:
 
 async def revoked_keys_are_found_among_many(make: Make) -> None:
     """Check one lookup of many digests: only revoked ones among them are returned, no unknown ones."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         keys = [replace(_KEY, id=f"id-{number}", digest=f"{number:064}") for number in range(5)]
         for key in keys:
             await store.keys.create(key)
@@ -84,7 +84,7 @@ async def revoked_keys_are_found_among_many(make: Make) -> None:
 
 async def keys_are_paged_by_org(make: Make) -> None:
     """Check pages of the keys of one org, of none and of all, newest first, and lookup by id."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         orgs = ("acme", None, "globex", "acme", None, "acme")
         rows = [
             replace(_KEY, id=f"id-{number}", digest=str(number) * 64, org=org, principal=f"user-{number % 2}")
@@ -109,7 +109,7 @@ async def keys_are_paged_by_org(make: Make) -> None:
 
 async def signing_keys_are_shared_and_renewed(make: Make) -> None:
     """Check that a key is made when it is needed, and that earlier ones stay until they expire."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
 
         async def keys(now: str, *, renewed: str, expired: str = "") -> list[SigningKey]:
             return [*await store.keys.signing_keys(now=now, renewed=renewed, expired=expired)]
@@ -127,16 +127,16 @@ async def signing_keys_are_shared_and_renewed(make: Make) -> None:
 
 async def principals_and_orgs_are_known(make: Make) -> None:
     """Check principals with the time of their newest session, and organisations with their counts."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
 
-        async def begin(id: str, org: str | None, principal: str, kind: str = "user", now: str = NOW) -> None:
+        async def create_session(id: str, org: str | None, principal: str, kind: str = "user", now: str = NOW) -> None:
             await store.sessions.create(SessionRow(id, "scribe", "{}", "1" * 64, principal, kind, org, now))
 
-        await begin("s-1", "acme", "bob")
-        await begin("s-2", "acme", "bob", now=LATER)
-        await begin("s-3", "acme", "ada", "agent")
-        await begin("s-4", "acme", "ada")
-        await begin("s-5", None, "eve")
+        await create_session("s-1", "acme", "bob")
+        await create_session("s-2", "acme", "bob", now=LATER)
+        await create_session("s-3", "acme", "ada", "agent")
+        await create_session("s-4", "acme", "ada")
+        await create_session("s-5", None, "eve")
         agent = AgentRow("a-1", "globex", "scribe", "", "", (), (), (), "active", 1, "1" * 64, NOW, NOW)
         await store.agents.create(agent)
         await store.keys.create(_KEY)
@@ -157,7 +157,7 @@ async def principals_and_orgs_are_known(make: Make) -> None:
 
 async def a_request_is_reserved_once(make: Make) -> None:
     """Check that later requests get the stored row: first without, then with its reply."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         tries = [store.replies.reserve(replace(_ROW, digest=str(number)), expired=NOW) for number in range(8)]
         replies = await asyncio.gather(*tries)
         expect(len([reply for reply in replies if reply is None]), 1, "how many of eight were the first")
@@ -165,7 +165,7 @@ async def a_request_is_reserved_once(make: Make) -> None:
         expect(await store.replies.get("a", "key-1"), stored, "the row of a request")
         expect(await store.replies.get("a", "key-2"), None, "the row of a missing request")
         expect((stored.status, stored.body), (None, None), "the reply while the request is running")
-        await store.replies.fulfil("a", "key-1", 200, '{"é": 1}')
+        await store.replies.complete("a", "key-1", 200, '{"é": 1}')
         answered = replace(stored, status=200, body='{"é": 1}')
         expect(await store.replies.reserve(_ROW, expired=NOW), answered, "the stored answer")
         for other in (replace(_ROW, session="b"), replace(_ROW, key="key-2")):
@@ -174,7 +174,7 @@ async def a_request_is_reserved_once(make: Make) -> None:
 
 async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
     """Check that it is forgotten when it failed, when it is old, and with its session."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await store.replies.reserve(_ROW, expired=NOW)
         await store.replies.release("a", "key-1")
         expect(await store.replies.reserve(_ROW, expired=NOW), None, "a request that was released before")
@@ -188,12 +188,12 @@ async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
 
 async def an_org_has_so_many_keys_of_requests(make: Make) -> None:
     """Check the limit for concurrent requests; stored ones are still found, and old ones make room."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         replies, row = store.replies, replace(_ROW, org="acme")
 
         async def reserve(row: ReplyRow, expired: str = NOW) -> str:
             try:
-                return "kept" if await replies.reserve(row, expired=expired, most=3) else "new"
+                return "kept" if await replies.reserve(row, expired=expired, max_keys=3) else "new"
             except KeysFull as full:
                 return full.oldest
 
@@ -208,13 +208,13 @@ async def an_org_has_so_many_keys_of_requests(make: Make) -> None:
 
 async def the_oldest_replies_make_room(make: Make) -> None:
     """Check that their keys stay, with status and record, so that nothing is done twice."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         text, rows = "é" * 500, [replace(_ROW, key=f"key-{number}", org="acme") for number in range(4)]
         rows = [replace(row, created_at=f"2026-01-0{number + 1}T00:00:00.000000Z") for number, row in enumerate(rows)]
         other = replace(rows[0], session="other", org="other")
         for row in (*rows, other):
             await store.replies.reserve(row, expired="2026")
-            await store.replies.fulfil(row.session, row.key, 200, text, record=f"of {row.key}", max_bytes=2_500)
+            await store.replies.complete(row.session, row.key, 200, text, record=f"of {row.key}", max_bytes=2_500)
 
         async def read_reply(row: ReplyRow) -> ReplyRow | None:
             return await store.replies.reserve(row, expired="2026")

@@ -15,7 +15,7 @@ from capset_testing.store_suite.support import (
     expect,
     expect_error,
     isolated_keys,
-    opened,
+    open_store,
     with_sessions,
 )
 
@@ -51,7 +51,7 @@ async def a_value_comes_back_as_it_was_written(make: Make) -> None:
 
 async def a_change_sees_what_is_there(make: Make) -> None:
     """Check that a change sees value and version, so that a caller can refuse an unexpected version."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         rows: list[StateRow] = []
 
         def swap(row: StateRow) -> str:
@@ -72,7 +72,7 @@ async def a_change_sees_what_is_there(make: Make) -> None:
 
 async def a_change_that_raises_leaves_all_as_it_was(make: Make) -> None:
     """Other changes are not affected."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _set(store, _KEY, "1")
 
         def fail(_row: StateRow) -> str:
@@ -86,7 +86,7 @@ async def a_change_that_raises_leaves_all_as_it_was(make: Make) -> None:
 
 async def a_deleted_value_leaves_its_version(make: Make) -> None:
     """Check that no two values have the same version; deleting a missing value changes nothing."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         expect(await _set(store, _KEY, None), _NOTHING, "deleting a missing value")
         await _set(store, _KEY, "1")
         expect(await _set(store, _KEY, None), StateRow(None, 2), "deleting a value")
@@ -97,7 +97,7 @@ async def a_deleted_value_leaves_its_version(make: Make) -> None:
 
 async def values_are_read_in_the_order_of_the_keys(make: Make) -> None:
     """Check many keys, with repeated ones and ones without a value."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         keys = [ScopeKey("user", "acme", f"user-{number % 7}", f"name-{number}") for number in range(1200)]
         await asyncio.gather(*[_set(store, key, str(number)) for number, key in enumerate(keys) if number % 2])
         requested = [*reversed(keys), keys[1], keys[1]]
@@ -149,7 +149,7 @@ async def a_session_takes_its_values_with_it(make: Make) -> None:
 
 async def what_no_database_keeps_is_refused(make: Make) -> None:
     """Check that a lone surrogate, which has no UTF-8, and a NUL, which PostgreSQL cannot hold, are refused."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _set(store, _KEY, "1")
         for text in ('"\ud800"', '"\0"'):
             error = await expect_error(StateError, _set(store, _KEY, text), f"writing {text!r}")

@@ -18,7 +18,9 @@ Make = Callable[[], Store]
 Check = Callable[[Make], Awaitable[None]]
 """One promise. Raises ``AssertionError`` if the store breaks it."""
 
+EARLIER = "2025-12-31T23:59:59.999999Z"
 NOW = "2026-01-01T00:00:00.000000Z"
+SOON = "2026-01-01T00:01:00.000000Z"
 LATER = "2026-01-02T03:04:05.000006Z"
 
 _Error = TypeVar("_Error", bound=Exception)
@@ -94,7 +96,7 @@ def intent(id: str, **changes: str | int | None) -> SampleEntry:
 
 
 @asynccontextmanager
-async def opened(make: Make) -> AsyncGenerator[Store]:
+async def open_store(make: Make) -> AsyncGenerator[Store]:
     """Open a new store, and close it again."""
     store = make()
     await store.open()
@@ -107,12 +109,12 @@ async def opened(make: Make) -> AsyncGenerator[Store]:
 @asynccontextmanager
 async def with_sessions(make: Make, *ids: str) -> AsyncGenerator[Store]:
     """Open a new store with sessions in it, and close it again."""
-    async with opened(make) as store:
-        await begin(store, *ids)
+    async with open_store(make) as store:
+        await create_sessions(store, *ids)
         yield store
 
 
-async def begin(store: Store, *ids: str) -> None:
+async def create_sessions(store: Store, *ids: str) -> None:
     """Create sessions."""
     for session_id in ids:
         await store.sessions.create(session_row(session_id))

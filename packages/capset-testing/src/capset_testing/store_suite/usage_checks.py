@@ -8,8 +8,8 @@ from itertools import count
 from typing import Final
 
 from capset.definitions.governance.usage import AgentUsage, UsageLimit
-from capset.stores.base import Claim, Quota, StepClaim, Store, UsageWindow, Window, WindowUsage
-from capset_testing.store_suite.support import Make, expect, opened, session_row
+from capset.stores.base import StepClaim, Store, UsageWindow, WindowUsage
+from capset_testing.store_suite.support import Make, expect, open_store, session_row
 
 _SECOND: Final = 1_000_000_000
 _START: Final = 1_767_225_600 * _SECOND
@@ -17,12 +17,12 @@ _MINUTE: Final = UsageWindow("minute", 60 * _SECOND)
 _HOUR: Final = UsageWindow("hour", 3_600 * _SECOND)
 _STEP: Final = AgentUsage(steps=1, calls=2, tokens=1_000, cost=0.25, seconds=1.5)
 _NONE: Final = AgentUsage()
-_MUCH: Final = UsageLimit("1h", steps=1_000_000)
+_HIGH_LIMIT: Final = UsageLimit("1h", steps=1_000_000)
 _IDS: Final = count()
 
 
-def _claim(*windows: UsageWindow, limit: UsageLimit = _MUCH, most: AgentUsage = _NONE) -> StepClaim:
-    return StepClaim(f"step-{next(_IDS)}", tuple((limit, window) for window in windows), most)
+def _claim(*windows: UsageWindow, limit: UsageLimit = _HIGH_LIMIT, maximum: AgentUsage = _NONE) -> StepClaim:
+    return StepClaim(f"step-{next(_IDS)}", tuple((limit, window) for window in windows), maximum)
 
 
 async def _use(store: Store, *windows: UsageWindow, now: int = _START, used: AgentUsage = _STEP) -> None:
@@ -37,7 +37,7 @@ async def _used(store: Store, *windows: UsageWindow, now: int = _START) -> list[
 
 async def usage_is_summed_in_each_window(make: Make) -> None:
     """Check that usage counts in each of its windows, and in no other."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         expect(await _used(store, _MINUTE, _HOUR), [_NONE, _NONE], "the usage of new windows")
         await _use(store, _MINUTE, _HOUR)
         expect(await _used(store, _MINUTE, _HOUR), [_STEP, _STEP], "the first step")
@@ -48,7 +48,7 @@ async def usage_is_summed_in_each_window(make: Make) -> None:
 
 async def usage_counts_as_long_as_its_window(make: Make) -> None:
     """Check that each part counts until it has fully expired, at most a sixtieth longer than the window."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         await _use(store, _MINUTE)
         await _use(store, _MINUTE, now=_START + 30 * _SECOND)
         for after, steps in ((59, 2), (60, 2), (61, 1), (90, 1), (91, 0)):
@@ -65,14 +65,14 @@ async def usage_of_a_session_goes_with_it(make: Make) -> None:
     The window's key begins with the session's id. The reservations of the session's steps go too, and these steps no
     longer count in its windows.
     """
-    async with opened(make) as store:
+    async with open_store(make) as store:
         session_window, other = UsageWindow("session-1/all", None), UsageWindow("session-10/all", None)
         await store.sessions.create(session_row("session-1", "acme"))
         await _use(store, session_window, other)
         far = _START + 1_000 * 86_400 * _SECOND
         await _use(store, session_window, other, now=far)
         expect(await _used(store, session_window, other, now=far), [_STEP + _STEP] * 2, "the total usage")
-        claim = _claim(session_window, other, most=_STEP)
+        claim = _claim(session_window, other, maximum=_STEP)
         await store.usage.reserve(claim, far)
         await store.sessions.delete("session-1")
         gone, other_usage = await store.usage.read([session_window, other], far)
@@ -86,8 +86,8 @@ async def usage_of_a_session_goes_with_it(make: Make) -> None:
 
 async def usage_is_counted_exactly(make: Make) -> None:
     """Check that of many steps settled at once, none is lost and none counts twice."""
-    async with opened(make) as store:
-        claims = [_claim(_MINUTE, _HOUR, most=_STEP + _STEP) for _ in range(50)]
+    async with open_store(make) as store:
+        claims = [_claim(_MINUTE, _HOUR, maximum=_STEP + _STEP) for _ in range(50)]
         await asyncio.gather(*[store.usage.reserve(claim, _START) for claim in claims])
         half = AgentUsage(steps=100, calls=200, tokens=100_000, cost=25.0, seconds=150.0)
         expect(await store.usage.read([_HOUR], _START), [WindowUsage(_NONE, half)], "what is reserved")
@@ -100,10 +100,10 @@ async def usage_is_counted_exactly(make: Make) -> None:
 
 async def steps_reserve_what_is_left(make: Make) -> None:
     """Check that as many concurrent steps begin as there is room for, each in all of its windows or in none."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         few, tokens = UsageLimit("1m", steps=7), UsageLimit("1h", tokens=10_000)
         maximum = AgentUsage(steps=1, tokens=3_000)
-        claims = [StepClaim(f"few-{number}", ((few, _MINUTE), (_MUCH, _HOUR)), maximum) for number in range(20)]
+        claims = [StepClaim(f"few-{number}", ((few, _MINUTE), (_HIGH_LIMIT, _HOUR)), maximum) for number in range(20)]
         reservations = await asyncio.gather(*[store.usage.reserve(claim, _START) for claim in claims])
         begun = [claim for claim, before in zip(claims, reservations, strict=True) if claim.has_room(before)]
         expect(len(begun), 7, "how many steps have begun")
@@ -117,57 +117,35 @@ async def steps_reserve_what_is_left(make: Make) -> None:
         expect(large.has_room(await store.usage.reserve(large, _START)), True, "room when most are settled")
         late = replace(claims[0], step="late")
         before = await store.usage.reserve(late, _START)
-        expect((late.has_room(before), late.used_up(before)), (False, None), "room for an eighth step")
+        expect((late.has_room(before), late.exhausted_limit(before)), (False, None), "room for an eighth step")
         for claim in begun[5:]:
             await store.usage.settle(claim, AgentUsage(steps=1), _START)
-        used_up = late.used_up(await store.usage.reserve(late, _START))
-        expect(used_up, (0, AgentUsage(steps=7, tokens=2_500)), "the exhausted limit")
+        exhausted = late.exhausted_limit(await store.usage.reserve(late, _START))
+        expect(exhausted, (0, AgentUsage(steps=7, tokens=2_500)), "the exhausted limit")
         await store.usage.settle(large, _NONE, _START)
         expect((await store.usage.read([_HOUR], _START))[0].reserved, _NONE, "what is reserved in the end")
 
 
 async def calls_that_are_refused_do_not_count(make: Make) -> None:
     """Check that calls of an answer over a limit do not count, but the rest of its usage does."""
-    async with opened(make) as store:
+    async with open_store(make) as store:
         limit = UsageLimit("1h", calls=3)
         claims = [_claim(_HOUR, limit=limit) for _ in range(2)]
         for claim, exceeded in zip(claims, (None, (0, _STEP + _STEP)), strict=True):
             await store.usage.reserve(claim, _START)
-            expect(claim.exceeded(await store.usage.settle(claim, _STEP, _START), _STEP), exceeded, "what is exceeded")
+            expect(
+                claim.exceeded_limit(await store.usage.settle(claim, _STEP, _START), _STEP),
+                exceeded,
+                "what is exceeded",
+            )
         expect(await _used(store, _HOUR), [replace(_STEP + _STEP, calls=2)], "the usage")
 
 
 async def steps_end_with_their_store(make: Make) -> None:
     """Check that reservations end when the store is closed and opened again."""
-    async with opened(make) as store:
-        claim = _claim(_HOUR, most=_STEP)
+    async with open_store(make) as store:
+        claim = _claim(_HOUR, maximum=_STEP)
         await store.usage.reserve(claim, _START)
         await store.close()
         await store.open()
         expect(await store.usage.read([_HOUR], _START), [WindowUsage(_NONE, _NONE)], "what is reserved")
-
-
-async def what_counts_of_calls_can_be_asked(make: Make) -> None:
-    """Check the number of calls in each window over time, and the used budgets."""
-    second, start = 1_000_000_000, 1_767_225_600 * 1_000_000_000
-    minute, ten = Window("minute", 3, 60 * second), Window("ten seconds", 2, 10 * second)
-    quota = Quota("session-1", 9, None)
-    claims = [
-        Claim(f"c{number}", lambda at=start + 4 * number * second: at, (minute,), (quota,), 0.5) for number in range(3)
-    ]
-    async with opened(make) as store:
-        for claim in (*claims, Claim("d", lambda: start + 12 * second, (ten,))):
-            await store.admissions.admit(claim, None)
-
-        async def counts(at: float) -> list[int]:
-            windows = [minute, ten, replace(minute, key="unknown")]
-            return await store.admissions.counts(windows, start + round(at * second))
-
-        expect(await counts(12), [3, 1, 0], "the counts at once")
-        expect(await counts(0), [3, 1, 0], "the counts by a clock that was set back")
-        expect(await counts(60), [2, 0, 0], "the counts when the first call has expired")
-        expect(await counts(67.9), [1, 0, 0], "the counts when the second has, too")
-        expect(await counts(68), [0, 0, 0], "the counts in the end")
-        await store.admissions.release(claims[1])
-        expect((await counts(12))[0], 2, "the count when one was released")
-        expect(await store.admissions.spent(["session-1", "other"]), [(2, 1.0), (0, 0.0)], "the used budgets")

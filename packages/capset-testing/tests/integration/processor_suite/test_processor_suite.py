@@ -39,7 +39,7 @@ def each_style_and_check() -> Iterator[Any]:
 @pytest.mark.spec("K19")
 @pytest.mark.parametrize(("style", "check"), list(each_style_and_check()))
 async def test_a_processor_that_keeps_every_promise_passes(style: str, check: str) -> None:
-    await checks(SOUND[style], most=20)[check]()
+    await checks(SOUND[style], max_messages=20)[check]()
 
 
 @pytest.mark.spec("K19")
@@ -112,8 +112,8 @@ def test_what_is_no_processor_and_what_does_not_fit_it_is_refused() -> None:
         processor_suite(plain)
     with pytest.raises(DefinitionError, match=r"example \{'to': 9\} does not fit the tool 'Count_Up'"):
         processor_suite(idler, examples=[{"to": 9}])
-    with pytest.raises(DefinitionError, match="most must be a positive number; got 0"):
-        processor_suite(idler, most=0)
+    with pytest.raises(DefinitionError, match="max_messages must be a positive number; got 0"):
+        processor_suite(idler, max_messages=0)
     with pytest.raises(DefinitionError, match=r"Count\.Up"):
         processor_suite(idler, uses=[_rival()])
 

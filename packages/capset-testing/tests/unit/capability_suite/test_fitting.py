@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from capset.schemas.schema import schema_of
-from capset_testing.capability_suite.schema_fit import misfit
-from capset_testing.capability_suite.strategies import ANY_JSON, changed, fitting
+from capset_testing.capability_suite.schema_fit import schema_violation
+from capset_testing.capability_suite.strategies import ANY_JSON, mutated_data, valid_data
 
 
 class Leaf(BaseModel):
@@ -41,15 +41,15 @@ SCHEMA = schema_of("everything", Everything, "validation").json_schema
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
-@given(st.one_of(ANY_JSON, changed(fitting(SCHEMA, SCHEMA))))
+@given(st.one_of(ANY_JSON, mutated_data(valid_data(SCHEMA, SCHEMA))))
 def test_what_is_refused_fits_no_schema(value: Any) -> None:
-    if misfit(SCHEMA, value) is not None:
+    if schema_violation(SCHEMA, value) is not None:
         assert not VALIDATOR.is_valid(value)
 
 
-@given(fitting(SCHEMA, SCHEMA))
+@given(valid_data(SCHEMA, SCHEMA))
 def test_what_is_made_to_fit_is_not_refused(value: Any) -> None:
-    assert misfit(SCHEMA, value) is None
+    assert schema_violation(SCHEMA, value) is None
     assert VALIDATOR.is_valid(value)
 
 
@@ -75,11 +75,11 @@ GOOD = {"count": 1, "name": "ab", "tree": {"kind": "leaf", "size": 5}}
     ],
 )
 def test_it_says_what_is_wrong(change: dict[str, Any], why: str) -> None:
-    assert misfit(SCHEMA, GOOD) is None
-    assert why in (misfit(SCHEMA, {**GOOD, **change}) or "")
-    assert "'count' is missing" in (misfit(SCHEMA, {"name": "ab"}) or "")
+    assert schema_violation(SCHEMA, GOOD) is None
+    assert why in (schema_violation(SCHEMA, {**GOOD, **change}) or "")
+    assert "'count' is missing" in (schema_violation(SCHEMA, {"name": "ab"}) or "")
 
 
 @pytest.mark.parametrize("value", [1.0, 99, 3])
 def test_a_number_without_a_fraction_is_an_integer(value: float) -> None:
-    assert misfit(SCHEMA, {**GOOD, "count": value}) is None
+    assert schema_violation(SCHEMA, {**GOOD, "count": value}) is None

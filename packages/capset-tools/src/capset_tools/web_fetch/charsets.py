@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import Final
 
-from capset.ext import codec_named, codec_of, every_codec
+from capset.ext import all_codecs, codec_named, codec_of
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _IN_BYTES: Final = bytes(byte for byte in (*range(0x20), 0x7F) if byte not in b"\t\n\r") + b"\xc2"
@@ -165,7 +165,7 @@ def _guessed(data: bytearray) -> str:
     if is_mostly_ascii and beyond < _FEW:
         return _FALLBACK
     left_out = _OF_TWO_BYTES if is_mostly_ascii else frozenset[str]()
-    possible = [codec for codec in every_codec() if not codec.startswith("utf") and codec not in left_out]
+    possible = [codec for codec in all_codecs() if not codec.startswith("utf") and codec not in left_out]
     best = from_bytes(sample, cp_isolation=possible).best()
     return best.encoding if best is not None else _FALLBACK
 

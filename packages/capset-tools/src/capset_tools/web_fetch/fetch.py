@@ -15,10 +15,10 @@ from capset.ext import (
     HttpResponse,
     TransientError,
     codec_named,
+    describe_media_type,
     in_thread,
     install_command,
     media_type_of,
-    of_type,
     slot,
 )
 from capset_tools.web_fetch.charsets import MARKED_UP, text_in
@@ -157,7 +157,8 @@ class WebFetch:
             return page, response.url
         if reading.kind == "binary":
             page["error"] = (
-                f"Binary content is not supported: this is {of_type(media_type)}, and only text can be fetched."
+                f"Binary content is not supported: this is {describe_media_type(media_type)}, "
+                "and only text can be fetched."
             )
             if page["size"] is None and reading.is_whole:
                 page["size"] = len(reading.data)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from capset.composition.compose import compose
 from capset.definitions.blocks import Block
 from capset.definitions.references import AnyRef
 from capset.errors import DefinitionError
-
-_PASSES: Final = 3
-"""How often rejected references are tried again: one may need a later one, which may need another."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -40,33 +36,33 @@ def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRe
         return (CompositionConflict(base_conflict),)
     accepted: list[AnyRef] = []
     remaining, conflicts = list(refs), list[CompositionConflict]()
-    for _ in range(_PASSES):
-        refused, conflicts = _sorted_out(make, accepted, remaining)
+    for _ in range(3):  # a refused reference may need a later one, which may need another
+        refused, conflicts = _partition(make, accepted, remaining)
         if len(refused) == len(remaining):
             break
         remaining = refused
     return tuple(conflicts) or (CompositionConflict(conflict),)
 
 
-def _sorted_out(
+def _partition(
     make: Callable[[Sequence[AnyRef]], Block], accepted: list[AnyRef], remaining: list[AnyRef]
 ) -> tuple[list[AnyRef], list[CompositionConflict]]:
     """Accept references that compose with the accepted ones, in batches if possible; return the rest and conflicts."""
     refused, conflicts = list[AnyRef](), list[CompositionConflict]()
-    place, step = 0, len(remaining)
-    while place < len(remaining):
-        some = remaining[place : place + step]
-        conflict = _conflict(make, (*accepted, *some))
-        if conflict is not None and len(some) > 1:
-            step = len(some) // 2
+    start, size = 0, len(remaining)
+    while start < len(remaining):
+        batch = remaining[start : start + size]
+        conflict = _conflict(make, (*accepted, *batch))
+        if conflict is not None and len(batch) > 1:
+            size = len(batch) // 2
             continue
         if conflict is None:
-            accepted += some
-            step *= 2
+            accepted += batch
+            size *= 2
         else:
-            refused += some
-            conflicts.append(CompositionConflict(conflict, some[0].name))
-        place += len(some)
+            refused += batch
+            conflicts.append(CompositionConflict(conflict, batch[0].name))
+        start += len(batch)
     return refused, conflicts
 
 

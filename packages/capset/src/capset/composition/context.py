@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from capset.composition.sources import Contributed, ContributionSource
-from capset.definitions.model_context import MAX_LEVELS, ContextMessage, ContextValue, message_mistake
+from capset.definitions.model_context import MAX_CONTEXT_LEVELS, ContextMessage, ContextValue, provider_message_error
 from capset.errors import ContextError, ContextShapeConflict
 
-RESERVED: Final = frozenset(
+RESERVED_TAGS: Final = frozenset(
     {
         *("system", "user", "assistant", "developer", "human", "ai", "tool", "capability", "capabilities"),
         *("tool-use", "tool-call", "tool-calls", "tool-result", "tool-results", "function", "function-call"),
@@ -24,7 +24,7 @@ _BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedContext:
     """Resolved context: the XML of all tags, the plain texts, and the separate messages."""
 
     xml: str
@@ -42,7 +42,7 @@ class _Tag:
     inner: dict[str, _Tag] = field(default_factory=dict[str, "_Tag"])
 
 
-def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) -> Rendered:
+def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) -> RenderedContext:
     """Merge resolved context entries, in order. Equal values give equal bytes.
 
     Raises ``ContextError`` for an invalid tag or value, and ``ContextShapeConflict`` if one contributor gives text and
@@ -52,29 +52,29 @@ def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) ->
     texts: list[str] = []
     messages: list[ContextMessage] = []
 
-    def take(source: ContributionSource, value: object, level: int) -> None:
+    def add(source: ContributionSource, value: object, level: int) -> None:
         _check_level(level, source)
         match value:
             case None:
                 pass
             case str():
                 if value.strip():
-                    texts.append(_checked(value, source))
+                    texts.append(_checked_text(value, source))
             case ContextMessage():
                 messages.append(value)
             case Mapping():
-                if (mistake := message_mistake(cast("Mapping[Any, Any]", value))) is not None:
+                if (mistake := provider_message_error(cast("Mapping[Any, Any]", value))) is not None:
                     raise ContextError(f"the context of {source} has {mistake[0]}", hint=mistake[1])
-                _gather(tags, cast("Mapping[Any, Any]", value), source, (), level)
+                _add_mapping(tags, cast("Mapping[Any, Any]", value), source, (), level)
             case list() | tuple():
                 for member in cast("Sequence[object]", value):
-                    take(source, member, level + 1)
+                    add(source, member, level + 1)
             case _:
-                raise _refused(source, value, ())
+                raise _invalid_value(source, value, ())
 
     for source, value in values:
-        take(source, value, 0)
-    return Rendered("\n".join(_lines(tags, 0)), tuple(texts), tuple(messages))
+        add(source, value, 0)
+    return RenderedContext("\n".join(_lines(tags, 0)), tuple(texts), tuple(messages))
 
 
 def tag_of(key: object) -> str | None:
@@ -82,15 +82,15 @@ def tag_of(key: object) -> str | None:
     if not isinstance(key, str) or not key.isascii():
         return None
     tag = _BOUNDARY.sub("-", key).lower()
-    return tag if _TAG.fullmatch(tag) and tag not in RESERVED else None
+    return tag if _TAG.fullmatch(tag) and tag not in RESERVED_TAGS else None
 
 
 def _check_level(level: int, source: ContributionSource) -> None:
-    if level > MAX_LEVELS:
-        raise ContextError(f"the context of {source} is nested more than {MAX_LEVELS} levels deep")
+    if level > MAX_CONTEXT_LEVELS:
+        raise ContextError(f"the context of {source} is nested more than {MAX_CONTEXT_LEVELS} levels deep")
 
 
-def _gather(
+def _add_mapping(
     into: dict[str, _Tag], value: Mapping[Any, Any], source: ContributionSource, path: tuple[str, ...], level: int
 ) -> None:
     for key, member in value.items():
@@ -99,42 +99,42 @@ def _gather(
                 f"the context of {source} has the key {key!r:.80}, which cannot be a tag",
                 hint="a tag is a word such as user-preferences that has no special meaning for models",
             )
-        _put(into.setdefault(tag, _Tag()), member, source, (*path, tag), level + 1)
+        _add_value(into.setdefault(tag, _Tag()), member, source, (*path, tag), level + 1)
 
 
-def _put(tag: _Tag, value: object, source: ContributionSource, path: tuple[str, ...], level: int) -> None:
+def _add_value(tag: _Tag, value: object, source: ContributionSource, path: tuple[str, ...], level: int) -> None:
     _check_level(level, source)
     match value:
         case None:
             pass
         case str():
             if value.strip():
-                _shape(tag, "text", source, path)
-                tag.texts.append(_checked(value, source))
+                _set_shape(tag, "text", source, path)
+                tag.texts.append(_checked_text(value, source))
         case Mapping():
-            _shape(tag, "mapping", source, path)
-            _gather(tag.inner, cast("Mapping[Any, Any]", value), source, path, level)
+            _set_shape(tag, "mapping", source, path)
+            _add_mapping(tag.inner, cast("Mapping[Any, Any]", value), source, path, level)
         case list() | tuple():
             for member in cast("Sequence[object]", value):
-                _put(tag, member, source, path, level + 1)
+                _add_value(tag, member, source, path, level + 1)
         case _:
-            raise _refused(source, value, path)
+            raise _invalid_value(source, value, path)
 
 
-def _shape(tag: _Tag, shape: Literal["text", "mapping"], source: ContributionSource, path: tuple[str, ...]) -> None:
+def _set_shape(tag: _Tag, shape: Literal["text", "mapping"], source: ContributionSource, path: tuple[str, ...]) -> None:
     if tag.shape is None:
         tag.shape, tag.source = shape, source
     elif tag.shape != shape:
         raise ContextShapeConflict(
-            f"<{' '.join(path)}> is {_NAMED[tag.shape]} from {tag.source} and {_NAMED[shape]} from {source}",
+            f"<{' '.join(path)}> is {_NOUNS[tag.shape]} from {tag.source} and {_NOUNS[shape]} from {source}",
             hint="let both give the same shape, or use two keys",
         )
 
 
-_NAMED: Final = {"text": "text", "mapping": "a mapping"}
+_NOUNS: Final = {"text": "text", "mapping": "a mapping"}
 
 
-def _refused(source: ContributionSource, value: object, path: tuple[str, ...]) -> ContextError:
+def _invalid_value(source: ContributionSource, value: object, path: tuple[str, ...]) -> ContextError:
     where = f" under <{' '.join(path)}>" if path else ""
     return ContextError(
         f"the context of {source} gives {type(value).__name__}{where}: "
@@ -143,7 +143,7 @@ def _refused(source: ContributionSource, value: object, path: tuple[str, ...]) -
     )
 
 
-def _checked(text: str, source: ContributionSource) -> str:
+def _checked_text(text: str, source: ContributionSource) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -152,27 +152,27 @@ def _checked(text: str, source: ContributionSource) -> str:
 
 
 def _lines(tags: Mapping[str, _Tag], level: int) -> Iterator[str]:
-    margin = "  " * level
+    indent = "  " * level
     for name, tag in tags.items():
-        inner = [*_text_lines(tag.texts, margin + "  "), *_lines(tag.inner, level + 1)]
+        inner = [*_text_lines(tag.texts, indent + "  "), *_lines(tag.inner, level + 1)]
         if inner:
-            yield f"{margin}<{name}>"
+            yield f"{indent}<{name}>"
             yield from inner
-            yield f"{margin}</{name}>"
+            yield f"{indent}</{name}>"
 
 
-def _text_lines(texts: Iterable[str], margin: str) -> Iterator[str]:
+def _text_lines(texts: Iterable[str], indent: str) -> Iterator[str]:
     for text in texts:
         escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         for line in escaped.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n"):
-            yield margin + line if line.strip() else ""
+            yield indent + line if line.strip() else ""
 
 
 def render_system(
     system_prompt: str,
     instructions: Sequence[Contributed[str]],
     member_instructions: Sequence[str] = (),
-    context: Rendered | None = None,
+    context: RenderedContext | None = None,
 ) -> str:
     """Return the system text, with blank lines between its parts.
 

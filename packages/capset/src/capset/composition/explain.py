@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from capset.composition.installation import InstalledToolkit
-from capset.composition.merge import Merged
+from capset.composition.merge import MergedParts
 from capset.composition.sources import ContributionSource
 from capset.definitions.model_context import ContextEntry
 
@@ -15,7 +15,7 @@ Surface = Literal["tool", "toolkit", "resource", "state", "target", "instruction
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class Explanation:
     """One item of a composition: its kind, its name, and its contributor.
 
     ``name`` is the name of a tool or a target, a file's path or a policy's id. Toolkits are prefixed with the enclosing
@@ -34,37 +34,37 @@ class Explained:
         return f"{self.surface} {self.name}: from {self.source}{inside}"
 
 
-def explain(merged: Merged, within: tuple[str, ...] = ()) -> Iterator[Explained]:
+def explain(merged: MergedParts, within: tuple[str, ...] = ()) -> Iterator[Explanation]:
     """Yield everything in a merged block, in order; ``within`` lists the blocks around it."""
-    return (replace(explained, within=within) if within else explained for explained in _explained(merged))
+    return (Explanation(surface, name, source, within) for surface, name, source in _items(merged))
 
 
-def _explained(merged: Merged) -> Iterator[Explained]:
+def _items(merged: MergedParts) -> Iterator[tuple[Surface, str, ContributionSource]]:
     for member in merged.members:
         is_toolkit = isinstance(member, InstalledToolkit)
         surface, name = ("toolkit", ".".join(member.path)) if is_toolkit else ("tool", member.name)
-        yield Explained(surface, name, member.source)
+        yield surface, name, member.source
     for (scope, name), resource in merged.resources.items():
-        yield Explained("resource", f"{scope}.{name}", resource.source)
+        yield "resource", f"{scope}.{name}", resource.source
     for scope, state in merged.states.items():
         for name, source in state.fields.items():
-            yield Explained("state", f"{scope}.{name}", source)
+            yield "state", f"{scope}.{name}", source
     if merged.sequencer_state is not None:
         for name, source in merged.sequencer_state.fields.items():
-            yield Explained("state", f"sequencer.{name}", source)
+            yield "state", f"sequencer.{name}", source
     for name, target in merged.targets.items():
-        yield Explained("target", name, target.source)
+        yield "target", name, target.source
     for text in merged.instructions:
-        yield Explained("instruction", text.value.splitlines()[0], text.source)
+        yield "instruction", text.value.splitlines()[0], text.source
     for entry in merged.context:
-        yield Explained("context", named(entry.value), entry.source)
+        yield "context", context_name(entry.value), entry.source
     for path, content in merged.files.items():
-        yield Explained("file", path, content.source)
-    for name, gate in merged.policies.items():
-        yield Explained("policy", name, gate.source)
+        yield "file", path, content.source
+    for name, policy in merged.policies.items():
+        yield "policy", name, policy.source
 
 
-def named(entry: ContextEntry) -> str:
+def context_name(entry: ContextEntry) -> str:
     """Return a name for a context entry: that of its function, its keys, or the beginning of its text."""
     match entry.value:
         case _ if entry.function is not None:

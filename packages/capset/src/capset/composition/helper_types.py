@@ -16,7 +16,7 @@ from capset.definitions.callables import inner_function
 
 _UNKNOWN: Final = "Any"
 _ANY: Final = re.compile(r"(?<![.\w])Any\b")
-_DECORATORS: Final = ("property", "overload")
+_DECORATOR_NAMES: Final = ("property", "overload")
 """Decorators in the generated source: properties of these names would hide them."""
 
 
@@ -31,7 +31,7 @@ def helper_types(agent: Block) -> str:
     types: dict[str, str] = {}
     for capability in compose(agent).capabilities:
         if capability.helpers is not None:
-            types[capability.name] = _source_of(_declared(capability.helpers), modules)
+            types[capability.name] = _source_of(_return_type(capability.helpers), modules)
     return "\n".join(_lines(agent.name, types, sorted(modules)))
 
 
@@ -39,17 +39,17 @@ def _lines(agent: str, types: Mapping[str, str], modules: list[str]) -> Iterator
     words = re.findall("[A-Za-z0-9]+", agent)
     name = "".join(word[:1].upper() + word[1:] for word in words) + "Helpers"
     name = name if name[0].isalpha() else f"Agent{name}"
-    used = [*(["Any"] if any(map(_ANY.search, types.values())) else []), *(["Literal"] if types else []), "Protocol"]
-    used = [*(["TYPE_CHECKING"] if modules else []), *used, *(["overload"] if len(types) > 1 else [])]
+    imports = [*(["Any"] if any(map(_ANY.search, types.values())) else []), *(["Literal"] if types else []), "Protocol"]
+    imports = [*(["TYPE_CHECKING"] if modules else []), *imports, *(["overload"] if len(types) > 1 else [])]
     yield f'"""The helpers of the agent {agent}, for type checkers. Written by ``capset.ext.helper_types``."""'
-    yield from ("", "from __future__ import annotations", "", f"from typing import {', '.join(used)}", "")
+    yield from ("", "from __future__ import annotations", "", f"from typing import {', '.join(imports)}", "")
     if modules:
         yield "if TYPE_CHECKING:"
         yield from (f"    import {module} as {_alias(module)}" for module in modules)
         yield ""
     yield from ("", f"class {name}(Protocol):", f'    """``ctx.cap`` of a ``Context[{name}]``."""')
     for capability, text in types.items():
-        if capability.isidentifier() and not keyword.iskeyword(capability) and capability not in _DECORATORS:
+        if capability.isidentifier() and not keyword.iskeyword(capability) and capability not in _DECORATOR_NAMES:
             yield from ("", "    @property", f"    def {capability}(self) -> {text}: ...")
     for capability, text in types.items():
         yield from ("", *(["    @overload"] if len(types) > 1 else []))
@@ -57,7 +57,7 @@ def _lines(agent: str, types: Mapping[str, str], modules: list[str]) -> Iterator
     yield ""
 
 
-def _declared(factory: Callable[..., Any]) -> Any:
+def _return_type(factory: Callable[..., Any]) -> Any:
     """Return the declared return type of a factory, or ``Any``."""
     inner = inner_function(factory)
     if inspect.isclass(inner):
@@ -70,12 +70,12 @@ def _declared(factory: Callable[..., Any]) -> Any:
 
 def _source_of(annotation: Any, modules: set[str]) -> str:
     """Return the source of a type and add its modules to ``modules``; ``Any`` if it cannot be imported elsewhere."""
-    named: set[str] = set()
+    type_modules: set[str] = set()
     try:
-        text = _expression(annotation, named)
+        text = _expression(annotation, type_modules)
     except LookupError:
         return _UNKNOWN
-    modules |= named
+    modules |= type_modules
     return text
 
 
@@ -88,17 +88,17 @@ def _expression(annotation: Any, modules: set[str]) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
         return " | ".join(_expression(argument, modules) for argument in arguments)
-    named = annotation if origin is None else origin
-    if not inspect.isclass(named) or named.__module__ == "__main__":
+    base = annotation if origin is None else origin
+    if not inspect.isclass(base) or base.__module__ == "__main__":
         raise LookupError
-    imported: Any = sys.modules[named.__module__]
-    for part in named.__qualname__.split("."):
+    imported: Any = sys.modules[base.__module__]
+    for part in base.__qualname__.split("."):
         imported = getattr(imported, part, None)
-    if imported is not named:  # a class defined in a function
+    if imported is not base:  # a class defined in a function
         raise LookupError
-    modules.add(named.__module__)
-    inside = f"[{', '.join(_expression(argument, modules) for argument in arguments)}]" if arguments else ""
-    return f"{_alias(named.__module__)}.{named.__qualname__}{inside}"
+    modules.add(base.__module__)
+    parameters = f"[{', '.join(_expression(argument, modules) for argument in arguments)}]" if arguments else ""
+    return f"{_alias(base.__module__)}.{base.__qualname__}{parameters}"
 
 
 def _alias(module: str) -> str:

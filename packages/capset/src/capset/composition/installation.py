@@ -9,9 +9,9 @@ from capset.composition.sources import ContributionSource
 from capset.definitions.governance.hooks import NO_HOOKS, Hooks, merge_hooks
 from capset.definitions.governance.limits import Limit
 from capset.definitions.governance.policies import Policy
-from capset.definitions.names import TOOL, checked, with_tool_names
+from capset.definitions.names import TOOL, checked_name, replace_tool_names
 from capset.definitions.tools.definition import AnyTool, Tool
-from capset.definitions.tools.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
+from capset.definitions.tools.toolkits import MAX_TOOLKIT_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
 from capset.errors import DefinitionError, ToolNameConflict
 
 
@@ -25,18 +25,20 @@ class ToolNames:
     known: Mapping[str, str] = field(default_factory=dict[str, str])
     prefix: str = ""
 
-    def of(self, tool: AnyTool) -> str:
+    def name_of(self, tool: AnyTool) -> str:
         """Return a tool's name for the model."""
         return self.known.get(tool.name) or self.prefix + tool.name
 
-    def and_of(self, tools: Iterable[AnyTool]) -> ToolNames:
+    def with_tools(self, tools: Iterable[AnyTool]) -> ToolNames:
         """Return these names plus those of tools made at run time. Raises ``DefinitionError`` for an invalid name."""
-        new_names = {tool.name: checked(f"{tool.name!r} with its prefix", self.of(tool), TOOL) for tool in tools}
+        new_names = {
+            tool.name: checked_name(f"{tool.name!r} with its prefix", self.name_of(tool), TOOL) for tool in tools
+        }
         return replace(self, known={**self.known, **new_names})
 
-    def in_text(self, text: str) -> str:
+    def rename_in(self, text: str) -> str:
         """Replace the tool names in backquotes in instructions with those in the composition."""
-        return with_tool_names(text, self.known)
+        return replace_tool_names(text, self.known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +64,24 @@ class PolicyBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledTool:
     """A tool of a composition: its name for the model, its contributor, and every policy that applies to it.
 
     ``levels`` lists the layers around it, outermost first: the block, each capability, preset and toolkit that brings
-    it, and the tool itself. ``gates`` (policies) and ``hooks`` are those of the levels, in that order. ``met`` binds
-    each policy to its first owner here and the hooks to notify. ``toolkits`` has the names of the enclosing toolkits.
+    it, and the tool itself. ``policies`` and ``hooks`` are those of the levels, in that order. ``policy_bindings``
+    bind each policy to its first owner here and the hooks to notify. ``toolkits`` has the names of the enclosing
+    toolkits.
     """
 
     tool: AnyTool
     name: str
     source: ContributionSource
     levels: tuple[Level, ...]
-    gates: tuple[Policy, ...]
+    policies: tuple[Policy, ...]
     hooks: Hooks
     toolkits: tuple[str, ...]
     instructions: tuple[str, ...]
-    met: tuple[PolicyBinding, ...]
+    policy_bindings: tuple[PolicyBinding, ...]
 
     @property
     def owner(self) -> str:
@@ -86,7 +89,7 @@ class Installed:
         return self.source.capability or self.source.path[-1]
 
     @property
-    def qualified(self) -> str:
+    def qualified_name(self) -> str:
         """The name prefixed with its owner's, ``capability.tool``."""
         return f"{self.owner}.{self.name}"
 
@@ -98,20 +101,26 @@ class Installed:
     @property
     def may_ask(self) -> bool:
         """Whether a call may need an approval, by the tool's own rule or because a policy asks for it."""
-        return self.tool.approval != "auto" or bool(self.gates)
+        return self.tool.approval != "auto" or bool(self.policies)
 
     @property
-    def asks_plainly(self) -> bool:
+    def has_simple_policies(self) -> bool:
         """Whether every policy is asked at each call, no hook observes the policies, and all arguments are scalars."""
-        is_told = any(gate.hooks.on_policy_evaluated for gate in self.met)
-        return self.tool.arguments.only_scalars and all(gate.is_live for gate in self.gates) and not is_told
+        has_observer = any(binding.hooks.on_policy_evaluated for binding in self.policy_bindings)
+        return self.tool.arguments.only_scalars and all(policy.is_live for policy in self.policies) and not has_observer
 
-    def behind(self, levels: tuple[Level, ...]) -> Installed:
+    def with_more_levels(self, levels: tuple[Level, ...]) -> InstalledTool:
         """Return the tool as brought by a second path, too: the policies of both paths apply."""
-        both = tuple(dict.fromkeys((*self.levels[:-1], *levels)))
+        all_levels = tuple(dict.fromkeys((*self.levels[:-1], *levels)))
         # The hooks of a path observe only the policies of that path.
-        met = {gate.policy: gate for gate in (*bindings_of(levels), *self.met)}
-        return replace(self, levels=both, gates=_gates(both), hooks=_hooks(both), met=tuple(met.values()))
+        bindings = {binding.policy: binding for binding in (*_bindings_of(levels), *self.policy_bindings)}
+        return replace(
+            self,
+            levels=all_levels,
+            policies=_policies(all_levels),
+            hooks=_hooks(all_levels),
+            policy_bindings=tuple(bindings.values()),
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -134,7 +143,7 @@ class InstalledToolkit:
         return (*self.toolkits, self.toolkit.name)
 
     @property
-    def qualified(self) -> str:
+    def qualified_name(self) -> str:
         """The path prefixed with its owner's name, and the preset's if one brought it: ``capability.toolkit``."""
         return ".".join(name for name in (self.source.capability, self.source.preset, *self.path) if name)
 
@@ -144,28 +153,28 @@ class InstalledToolkit:
         return isinstance(self.toolkit, Toolkit) and not self.toolkit.members
 
     @property
-    def gates(self) -> tuple[Policy, ...]:
+    def policies(self) -> tuple[Policy, ...]:
         """Every policy that applies to its members, outermost first."""
-        return _gates(self.levels)
+        return _policies(self.levels)
 
     @property
     def instructions(self) -> tuple[str, ...]:
         """Its instructions for the model, with the names that its tools have in the composition."""
-        return tuple(map(self.names.in_text, self.toolkit.instructions))
+        return tuple(map(self.names.rename_in, self.toolkit.instructions))
 
 
-class Installing:
+class ToolInstaller:
     """Installs tools and toolkits under their names, in traversal order, a toolkit before its contents."""
 
-    def __init__(self, tools: Mapping[str, Installed] | None = None, gates: Iterable[Policy] = ()) -> None:
-        """Start from existing ``tools``, whose names are taken, and ``gates``, policies that are collected already."""
-        self.tools: dict[str, Installed] = dict(tools or {})
+    def __init__(self, tools: Mapping[str, InstalledTool] | None = None, policies: Iterable[Policy] = ()) -> None:
+        """Start from existing ``tools``, whose names are taken, and ``policies`` that are already among the steps."""
+        self.tools: dict[str, InstalledTool] = dict(tools or {})
         self.steps: list[PolicyBinding | InstalledToolkit] = []
         self._order: dict[str | InstalledToolkit, None] = {}
-        self._met: set[Policy] = set(gates)
+        self._policies_seen: set[Policy] = set(policies)
 
     @property
-    def members(self) -> tuple[Installed | InstalledToolkit, ...]:
+    def members(self) -> tuple[InstalledTool | InstalledToolkit, ...]:
         """The installed members, in order of installation."""
         return tuple(self.tools[member] if isinstance(member, str) else member for member in self._order)
 
@@ -179,26 +188,26 @@ class Installing:
         members: Iterable[Member],
         source: ContributionSource,
         names: ToolNames,
-        around: tuple[Level, ...],
+        outer_levels: tuple[Level, ...],
         toolkits: tuple[str, ...] = (),
     ) -> None:
         """Install members and everything inside them. Raises ``ToolNameConflict``, naming both contributors."""
         for member in members:
-            levels = (*around, Level(member.name, member.policies, member.hooks))
-            met = bindings_of(levels)
-            self._meet(met)
+            levels = (*outer_levels, Level(member.name, member.policies, member.hooks))
+            bindings = _bindings_of(levels)
+            self._add_policies(bindings)
             if isinstance(member, Tool):
-                self._install(member, source, names, levels, toolkits, met)
+                self._install(member, source, names, levels, toolkits, bindings)
                 continue
-            if len(toolkits) >= MAX_LEVELS:
-                raise DefinitionError(f"{source}: toolkits are nested more than {MAX_LEVELS} levels deep")
-            inside = () if isinstance(member, DynamicToolkit) else member.members
-            tools = frozenset(map(names.of, tools_in(inside)))
+            if len(toolkits) >= MAX_TOOLKIT_LEVELS:
+                raise DefinitionError(f"{source}: toolkits are nested more than {MAX_TOOLKIT_LEVELS} levels deep")
+            members_inside = () if isinstance(member, DynamicToolkit) else member.members
+            tools = frozenset(map(names.name_of, tools_in(members_inside)))
             installed = InstalledToolkit(member, source, names, levels, toolkits, tools)
             self._order[installed] = None
             if isinstance(member, DynamicToolkit):
                 self.steps.append(installed)
-            self.add(inside, source, names, levels, installed.path)
+            self.add(members_inside, source, names, levels, installed.path)
 
     def _install(
         self,
@@ -207,11 +216,11 @@ class Installing:
         names: ToolNames,
         levels: tuple[Level, ...],
         toolkits: tuple[str, ...],
-        met: tuple[PolicyBinding, ...],
+        bindings: tuple[PolicyBinding, ...],
     ) -> None:
-        name, instructions = names.of(tool), tuple(map(names.in_text, tool.instructions))
-        gates = tuple([gate.policy for gate in met])
-        new = Installed(tool, name, source, levels, gates, _hooks(levels), toolkits, instructions, met)
+        name, instructions = names.name_of(tool), tuple(map(names.rename_in, tool.instructions))
+        policies = tuple([binding.policy for binding in bindings])
+        new = InstalledTool(tool, name, source, levels, policies, _hooks(levels), toolkits, instructions, bindings)
         first = self.tools.setdefault(name, new)
         if first.tool is not tool:
             owner = source.capability or first.source.capability
@@ -220,27 +229,27 @@ class Installing:
                 hint=f"rename one in uses: {owner}.with_names(prefix='…'), or rename={{{tool.name!r}: '…'}}",
             )
         if first is not new:
-            self.tools[name] = first.behind(levels)
+            self.tools[name] = first.with_more_levels(levels)
         self._order[name] = None
 
-    def _meet(self, gates: tuple[PolicyBinding, ...]) -> None:
+    def _add_policies(self, bindings: tuple[PolicyBinding, ...]) -> None:
         """Record the policies that occur for the first time, with their owners."""
-        new = [gate for gate in gates if gate.policy not in self._met]
-        self._met.update(gate.policy for gate in new)
+        new = [binding for binding in bindings if binding.policy not in self._policies_seen]
+        self._policies_seen.update(binding.policy for binding in new)
         self.steps += new
 
 
-def bindings_of(levels: Sequence[Level]) -> tuple[PolicyBinding, ...]:
+def _bindings_of(levels: Sequence[Level]) -> tuple[PolicyBinding, ...]:
     """Return the policies of levels, the outermost first, each with its first owner."""
-    met: dict[Policy, PolicyBinding] = {}
+    bindings: dict[Policy, PolicyBinding] = {}
     for depth, level in enumerate(levels, start=1):
         for policy in level.policies:
-            if policy not in met:
-                met[policy] = PolicyBinding(policy, level.owner, _hooks(levels[:depth]))
-    return tuple(met.values())
+            if policy not in bindings:
+                bindings[policy] = PolicyBinding(policy, level.owner, _hooks(levels[:depth]))
+    return tuple(bindings.values())
 
 
-def _gates(levels: Iterable[Level]) -> tuple[Policy, ...]:
+def _policies(levels: Iterable[Level]) -> tuple[Policy, ...]:
     return tuple(dict.fromkeys(policy for level in levels for policy in level.policies))
 
 

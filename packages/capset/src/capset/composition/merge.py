@@ -10,7 +10,14 @@ from typing import Any, Final
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from capset.composition.installation import Installed, InstalledToolkit, Installing, Level, PolicyBinding, ToolNames
+from capset.composition.installation import (
+    InstalledTool,
+    InstalledToolkit,
+    Level,
+    PolicyBinding,
+    ToolInstaller,
+    ToolNames,
+)
 from capset.composition.resolve import resolve
 from capset.composition.sources import Contributed, ContributionSource
 from capset.composition.states import MergedState, merge_states
@@ -25,7 +32,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 ResourceKey = tuple[Scope, str]
 
-ONLY_FOR: Final[Mapping[str, BlockKind]] = {
+_KIND_OF_SURFACE: Final[Mapping[str, BlockKind]] = {
     "context": "generator",
     "tools": "generator",
     "sequencer_state": "sequencer",
@@ -37,25 +44,25 @@ ONLY_FOR: Final[Mapping[str, BlockKind]] = {
 class Contribution:
     """A part to merge, with its source. ``names`` has the names of its tools in the composition.
 
-    ``around`` lists the layers that apply to every tool in the part, outermost first.
+    ``outer_levels`` lists the layers that apply to every tool in the part, outermost first.
     """
 
     source: ContributionSource
     part: Part
     names: ToolNames = field(default_factory=ToolNames)
-    around: tuple[Level, ...] = ()
+    outer_levels: tuple[Level, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Merged:
+class MergedParts:
     """The merged contributions, each value with its first contributor, in the order of the contributions.
 
     ``members`` lists the tools and toolkits in traversal order, ``steps`` the policies and dynamic toolkits in order of
     evaluation.
     """
 
-    tools: Mapping[str, Installed]
-    members: tuple[Installed | InstalledToolkit, ...]
+    tools: Mapping[str, InstalledTool]
+    members: tuple[InstalledTool | InstalledToolkit, ...]
     steps: tuple[PolicyBinding | InstalledToolkit, ...]
     instructions: tuple[Contributed[str], ...]
     context: tuple[Contributed[ContextEntry], ...]
@@ -68,85 +75,60 @@ class Merged:
     model_settings: Mapping[str, Any]
 
 
-def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) -> Merged:
+def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) -> MergedParts:
     """Merge contributions in order; ``block`` and ``kind`` are the name and kind of the block that they are for.
 
     Raises ``KindError`` for a surface that this kind cannot have, and ``ToolNameConflict``, ``PolicyConflict``,
     ``ResourceConflict``, ``StateConflict``, ``TargetConflict`` or ``MountConflict``, each naming both contributors.
     """
-    parts = tuple(contributions)
-    for contribution in parts:
-        check_kind(block, kind, contribution.source, contribution.part)
-    files = _keyed(
+    contributions = tuple(contributions)
+    parts = [(contribution.source, contribution.part) for contribution in contributions]
+    for source, part in parts:
+        check_kind(block, kind, source, part)
+    files = _merge_surface(
         "file",
         MountConflict,
-        (
-            (path, content, contribution.source)
-            for contribution in parts
-            for path, content in contribution.part.files.items()
-        ),
+        ((path, content, source) for source, part in parts for path, content in part.files.items()),
         "give one of them another path",
     )
     _check_paths(files)
-    sequencer_states = [
-        (contribution.source, contribution.part.sequencer_state)
-        for contribution in parts
-        if contribution.part.sequencer_state
-    ]
-    installing = Installing()
-    for contribution in parts:
-        level = Level(contribution.source.capability or block, contribution.part.policies, contribution.part.hooks)
-        installing.add(
-            contribution.part.members, contribution.source, contribution.names, (*contribution.around, level)
-        )
-    return Merged(
-        tools=MappingProxyType(installing.tools),
-        members=installing.members,
-        steps=tuple(installing.steps),
+    installer = ToolInstaller()
+    for contribution in contributions:
+        source, part = contribution.source, contribution.part
+        level = Level(source.capability or block, part.policies, part.hooks)
+        installer.add(part.members, source, contribution.names, (*contribution.outer_levels, level))
+    sequencer_states = [(source, part.sequencer_state) for source, part in parts if part.sequencer_state]
+    states = {scope: [(source, part.state[scope]) for source, part in parts if scope in part.state] for scope in SCOPES}
+    return MergedParts(
+        tools=MappingProxyType(installer.tools),
+        members=installer.members,
+        steps=tuple(installer.steps),
         instructions=tuple(
-            Contributed(contribution.names.in_text(text), contribution.source)
-            for contribution in parts
+            Contributed(contribution.names.rename_in(text), contribution.source)
+            for contribution in contributions
             for text in contribution.part.instructions
         ),
-        context=tuple(
-            Contributed(entry, contribution.source) for contribution in parts for entry in contribution.part.context
-        ),
-        resources=merge_resources(
-            (contribution.source, resource) for contribution in parts for resource in contribution.part.resources
-        ),
+        context=tuple(Contributed(entry, source) for source, part in parts for entry in part.context),
+        resources=merge_resources((source, resource) for source, part in parts for resource in part.resources),
         states=MappingProxyType(
-            {
-                scope: merge_states(f"{scope} state", models)
-                for scope in SCOPES
-                if (
-                    models := [
-                        (contribution.source, contribution.part.state[scope])
-                        for contribution in parts
-                        if scope in contribution.part.state
-                    ]
-                )
-            }
+            {scope: merge_states(f"{scope} state", states[scope]) for scope in SCOPES if states[scope]}
         ),
         sequencer_state=merge_states("sequencer state", sequencer_states) if sequencer_states else None,
-        targets=_keyed(
+        targets=_merge_surface(
             "target",
             TargetConflict,
-            (
-                (name, model, contribution.source)
-                for contribution in parts
-                for name, model in contribution.part.targets.items()
-            ),
+            ((name, model, source) for source, part in parts for name, model in part.targets.items()),
             "use one model for the target, or other names",
         ),
         files=files,
-        policies=_keyed(
+        policies=_merge_surface(
             "policy",
             PolicyConflict,
-            ((gate.id, gate, contribution.source) for contribution in parts for gate in contribution.part.every_policy),
+            ((policy.id, policy, source) for source, part in parts for policy in part.every_policy),
             "share one Policy object, or give one of them another id",
         ),
         model_settings=MappingProxyType(
-            {key: value for contribution in parts for key, value in contribution.part.model_settings.items()}
+            {key: value for _, part in parts for key, value in part.model_settings.items()}
         ),
     )
 
@@ -155,7 +137,7 @@ def merge_resources(
     resources: Iterable[tuple[ContributionSource, AnyResource | Documents]],
 ) -> Mapping[ResourceKey, Contributed[AnyResource | Documents]]:
     """Return every resource by its scope and name. Raises ``ResourceConflict``, naming both contributors."""
-    return _keyed(
+    return _merge_surface(
         "resource",
         ResourceConflict,
         (((resource.scope, resource.name), resource, source) for source, resource in resources),
@@ -163,23 +145,25 @@ def merge_resources(
     )
 
 
-def _keyed(
+def _merge_surface(
     surface: str, conflict: type[DefinitionError], entries: Iterable[tuple[K, V, ContributionSource]], hint: str
 ) -> Mapping[K, Contributed[V]]:
     """Merge one surface: equal values under a key become one, different values conflict.
 
     Definitions are compared by identity, since they have no other equality, and file contents by their bytes.
     """
-    joined: dict[K, Contributed[V]] = {}
+    merged: dict[K, Contributed[V]] = {}
     for key, value, source in entries:
-        first = joined.setdefault(key, Contributed(value, source))
+        first = merged.setdefault(key, Contributed(value, source))
         if first.value is not value and first.value != value:
-            named = " ".join(map(str, key)) if isinstance(key, tuple) else str(key)  # pyright: ignore[reportUnknownArgumentType]  # any key
-            raise conflict(f"{first.source} and {source} have two different {_PLURAL[surface]} {named!r}", hint=hint)
-    return MappingProxyType(joined)
+            name = " ".join(map(str, key)) if isinstance(key, tuple) else str(key)  # pyright: ignore[reportUnknownArgumentType]  # any key
+            raise conflict(
+                f"{first.source} and {source} have two different {_CONFLICTING_VALUES[surface]} {name!r}", hint=hint
+            )
+    return MappingProxyType(merged)
 
 
-_PLURAL: Final = {
+_CONFLICTING_VALUES: Final = {
     "resource": "resources named",
     "target": "models for the target",
     "file": "contents for the file",
@@ -189,9 +173,9 @@ _PLURAL: Final = {
 
 def _check_paths(files: Mapping[str, Contributed[bytes]]) -> None:
     if inside := file_within_file(files):
-        above, below = (files[path].source for path in inside)
+        outer, inner = (files[path].source for path in inside)
         raise MountConflict(
-            f"{above} has the file {inside[0]!r}, and {below} has {inside[1]!r} inside it",
+            f"{outer} has the file {inside[0]!r}, and {inner} has {inside[1]!r} inside it",
             hint="give one of them another path",
         )
 
@@ -202,22 +186,22 @@ def check_block(block: Block) -> None:
     Raises the errors of ``resolve``, too. Nothing is merged: conflicts between children are found at the root.
     """
     check_kind(block.name, block.kind, ContributionSource((block.name,)), block.part)
-    for choice in resolve(block).chosen:
-        for source, part in choice.parts:
+    for use in resolve(block).capability_uses:
+        for source, part in use.parts:
             check_kind(block.name, block.kind, source, part)
 
 
 def check_kind(block: str, kind: BlockKind, source: ContributionSource, part: Part) -> None:
     """Raise ``KindError``, naming the source, surface, block and fix, if this kind of block cannot have a part."""
-    for surface, needed in ONLY_FOR.items():
+    for surface, needed in _KIND_OF_SURFACE.items():
         if surface in part.declared and kind != needed:
             raise KindError(
                 f"{source} declares {surface}, which only a {needed} can have; {block!r} is a {kind}",
-                hint=_mending(source),
+                hint=_kind_hint(source),
             )
 
 
-def _mending(source: ContributionSource) -> str:
+def _kind_hint(source: ContributionSource) -> str:
     if source.preset is not None:
         return f"use {source.capability}.with_presets({source.preset}=False)"
     if source.capability is not None:

@@ -19,12 +19,12 @@ from capset.errors import CapabilityConflict, DefinitionError, PresetConflict
 MAX_CAPABILITIES: Final = 100
 """The maximum number of capabilities of one block, and the maximum depth of their dependencies."""
 
-Decided = Mapping[DynamicUses, tuple[AnyRef, ...]]
+DynamicRefs = Mapping[DynamicUses, tuple[AnyRef, ...]]
 """The results of the functions among the ``uses``, for one run."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Chosen:
+class CapabilityUse:
     """A capability of a composition. ``presets`` are those that are on, in the order of their declaration.
 
     ``config`` is an instance of the capability's own model; ``names`` maps its tools' own names to those in the
@@ -53,44 +53,44 @@ class Chosen:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Resolved:
+class Resolution:
     """The contributing capabilities, dependencies first, the dynamic ``uses``, and the notices to report."""
 
-    chosen: tuple[Chosen, ...]
+    capability_uses: tuple[CapabilityUse, ...]
     dynamic: tuple[DynamicUses, ...]
     notices: tuple[str, ...]
 
 
-def resolve(block: Block, decided: Decided | None = None) -> Resolved:
-    """Resolve the capabilities of a block. ``decided`` has the results of its dynamic ``uses``; others add nothing.
+def resolve(block: Block, dynamic_refs: DynamicRefs | None = None) -> Resolution:
+    """Resolve the capabilities of a block. ``dynamic_refs`` has the results of dynamic ``uses``; others add nothing.
 
     Raises ``CapabilityConflict`` for two capabilities with the same name or alias, even if they are alike;
     ``PresetConflict`` for two references at the same depth that disagree; and ``DefinitionError`` for more than 100
     capabilities, for a missing config without defaults, and for dynamic ``uses`` that would change existing choices.
     """
-    walk = _Resolution(block)
+    walk = _DependencyWalk(block)
     roots = [(ref, (block.name,)) for ref in block.uses if not callable(ref)]
     walk.visit(roots)
     choices = Choices(roots)
     static = choices
-    by_capability = {capability: _chosen(capability, path, choices) for capability, path in walk.order.items()}
-    chosen = list(by_capability.values())
-    for function, path in walk.growing():
-        named = (*path, f"{getattr(function, '__name__', 'uses')}()")
-        added = [(ref, named) for ref in (decided or {}).get(function, ())]
+    by_capability = {capability: _use_of(capability, path, choices) for capability, path in walk.order.items()}
+    uses = list(by_capability.values())
+    for function, path in walk.all_functions():
+        function_path = (*path, f"{getattr(function, '__name__', 'uses')}()")
+        added = [(ref, function_path) for ref in (dynamic_refs or {}).get(function, ())]
         new = walk.visit(added)
         choices = Choices(added, depth=len(path), known=by_capability, static=static)
-        for capability, way in new.items():
-            by_capability[capability] = replace(_chosen(capability, way, choices), is_dynamic=True)
-            chosen.append(by_capability[capability])
+        for capability, capability_path in new.items():
+            by_capability[capability] = replace(_use_of(capability, capability_path, choices), is_dynamic=True)
+            uses.append(by_capability[capability])
         for capability in [candidate for candidate in by_capability if candidate not in new and candidate in choices]:
-            if (more := _more(by_capability[capability], choices, named)) is not None:
-                by_capability[capability] = replace(more, presets=(*by_capability[capability].presets, *more.presets))
-                chosen.append(more)
-    return Resolved(tuple(chosen), tuple(walk.functions), tuple(walk.notices))
+            if (extra := _added_presets(by_capability[capability], choices, function_path)) is not None:
+                by_capability[capability] = replace(extra, presets=(*by_capability[capability].presets, *extra.presets))
+                uses.append(extra)
+    return Resolution(tuple(uses), tuple(walk.functions), tuple(walk.notices))
 
 
-class _Resolution:
+class _DependencyWalk:
     """A walk over capabilities: depth first, dependencies before dependents, otherwise in list order."""
 
     def __init__(self, block: Block) -> None:
@@ -99,72 +99,77 @@ class _Resolution:
             function: (block.name,) for function in block.uses if callable(function)
         }
         self.notices: list[str] = []
-        self._what = f"{type(block).__name__.lower()} {block.name!r}"
-        self._met: dict[AnyCapability, Path] = {}
+        self._label = f"{type(block).__name__.lower()} {block.name!r}"
+        self._visited: dict[AnyCapability, Path] = {}
         self._names: dict[str, AnyCapability] = {}
 
     def visit(self, refs: Iterable[tuple[AnyRef, Path]]) -> Mapping[AnyCapability, Path]:
         """Visit references, and return the new capabilities with their paths."""
         before = set(self.order)
         for ref, path in refs:
-            self._enter(ref.base, (*path, ref.name))
+            self._visit(ref.base, (*path, ref.name))
         return {capability: path for capability, path in self.order.items() if capability not in before}
 
-    def growing(self) -> Iterator[tuple[DynamicUses, Path]]:
+    def all_functions(self) -> Iterator[tuple[DynamicUses, Path]]:
         """Yield the functions with their paths, including those found during the iteration."""
-        done = 0
-        while done < len(self.functions):
-            yield list(self.functions.items())[done]
-            done += 1
+        index = 0
+        while index < len(self.functions):
+            yield list(self.functions.items())[index]
+            index += 1
 
-    def _enter(self, capability: AnyCapability, path: Path) -> None:
-        if capability in self._met:
+    def _visit(self, capability: AnyCapability, path: Path) -> None:
+        if capability in self._visited:
             return
-        self._met[capability] = path
-        self._claim(capability, path)
-        if max(len(self._met), len(path) - 1) > MAX_CAPABILITIES:
+        self._visited[capability] = path
+        self._claim_names(capability, path)
+        if max(len(self._visited), len(path) - 1) > MAX_CAPABILITIES:
             raise DefinitionError(
-                f"{self._what} has more than {MAX_CAPABILITIES} capabilities, one of them by {' → '.join(path[:6])} …",
+                f"{self._label} has more than {MAX_CAPABILITIES} capabilities, one of them by {' → '.join(path[:6])} …",
                 hint="split the agent, or join small capabilities into one",
             )
-        if (saying := _SAYINGS.get(capability.status)) is not None:
-            self.notices.append(f"capability {capability.name!r} {saying}")
+        if (notice := _STATUS_NOTICES.get(capability.status)) is not None:
+            self.notices.append(f"capability {capability.name!r} {notice}")
         if not capability.contributes:
             return
         for entry in capability.uses:
             if callable(entry):
                 self.functions.setdefault(entry, path)
             else:
-                self._enter(entry.base, (*path, entry.name))
+                self._visit(entry.base, (*path, entry.name))
         self.order[capability] = path
 
-    def _claim(self, capability: AnyCapability, path: Path) -> None:
+    def _claim_names(self, capability: AnyCapability, path: Path) -> None:
         for name in (capability.name, *capability.aliases):
             other = self._names.setdefault(name, capability)
             if other is not capability:
                 raise CapabilityConflict(
-                    f"{self._what} uses two different capabilities named {name!r}: "
-                    f"by {' → '.join(self._met[other])} and by {' → '.join(path)}",
+                    f"{self._label} uses two different capabilities named {name!r}: "
+                    f"by {' → '.join(self._visited[other])} and by {' → '.join(path)}",
                     hint="use the same object in both places, or give one of them another name",
                 )
 
 
-_SAYINGS: Final[Mapping[str, str]] = {
+_STATUS_NOTICES: Final[Mapping[str, str]] = {
     "deprecated": "is deprecated: it still contributes, but plan to replace it",
     "coming_soon": "is coming soon: it contributes nothing yet",
     "retired": "is retired: it contributes nothing any more",
 }
 
 
-def _chosen(capability: AnyCapability, path: Path, choices: Choices) -> Chosen:
+def _use_of(capability: AnyCapability, path: Path, choices: Choices) -> CapabilityUse:
     switches = choices.presets(capability)
-    on = tuple(name for name in capability.presets if switches.get(name, name in capability.default))
-    return Chosen(
-        capability, on, choices.config(capability), choices.names(capability), path, prefix=choices.prefix(capability)
+    active = tuple(name for name in capability.presets if switches.get(name, name in capability.default))
+    return CapabilityUse(
+        capability,
+        active,
+        choices.config(capability),
+        choices.names(capability),
+        path,
+        prefix=choices.prefix(capability),
     )
 
 
-def _more(existing: Chosen, choices: Choices, path: Path) -> Chosen | None:
+def _added_presets(existing: CapabilityUse, choices: Choices, path: Path) -> CapabilityUse | None:
     """Return the presets that dynamic references add to a capability already present, if any."""
     capability = existing.capability
     switches = choices.presets(capability)
@@ -196,7 +201,7 @@ _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Choice:
     depth: int
     value: Any  # of the type that its key has
     path: Path
@@ -221,42 +226,44 @@ class Choices:
 
         Raises ``PresetConflict``, naming both paths, for two choices at the same depth that disagree.
         """
-        self._said: dict[AnyCapability, dict[_Key, _Said]] = {}
+        self._choices: dict[AnyCapability, dict[_Key, _Choice]] = {}
         self._static = static
         level = list(roots)
         while level:
-            below: list[tuple[AnyRef, Path]] = []
+            next_level: list[tuple[AnyRef, Path]] = []
             for ref, path in level:
-                is_new = ref.base not in self._said and ref.base not in known
-                self._take(ref, depth, path)
+                is_new = ref.base not in self._choices and ref.base not in known
+                self._record(ref, depth, path)
                 if is_new and ref.base.contributes:
-                    way = (*path, ref.name)
-                    below += [(use, way) for use in ref.base.uses if not callable(use)]
-            level, depth = below, depth + 1
+                    ref_path = (*path, ref.name)
+                    next_level += [(use, ref_path) for use in ref.base.uses if not callable(use)]
+            level, depth = next_level, depth + 1
 
     def presets(self, capability: AnyCapability) -> Mapping[str, bool]:
         """Return the presets that were explicitly switched on or off."""
-        return {name: setting.value for (kind, name), setting in self._of(capability).items() if kind == "preset"}
+        return {
+            name: setting.value for (kind, name), setting in self._choices_for(capability).items() if kind == "preset"
+        }
 
     def config(self, capability: AnyCapability) -> Any:
         """Return the chosen config or the defaults; ``None`` if the capability has no config.
 
-        Raises ``DefinitionError`` if the config is required and was not given.
+        Raises ``DefinitionError`` if the config is required but missing.
         """
-        if (setting := self._of(capability).get(("config", ""))) is not None or capability.config is None:
+        if (setting := self._choices_for(capability).get(("config", ""))) is not None or capability.config is None:
             return setting and setting.value
         try:
             return capability.config()
         except ValidationError as error:
             missing = ", ".join(str(problem["loc"][0]) for problem in error.errors() if problem["loc"])
             raise DefinitionError(
-                f"capability {capability.name!r} needs a config: {missing or 'its defaults do not fit'}",
+                f"capability {capability.name!r} needs a config: {missing or 'its defaults are invalid'}",
                 hint=f"use {capability.name}.with_config({capability.config.__name__}(…))",
             ) from None
 
     def names(self, capability: AnyCapability) -> Mapping[str, str]:
         """Return the name of every tool in this composition, by its own name."""
-        settings, prefix = self._of(capability), self.prefix(capability)
+        settings, prefix = self._choices_for(capability), self.prefix(capability)
         tool_names = [tool.name for tool in capability.every_tool]
         return MappingProxyType(
             {
@@ -267,27 +274,27 @@ class Choices:
 
     def prefix(self, capability: AnyCapability) -> str:
         """Return the prefix of its tools' names; it may be empty."""
-        setting = self._of(capability).get(("prefix", ""))
+        setting = self._choices_for(capability).get(("prefix", ""))
         return setting.value if setting else ""
 
     def has(self, capability: AnyCapability, kind: str) -> bool:
         """Whether any choice of this kind was made for a capability."""
-        return any(key[0] == kind for key in self._of(capability))
+        return any(key[0] == kind for key in self._choices_for(capability))
 
     def __contains__(self, capability: object) -> bool:
-        return capability in self._said
+        return capability in self._choices
 
-    def _of(self, capability: AnyCapability) -> Mapping[_Key, _Said]:
-        return self._said.get(capability, {})
+    def _choices_for(self, capability: AnyCapability) -> Mapping[_Key, _Choice]:
+        return self._choices.get(capability, {})
 
-    def _take(self, ref: AnyRef, depth: int, path: Path) -> None:
-        settings = self._said.setdefault(ref.base, {})
-        for key, value in _explicit(ref).items():
-            nearer = self._static and self._static._of(ref.base).get(key)
+    def _record(self, ref: AnyRef, depth: int, path: Path) -> None:
+        settings = self._choices.setdefault(ref.base, {})
+        for key, value in _choices_in(ref).items():
+            nearer = self._static and self._static._choices_for(ref.base).get(key)
             if nearer and nearer.depth < depth and not (key[0] == "preset" and value):
                 continue
-            first = settings.setdefault(key, _Said(depth, value, path))
-            if first.depth == depth and not _equal(first.value, value):
+            first = settings.setdefault(key, _Choice(depth, value, path))
+            if first.depth == depth and not _is_same(first.value, value):
                 setting_name = " ".join(part for part in key if part)
                 if first.path == path:
                     raise PresetConflict(
@@ -303,7 +310,7 @@ class Choices:
                 )
 
 
-def _explicit(ref: AnyRef) -> Mapping[_Key, Any]:
+def _choices_in(ref: AnyRef) -> Mapping[_Key, Any]:
     settings: dict[_Key, Any] = {("preset", name): is_on for name, is_on in ref.presets.items()}
     if ref.config is not None:
         settings["config", ""] = ref.config
@@ -312,7 +319,7 @@ def _explicit(ref: AnyRef) -> Mapping[_Key, Any]:
     return settings | {("rename", old): new for old, new in (ref.rename or {}).items()}
 
 
-def _equal(value: Any, other: Any) -> bool:
+def _is_same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and value == other
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, PydanticUserError, create_model, field_validator
 from pydantic.fields import FieldInfo
 
 from capset.composition.sources import Contributed, ContributionSource
-from capset.definitions.resources import state_schema, unfit_default
+from capset.definitions.resources import invalid_default_fields, state_schema
 from capset.errors import StateConflict
 from capset.schemas.schema import Schema, schema_of
 
@@ -37,11 +37,11 @@ def merge_states(
     label: str,
     models: Iterable[tuple[ContributionSource, type[BaseModel]]],
     *,
-    last_word: type[BaseModel] | None = None,
+    override: type[BaseModel] | None = None,
 ) -> MergedState:
     """Merge models in order. Of two fields with the same name, the later one applies, with its default.
 
-    ``last_word`` is one of the models; its fields override those of all others.
+    ``override`` is one of the models; its fields override those of all others.
 
     Raises ``StateConflict``, naming both contributors, if the JSON Schemas of two such fields differ in more than
     default, title and description, or if the classes cannot have a common subclass.
@@ -49,22 +49,22 @@ def merge_states(
     distinct: dict[type[BaseModel], ContributionSource] = {}
     for source, model in models:
         distinct.setdefault(model, source)
-    settled: Container[str] = ()
-    if last_word is not None:
-        distinct[last_word] = distinct.pop(last_word)
-        settled = last_word.model_fields
+    overridden_fields: Container[str] = ()
+    if override is not None:
+        distinct[override] = distinct.pop(override)
+        overridden_fields = override.model_fields
     fields: dict[str, tuple[FieldInfo, str]] = {}
     sources: dict[str, ContributionSource] = {}
     for model, source in distinct.items():
-        shapes = _shapes(model)
+        field_schemas = _field_schemas(model)
         for name, info in model.model_fields.items():
-            if name in fields and fields[name][1] != shapes[name] and name not in settled:
+            if name in fields and fields[name][1] != field_schemas[name] and name not in overridden_fields:
                 raise StateConflict(
                     f"{sources[name]} and {source} have a field {name!r} of different types in the {label}",
                     hint="give one of them another name, or share one model",
                 )
-            fields[name], sources[name] = (info, shapes[name]), source
-    joined = _join(label, tuple(distinct.items()), {name: info for name, (info, _) in fields.items()})
+            fields[name], sources[name] = (info, field_schemas[name]), source
+    joined = _join_models(label, tuple(distinct.items()), {name: info for name, (info, _) in fields.items()})
     return MergedState(
         joined,
         schema_of(f"the {label}", joined, "validation"),
@@ -73,7 +73,7 @@ def merge_states(
     )
 
 
-def _join(
+def _join_models(
     label: str, models: Sequence[tuple[type[BaseModel], ContributionSource]], fields: Mapping[str, FieldInfo]
 ) -> type[BaseModel]:
     if len(models) == 1:
@@ -93,9 +93,9 @@ def _join(
         validators = hidden_validators(bases, frozenset(fields))
         name = "".join(word.title() for word in label.split())
         joined = create_model(name, __base__=bases, __validators__=validators, **definitions)
-        if (unfit := unfit_default(joined)) is not None:
-            raise Unjoinable(f"the default of {unfit} does not fit the constraints of all of them")
-    except (TypeError, PydanticUserError, Unjoinable) as error:
+        if (invalid_fields := invalid_default_fields(joined)) is not None:
+            raise MergeError(f"the default of {invalid_fields} does not fit the constraints of all of them")
+    except (TypeError, PydanticUserError, MergeError) as error:
         contributors = " and ".join(str(source) for model, source in models if model in bases)
         raise StateConflict(
             f"{contributors}: their models cannot be joined in the {label}: {' '.join(str(error).split())}",
@@ -104,7 +104,7 @@ def _join(
     return joined
 
 
-def _shapes(model: type[BaseModel]) -> Mapping[str, str]:
+def _field_schemas(model: type[BaseModel]) -> Mapping[str, str]:
     """Return the JSON Schema of each field as text, without the parts that may differ."""
     schema = state_schema(model).json_schema
     definitions: Mapping[str, Any] = schema.get("$defs", {})
@@ -112,15 +112,15 @@ def _shapes(model: type[BaseModel]) -> Mapping[str, str]:
     properties: Mapping[str, Any] = root.get("properties", {})
     # A field that is excluded from the schema is represented by its annotation.
     return {
-        name: json.dumps(_bare(properties.get(name, repr(info.annotation)), definitions), sort_keys=True)
+        name: json.dumps(_without_annotations(properties.get(name, repr(info.annotation)), definitions), sort_keys=True)
         for name, info in model.model_fields.items()
     }
 
 
-def _bare(schema: Any, definitions: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
+def _without_annotations(schema: Any, definitions: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
     """Return a schema without annotations and with its references inlined, since names of classes are irrelevant."""
     if isinstance(schema, list):
-        return [_bare(element, definitions, above) for element in schema]  # pyright: ignore[reportUnknownVariableType]  # JSON
+        return [_without_annotations(element, definitions, above) for element in schema]  # pyright: ignore[reportUnknownVariableType]  # JSON
     if not isinstance(schema, dict):
         return schema
     node: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]  # JSON
@@ -128,54 +128,56 @@ def _bare(schema: Any, definitions: Mapping[str, Any], above: tuple[str, ...] = 
         name = ref.rpartition("/")[2]
         if name in above:
             return {"$ref": len(above) - above.index(name)}
-        return _bare(definitions.get(name, {}), definitions, (*above, name))
-    bare: dict[str, Any] = {}
+        return _without_annotations(definitions.get(name, {}), definitions, (*above, name))
+    constraints: dict[str, Any] = {}
     for key, value in node.items():
         if key == "properties":
-            bare[key] = {field: _bare(inner, definitions, above) for field, inner in value.items()}
+            constraints[key] = {
+                field: _without_annotations(inner, definitions, above) for field, inner in value.items()
+            }
         elif key == "discriminator":
-            bare[key] = value.get("propertyName")  # the options contain the rest
+            constraints[key] = value.get("propertyName")  # the options contain the rest
         elif key in ("const", "enum"):
-            bare[key] = value
+            constraints[key] = value
         elif key not in _ANNOTATIONS:
-            bare[key] = _bare(value, definitions, above)
-    return bare
+            constraints[key] = _without_annotations(value, definitions, above)
+    return constraints
 
 
-_HARMLESS: Final = frozenset(
+_IRRELEVANT_SETTINGS: Final = frozenset(
     {
         *("title", "extra", "json_schema_extra", "strict", "from_attributes", "defer_build", "protected_namespaces"),
         *("arbitrary_types_allowed", "use_attribute_docstrings", "validate_default"),
     }
 )
 """Settings that do not affect the fields of other models, since state is read strictly, field by field."""
-_PYDANTIC: Final = frozenset({"model_config", "_abc_impl", "Config"})
-Kept = Callable[..., Any]
+_PYDANTIC_ATTRIBUTES: Final = frozenset({"model_config", "_abc_impl", "Config"})
+Validator = Callable[..., Any]
 """A validator in the form that ``create_model`` takes."""
 
 
-class Unjoinable(Exception):
+class MergeError(Exception):
     """Two models cannot have a common subclass; the message gives the reason."""
 
 
-def hidden_validators(bases: Sequence[type[BaseModel]], fields: Collection[str]) -> dict[str, Kept]:
+def hidden_validators(bases: Sequence[type[BaseModel]], fields: Collection[str]) -> dict[str, Validator]:
     """Return, under new names, the validators of ``bases`` that one of the same name in another base would hide.
 
-    Raises ``Unjoinable`` for anything else that would be hidden: a method, a property, a serialiser, a setting.
+    Raises ``MergeError`` for anything else that would be hidden: a method, a property, a serialiser, a setting.
     """
     _check_settings(bases)
-    hidden: dict[str, Kept] = {}
+    hidden: dict[str, Validator] = {}
     visible: dict[str, tuple[type, object]] = {}
     for model in bases:
         validators = _validators(model)
         for name, owner, value in _members(model):
             first_owner, first = visible.setdefault(name, (owner, value))
             if name in fields:
-                raise Unjoinable(f"{owner.__name__}.{name} would be hidden by a field of that name")
+                raise MergeError(f"{owner.__name__}.{name} would be hidden by a field of that name")
             if first is value or first == value or issubclass(first_owner, owner):
                 continue
             if name not in validators or name not in _validators(first_owner):
-                raise Unjoinable(f"{first_owner.__name__}.{name} would hide {owner.__name__}.{name}")
+                raise MergeError(f"{first_owner.__name__}.{name} would hide {owner.__name__}.{name}")
             hidden[f"{name}_of_{len(hidden)}"] = validators[name](value)
     return hidden
 
@@ -187,21 +189,18 @@ def _members(model: type[BaseModel]) -> Iterator[tuple[str, type, object]]:
         if owner in BaseModel.__mro__:
             continue
         for name, value in vars(owner).items():
-            if name not in names and name not in _PYDANTIC and not name.startswith("__"):
+            if name not in names and name not in _PYDANTIC_ATTRIBUTES and not name.startswith("__"):
                 names.add(name)
                 yield name, owner, value
 
 
-def _validators(model: type) -> Mapping[str, Callable[[Any], Kept]]:
+def _validators(model: type) -> Mapping[str, Callable[[Any], Validator]]:
     """Return functions that recreate the validators of a model, by name."""
     if not issubclass(model, BaseModel):
         return {}
-    decorators, validators = (
-        model.__pydantic_decorators__,
-        dict[str, Any](),
-    )  # pydantic's overloads take one mode at a time
+    decorators, validators = model.__pydantic_decorators__, dict[str, Any]()
     for name, decorator in decorators.field_validators.items():
-        mode: Any = decorator.info.mode
+        mode: Any = decorator.info.mode  # pydantic's overloads take one mode at a time
         validators[name] = field_validator(*decorator.info.fields, mode=mode, check_fields=False)
     for name, decorator in decorators.model_validators.items():
         validators[name] = model_validator(mode=decorator.info.mode)
@@ -209,7 +208,7 @@ def _validators(model: type) -> Mapping[str, Callable[[Any], Kept]]:
 
 
 def _check_settings(bases: Sequence[type[BaseModel]]) -> None:
-    names = {name for model in bases for name in model.model_config} - _HARMLESS
+    names = {name for model in bases for name in model.model_config} - _IRRELEVANT_SETTINGS
     for name in sorted(names):
         # A setting that is off is equal to one that is not set.
         settings = [model.model_config.get(name) or None for model in bases]
@@ -217,4 +216,4 @@ def _check_settings(bases: Sequence[type[BaseModel]]) -> None:
             description = " and ".join(
                 f"{setting!r} for {model.__name__}" for setting, model in zip(settings, bases, strict=True)
             )
-            raise Unjoinable(f"model_config sets {name!r} to {description}")
+            raise MergeError(f"model_config sets {name!r} to {description}")

@@ -11,13 +11,13 @@ from typing_extensions import Unpack
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.governance.allowances import Allowance
-from capset.definitions.names import AGENT, checked, checked_text, copied, text_keyed
+from capset.definitions.names import AGENT, checked_copy, checked_name, checked_text, checked_text_mapping
 from capset.definitions.parts import ModelOptions, make_part
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
 from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError
 
-MAX_MODEL: Final = 200
+MAX_MODEL_CHARACTERS: Final = 200
 """The maximum length of a model's name, in characters."""
 
 
@@ -58,17 +58,17 @@ class Agent(Block):
         owner = f"agent {name!r}"
         refuse_unknown(Agent.__init__, options, ModelOptions)
         super().__init__(
-            checked("an agent's name", name, AGENT),
+            checked_name("an agent's name", name, AGENT),
             system_prompt=checked_text(f"{owner}: system_prompt", system_prompt),
             uses=checked_uses(owner, uses),
             description=checked_text(f"{owner}: description", description),
             part=make_part(owner, **options),
         )
-        entries = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
+        entries = checked_text_mapping(f"{owner}: static_context", {} if static_context is None else static_context)
         self.static_context = MappingProxyType(
-            {key: copied(f"{owner}: static_context: {key!r}", value) for key, value in entries.items()}
+            {key: checked_copy(f"{owner}: static_context: {key!r}", value) for key, value in entries.items()}
         )
-        self.model = None if model is None else _model(owner, model)
+        self.model = None if model is None else _checked_model(owner, model)
         if allowance is not None and not isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"{owner}: allowance is an Allowance(…); got {allowance!r:.80}")
         self.allowance = allowance
@@ -79,10 +79,10 @@ class Agent(Block):
         return await running.generate(input, None)
 
 
-def _model(owner: str, model: str) -> str:
-    if not 1 <= len(checked_text(f"{owner}: model", model)) <= MAX_MODEL:
+def _checked_model(owner: str, model: str) -> str:
+    if not 1 <= len(checked_text(f"{owner}: model", model)) <= MAX_MODEL_CHARACTERS:
         raise DefinitionError(
-            f"{owner}: model must be a name of 1–{MAX_MODEL} characters; got {model!r:.80}",
+            f"{owner}: model must be a name of 1–{MAX_MODEL_CHARACTERS} characters; got {model!r:.80}",
             hint="leave it out to let the host choose",
         )
     return model

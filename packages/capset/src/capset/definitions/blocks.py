@@ -50,8 +50,8 @@ class Block(Definition, ABC):
     """A named step. An agent is a block of the kind ``generator``; ``capset.flows`` has the others.
 
     Frozen, and compared by identity. ``part`` is its own contribution, ``children`` are the blocks that it runs, by
-    name. ``input`` and ``output`` are ``None`` if they are unknown. If ``has_last_word`` is true (for a flow), its own
-    resources and state override conflicting ones of its children.
+    name. ``input`` and ``output`` are ``None`` if they are unknown. If ``overrides_children`` is true (for a
+    flow), its own resources and state override conflicting ones of its children.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Block(Definition, ABC):
     )
 
     kind: ClassVar[BlockKind]
-    has_last_word: ClassVar[bool] = False
+    overrides_children: ClassVar[bool] = False
 
     name: str
     description: str

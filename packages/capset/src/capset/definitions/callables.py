@@ -33,6 +33,26 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(inner_function(function))
 
 
+def accepts_positional(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with ``count`` positional arguments; true if it has no signature."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
+
+
+def refuse_wrapped_async(owner: str, function: Callable[..., Any]) -> None:
+    """Raise ``DefinitionError`` for a sync function that wraps an async one: nothing would await its result."""
+    if inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function):
+        raise DefinitionError(
+            f"{owner}: an async function is wrapped in a sync one",
+            hint="make the decorator's inner function async def, and await the wrapped function in it",
+        )
+
+
 def checked_function(label: str, function: object, takes: str) -> Callable[..., Any]:
     """Return ``function`` if it takes exactly one argument, which ``takes`` describes in errors.
 

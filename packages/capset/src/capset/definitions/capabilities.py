@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
@@ -19,13 +19,13 @@ from capset.definitions.names import (
     CAPABILITY,
     PRESET,
     SECRET,
-    checked,
+    checked_list,
+    checked_mapping,
+    checked_name,
     checked_optional,
     checked_text,
-    listed,
-    mapped,
+    replace_tool_names,
     sealed,
-    with_tool_names,
 )
 from capset.definitions.parts import Part, PartOptions, Preset, make_part
 from capset.definitions.references import AnyRef, CapabilityRef, DynamicUses, checked_uses
@@ -39,28 +39,26 @@ from capset.schemas.schema import Schema, schema_of
 if TYPE_CHECKING:
     from capset.definitions.calls.contexts import Context
 
-_CACHED: Final = 1_000
 
-
-@lru_cache(_CACHED)
+@lru_cache(1_000)
 def config_schema(model: type[BaseModel]) -> Schema:
     """Return the schema of a config, strict and closed like that of arguments. Raises ``DefinitionError``."""
     return schema_of(f"the config {model.__name__}", model, "validation")
 
 
-def config_from(model: type[BaseModel], text: bytes) -> BaseModel:
+def parse_config(model: type[BaseModel], text: bytes) -> BaseModel:
     """Parse a config from JSON text. Raises pydantic's ``ValidationError``."""
     return config_schema(model).check_json(text)
 
 
-def config_data(config: BaseModel) -> dict[str, Any]:  # JSON data
+def dump_config(config: BaseModel) -> dict[str, Any]:  # JSON data
     """Return a config as JSON data from which an equal config can be loaded.
 
     Raises ``ValueError`` if that is impossible, for example because the model would refuse the config's own values.
     """
     text = config.model_dump_json(by_alias=True, round_trip=True, warnings="error").encode()
     try:
-        restored = config_from(type(config), text)
+        restored = parse_config(type(config), text)
     except ValidationError as error:
         raise ValueError(f"a {type(config).__name__} cannot be loaded from its own JSON") from error
     if restored != config:
@@ -108,7 +106,7 @@ class Capability(Definition, Generic[H, C]):
     limits: tuple[Limit, ...]
     readiness: Callable[[], Mapping[str, str]] | None
     origin: Capability[H, C] | None
-    """The capability of which this is a narrower form (``narrowed``); lookups of that one find this one."""
+    """The capability of which this is a narrower form (``narrow_capability``); lookups of that one find this one."""
 
     def __init__(
         self,
@@ -152,15 +150,14 @@ class Capability(Definition, Generic[H, C]):
         """
         refuse_unknown(Capability.__init__, options, PartOptions)
         owner = f"capability {name!r}"
-        checked("a capability's name", name, CAPABILITY)
+        checked_name("a capability's name", name, CAPABILITY)
         for label, value, allowed in (("status", status, get_args(Status)), ("risk", risk, get_args(Risk))):
             if value not in allowed:
                 raise DefinitionError(f"{owner}: {label} must be one of {allowed}; got {value!r}")
         part = make_part(owner, **options)
-        named = _presets(owner, {} if presets is None else presets)
-        on = _default(owner, named, default)
+        preset_map = _checked_presets(owner, {} if presets is None else presets)
         if part.policies and not any(
-            contributor.members for contributor in (part, *(preset.part for preset in named.values()))
+            contributor.members for contributor in (part, *(preset.part for preset in preset_map.values()))
         ):
             raise DefinitionError(
                 f"{owner}: policies gate the tools that it brings, and it brings none",
@@ -175,18 +172,18 @@ class Capability(Definition, Generic[H, C]):
         store(self, "category", checked_optional(f"{owner}: category", category))
         store(self, "risk", risk)
         store(self, "version", checked_optional(f"{owner}: version", version))
-        store(self, "aliases", _aliases(owner, name, aliases))
+        store(self, "aliases", _checked_aliases(owner, name, aliases))
         store(self, "uses", checked_uses(owner, uses))
         store(self, "part", part)
-        store(self, "presets", named)
-        store(self, "default", on)
-        store(self, "helpers", _helpers(owner, helpers))
-        store(self, "config", _config(owner, config))
-        store(self, "secrets", _secrets(owner, secrets))
-        store(self, "expose", _expose(owner, expose, (part, *(preset.part for preset in named.values()))))
+        store(self, "presets", preset_map)
+        store(self, "default", _checked_default(owner, preset_map, default))
+        store(self, "helpers", _checked_helpers(owner, helpers))
+        store(self, "config", _checked_config(owner, config))
+        store(self, "secrets", _checked_secrets(owner, secrets))
+        store(self, "expose", _checked_expose(owner, expose, (part, *(preset.part for preset in preset_map.values()))))
         store(self, "mcp", checked_offers(owner, mcp, self.every_tool))
         store(self, "limits", checked_limits(owner, limits))
-        store(self, "readiness", _readiness(owner, readiness))
+        store(self, "readiness", _checked_readiness(owner, readiness))
         store(self, "origin", None)
 
     def __repr__(self) -> str:
@@ -229,34 +226,34 @@ AnyCapability = Capability[Any, Any]
 """A capability whose helpers and config do not matter here."""
 
 
-def _presets(owner: str, presets: Mapping[str, Preset]) -> Mapping[str, Preset]:
-    named = mapped(f"{owner}: presets", presets)
-    for name, preset in named.items():
-        checked(f"{owner}: a preset's name", name, PRESET)
+def _checked_presets(owner: str, presets: Mapping[str, Preset]) -> Mapping[str, Preset]:
+    mapping = checked_mapping(f"{owner}: presets", presets)
+    for name, preset in mapping.items():
+        checked_name(f"{owner}: a preset's name", name, PRESET)
         if not isinstance(preset, Preset):
             raise DefinitionError(f"{owner}, preset {name!r}: {preset!r} is not a Preset")
-    return MappingProxyType(named)
+    return MappingProxyType(mapping)
 
 
-def _default(owner: str, presets: Mapping[str, Preset], default: Iterable[str] | None) -> tuple[str, ...]:
+def _checked_default(owner: str, presets: Mapping[str, Preset], default: Iterable[str] | None) -> tuple[str, ...]:
     if default is None:
         return tuple(presets)
-    default_names = set(_names(f"{owner}: default", default))
+    default_names = set(_name_list(f"{owner}: default", default))
     for name in default_names:
         if name not in presets:
             raise DefinitionError(f"{owner}: default: {unknown('preset', str(name), presets)}")
     return tuple(name for name in presets if name in default_names)
 
 
-def _aliases(owner: str, name: str, aliases: Iterable[str]) -> tuple[str, ...]:
-    names = _names(f"{owner}: aliases", aliases)
-    distinct = tuple(dict.fromkeys(checked(f"{owner}: an alias", alias, CAPABILITY) for alias in names))
+def _checked_aliases(owner: str, name: str, aliases: Iterable[str]) -> tuple[str, ...]:
+    names = _name_list(f"{owner}: aliases", aliases)
+    distinct = tuple(dict.fromkeys(checked_name(f"{owner}: an alias", alias, CAPABILITY) for alias in names))
     if name in distinct:
         raise DefinitionError(f"{owner}: an alias must differ from its name")
     return distinct
 
 
-def _helpers(owner: str, helpers: object) -> object:
+def _checked_helpers(owner: str, helpers: object) -> object:
     if helpers is not None and not callable(helpers):
         raise DefinitionError(f"{owner}: helpers is a class or a function of the context; got {helpers!r}")
     if helpers is not None and is_async(helpers):
@@ -264,13 +261,13 @@ def _helpers(owner: str, helpers: object) -> object:
     return helpers
 
 
-def _readiness(owner: str, readiness: object) -> object:
+def _checked_readiness(owner: str, readiness: object) -> object:
     if readiness is not None and (not callable(readiness) or is_async(readiness)):
         raise DefinitionError(f"{owner}: readiness is a plain function without arguments; got {readiness!r}")
     return readiness
 
 
-def _config(owner: str, config: object) -> object:
+def _checked_config(owner: str, config: object) -> object:
     if config is not None and not (isinstance(config, type) and issubclass(config, BaseModel)):
         raise DefinitionError(f"{owner}: config is a pydantic model class; got {config!r}")
     if config is not None:
@@ -278,24 +275,24 @@ def _config(owner: str, config: object) -> object:
     return config
 
 
-def _expose(owner: str, expose: Iterable[str], parts: Iterable[Part]) -> tuple[str, ...]:
-    named = tuple(dict.fromkeys(_names(f"{owner}: expose", expose)))
+def _checked_expose(owner: str, expose: Iterable[str], parts: Iterable[Part]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(_name_list(f"{owner}: expose", expose)))
     available: set[str] = set()
     for part in parts:
         available |= {resource.name for resource in part.resources if not isinstance(resource, Documents)}
         available |= {field for model in part.state.values() for field in model.model_fields}
-    for name in named:
+    for name in names:
         if name not in available:
             raise DefinitionError(f"{owner}: expose: {unknown('resource or state field', str(name), available)}")
-    return named
+    return names
 
 
-def _secrets(owner: str, secrets: Iterable[str]) -> tuple[str, ...]:
-    names = _names(f"{owner}: secrets", secrets)
-    return tuple(dict.fromkeys(checked(f"{owner}: a secret's name", name, SECRET) for name in names))
+def _checked_secrets(owner: str, secrets: Iterable[str]) -> tuple[str, ...]:
+    names = _name_list(f"{owner}: secrets", secrets)
+    return tuple(dict.fromkeys(checked_name(f"{owner}: a secret's name", name, SECRET) for name in names))
 
 
-def _names(label: str, names: Iterable[str]) -> list[Any]:
+def _name_list(label: str, names: Iterable[str]) -> list[Any]:
     """Return names as a list; their order is irrelevant, so a set is allowed, and a single string is one name."""
     match names:
         case str():
@@ -303,23 +300,23 @@ def _names(label: str, names: Iterable[str]) -> list[Any]:
         case set() | frozenset():
             return sorted(names, key=str)
         case _:
-            return listed(label, names)
+            return checked_list(label, names)
 
 
 T = TypeVar("T", AnyCapability, Preset)
 
 
-def narrowed(capability: AnyCapability, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> AnyCapability:
+def narrow_capability(capability: AnyCapability, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> AnyCapability:
     """Return a copy of a capability with only these tools, each replaced by the tools that it maps to.
 
     Instructions use the names of the replacements, and everything else stays the same; ``ctx.config(capability)`` and
     the like accept either object. Raises ``DefinitionError`` for a tool inside a toolkit, since the toolkit's policies
     apply to it.
     """
-    inside = {member for part in capability.parts.values() for member in part.members}
-    if wrong := [tool.name for tool in tools if tool not in inside]:
-        raise DefinitionError(f"the tool {wrong[0]!r} of {capability.name!r} is in a toolkit and cannot be narrowed")
-    presets = {name: _preset(preset, tools) for name, preset in capability.presets.items()}
+    members = {member for part in capability.parts.values() for member in part.members}
+    if nested := [tool.name for tool in tools if tool not in members]:
+        raise DefinitionError(f"the tool {nested[0]!r} of {capability.name!r} is in a toolkit and cannot be narrowed")
+    presets = {name: _copy(preset, {"part": _part(preset.part, tools)}) for name, preset in capability.presets.items()}
     changed = {
         "part": _part(capability.part, tools),
         "presets": MappingProxyType(presets),
@@ -328,15 +325,11 @@ def narrowed(capability: AnyCapability, tools: Mapping[AnyTool, Sequence[AnyTool
     return _copy(capability, changed)
 
 
-def _preset(preset: Preset, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Preset:
-    return _copy(preset, {"part": _part(preset.part, tools)})
-
-
 def _part(part: Part, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Part:
     members = tuple(other for tool in part.tools for other in tools.get(tool, ()))
     forms = {tool.name: [form.name for form in others] for tool, others in tools.items()}
     names = {name: form_names[0] for name, form_names in forms.items() if form_names and name not in form_names}
-    instructions = tuple(with_tool_names(text, names) for text in part.instructions)
+    instructions = tuple(replace_tool_names(text, names) for text in part.instructions)
     return replace(part, members=members, tools=members, instructions=instructions)
 
 

@@ -17,7 +17,7 @@ class MissingValue(KeyError):
         self.option = option
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """A description that may be recorded: the name comes from code, and is not data."""
         return f"KeyError {self.key!r:.80}"
 

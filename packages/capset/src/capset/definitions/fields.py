@@ -31,15 +31,15 @@ def store_checked(instance: Any, values: Mapping[str, Any] | None = None) -> Non
         object.__setattr__(instance, name, field_info.metadata["check"](name, value))
 
 
-def requiring(text: str, fits: Callable[[Any], bool], *, optional: bool = False) -> Check:
-    """Return a check that accepts a value if ``fits`` returns true.
+def requiring(text: str, is_valid: Callable[[Any], bool], *, optional: bool = False) -> Check:
+    """Return a check that accepts a value if ``is_valid`` returns true.
 
     Its error begins with ``text``, in which ``{}`` stands for the name of the field. An ``optional`` value may be
     ``None``.
     """
 
     def check(name: str, value: Any) -> Any:
-        if (value is not None or not optional) and not fits(value):
+        if (value is not None or not optional) and not is_valid(value):
             raise DefinitionError(f"{text.format(name)}; got {value!r:.80}")
         return value
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Self, cast
 
-_MADE_OF = ("handler", "evaluate", "make", "function")
+_FUNCTION_ATTRIBUTES = ("handler", "evaluate", "make", "function")
 """Attributes that may hold the function that a decorator has replaced with a definition."""
 
 
@@ -38,13 +38,13 @@ class Definition(_Frozen):
         """Pickle as a reference to the first module that has it. Raises ``PicklingError`` if no module does."""
         from pickle import PicklingError
 
-        place = next(_places(self), None)
-        if place is None:
+        location = next(_locations(self), None)
+        if location is None:
             raise PicklingError(
                 f"{self!r:.80} cannot be pickled: a definition is pickled by its name in a module, and this one has "
                 "none; give it a name at the top of a module, or make it in the process that needs it"
             )
-        return _found, place
+        return _import_definition, location
 
 
 class FrozenValue(_Frozen):
@@ -54,9 +54,9 @@ class FrozenValue(_Frozen):
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         instance: Any = self
-        return _restored, (
+        return _restore, (
             type(self),
-            {attribute.name: _thawed(getattr(self, attribute.name)) for attribute in fields(instance)},
+            {attribute.name: _pickled_view(getattr(self, attribute.name)) for attribute in fields(instance)},
         )
 
 
@@ -64,32 +64,32 @@ class _View(dict[Any, Any]):
     """The items of a read-only view, as they are pickled."""
 
 
-def _thawed(value: Any) -> Any:
+def _pickled_view(value: Any) -> Any:
     if not isinstance(value, MappingProxyType):
         return value
-    return _View({key: _thawed(entry) for key, entry in cast("Mapping[Any, Any]", value).items()})
+    return _View({key: _pickled_view(entry) for key, entry in cast("Mapping[Any, Any]", value).items()})
 
 
-def _viewed(value: Any) -> Any:
+def _unpickled_view(value: Any) -> Any:
     if not isinstance(value, _View):
         return value
-    return MappingProxyType({key: _viewed(entry) for key, entry in value.items()})
+    return MappingProxyType({key: _unpickled_view(entry) for key, entry in value.items()})
 
 
-def _restored(kind: type[Any], state: dict[str, Any]) -> object:
+def _restore(kind: type[Any], state: dict[str, Any]) -> object:
     instance = object.__new__(kind)
     for name, value in state.items():
-        object.__setattr__(instance, name, _viewed(value))
+        object.__setattr__(instance, name, _unpickled_view(value))
     return instance
 
 
-def _found(module: str, name: str) -> object:
+def _import_definition(module: str, name: str) -> object:
     return attrgetter(name)(import_module(module))
 
 
-def _places(definition: Definition) -> Iterator[tuple[str, str]]:
+def _locations(definition: Definition) -> Iterator[tuple[str, str]]:
     """Yield the modules and names that have a definition: those of its function first, ``__main__`` last."""
-    for attribute in _MADE_OF:
+    for attribute in _FUNCTION_ATTRIBUTES:
         function: Callable[..., Any] | None = getattr(definition, attribute, None)
         module, name = (getattr(function, key, None) for key in ("__module__", "__qualname__"))
         if isinstance(module, str) and isinstance(name, str) and module in sys.modules and "<" not in name:

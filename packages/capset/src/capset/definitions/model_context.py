@@ -10,16 +10,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from capset.definitions.identity import Definition
-from capset.definitions.names import checked_text, listed
+from capset.definitions.names import checked_list, checked_text
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:
     from capset.definitions.calls.contexts import Context
 
 
-MAX_LEVELS: Final = 20
+MAX_CONTEXT_LEVELS: Final = 20
 """The maximum nesting depth of mappings and lists in context."""
-_MESSAGE: Final = frozenset({"role", "content"})
+_MESSAGE_KEYS: Final = frozenset({"role", "content"})
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
@@ -67,9 +67,9 @@ class ContextEntry(Definition):
     takes: int
     keys: tuple[Any, ...] = ()  # of any type: composition refuses those that cannot be tags
 
-    def placed(self, value: ContextValue) -> ContextValue:
+    def nest_under_keys(self, value: ContextValue) -> ContextValue:
         """Nest a result of the function under the keys of the entry."""
-        return _under(self.keys, value)
+        return _nest(self.keys, value)
 
 
 def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
@@ -77,17 +77,17 @@ def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
 
     Static values are copied, so that they cannot change later; empty entries are left out.
     """
-    alone = isinstance(entries, str | Mapping | ContextMessage) or callable(entries)
-    declarations: list[object] = [entries] if alone else listed(f"{owner}: context", cast("object", entries))
+    is_single = isinstance(entries, str | Mapping | ContextMessage) or callable(entries)
+    declarations: list[object] = [entries] if is_single else checked_list(f"{owner}: context", cast("object", entries))
     return tuple(chain.from_iterable(_entries(owner, declaration, (), 0) for declaration in declarations))
 
 
-def message_mistake(value: Mapping[Any, Any]) -> tuple[str, str] | None:
+def provider_message_error(value: Mapping[Any, Any]) -> tuple[str, str] | None:
     """Return an error and a hint for a mapping that looks like a message of a provider; ``None`` for others.
 
     Such a mapping would be rendered as tags in the system text, instead of being sent.
     """
-    if not _MESSAGE.issubset(value) or (len(value) > len(_MESSAGE) and str(value["role"]) not in _ROLES):
+    if not _MESSAGE_KEYS.issubset(value) or (len(value) > len(_MESSAGE_KEYS) and str(value["role"]) not in _ROLES):
         return None
     return (
         "a mapping of role and content, which looks like a message and would be shown as tags",
@@ -103,7 +103,7 @@ def _entries(owner: str, declared: object, keys: tuple[Any, ...], level: int) ->
         yield ContextEntry(name, None, declared, _arity(f"{owner}: context {name!r}", declared), keys)
     elif not _has_function(declared, level):
         if keys or (declared is not None and declared != ""):
-            yield ContextEntry("static", _frozen(owner, _under(keys, declared), 0), None, 0)
+            yield ContextEntry("static", _freeze(owner, _nest(keys, declared), 0), None, 0)
     elif isinstance(declared, Mapping):
         mapping = cast("Mapping[Any, object]", declared)
         if not keys:
@@ -115,7 +115,7 @@ def _entries(owner: str, declared: object, keys: tuple[Any, ...], level: int) ->
             yield from _entries(owner, member, keys, level + 1)
 
 
-def _under(keys: Sequence[Any], value: Any) -> Any:
+def _nest(keys: Sequence[Any], value: Any) -> Any:
     """Nest a value in mappings of one key each, the first outermost."""
     for key in reversed(keys):
         value = {key: value}
@@ -123,13 +123,13 @@ def _under(keys: Sequence[Any], value: Any) -> Any:
 
 
 def _check_level(owner: str, level: int) -> None:
-    if level > MAX_LEVELS:
-        raise DefinitionError(f"{owner}: context must not be nested more than {MAX_LEVELS} levels deep")
+    if level > MAX_CONTEXT_LEVELS:
+        raise DefinitionError(f"{owner}: context must not be nested more than {MAX_CONTEXT_LEVELS} levels deep")
 
 
 def _has_function(declared: object, level: int) -> bool:
     """Whether a list or a mapping contains a function, at any depth."""
-    if level > MAX_LEVELS or not isinstance(declared, list | tuple | Mapping):
+    if level > MAX_CONTEXT_LEVELS or not isinstance(declared, list | tuple | Mapping):
         return callable(declared)
     if isinstance(declared, Mapping):
         declared = list(cast("Mapping[Any, object]", declared).values())
@@ -137,11 +137,11 @@ def _has_function(declared: object, level: int) -> bool:
 
 
 def _check_no_message(owner: str, value: Mapping[Any, Any]) -> None:
-    if (mistake := message_mistake(value)) is not None:
+    if (mistake := provider_message_error(value)) is not None:
         raise DefinitionError(f"{owner}: context has {mistake[0]}", hint=mistake[1])
 
 
-def _frozen(owner: str, value: object, level: int, *, in_tag: bool = False) -> ContextValue:
+def _freeze(owner: str, value: object, level: int, *, in_tag: bool = False) -> ContextValue:
     _check_level(owner, level)
     match value:
         case None | ContextMessage():
@@ -153,10 +153,10 @@ def _frozen(owner: str, value: object, level: int, *, in_tag: bool = False) -> C
             if not in_tag:
                 _check_no_message(owner, members)
             return MappingProxyType(
-                {key: _frozen(owner, member, level + 1, in_tag=True) for key, member in members.items()}
+                {key: _freeze(owner, member, level + 1, in_tag=True) for key, member in members.items()}
             )
         case list() | tuple():
-            return tuple(_frozen(owner, member, level + 1, in_tag=in_tag) for member in cast("Sequence[object]", value))
+            return tuple(_freeze(owner, member, level + 1, in_tag=in_tag) for member in cast("Sequence[object]", value))
         case _:
             raise DefinitionError(
                 f"{owner}: context is text, a mapping, a ContextMessage, a list of those or a function; "

@@ -36,7 +36,7 @@ PERMISSION: Final = re.compile(r"[a-z][a-z0-9_-]*:[a-z][a-z0-9_-]*")
 """``resource:verb``, matched as an exact string."""
 
 
-def checked(label: str, name: object, grammar: re.Pattern[str]) -> str:
+def checked_name(label: str, name: object, grammar: re.Pattern[str]) -> str:
     """Return ``name`` if it fits ``grammar``; raise ``DefinitionError`` otherwise."""
     if not isinstance(name, str) or not grammar.fullmatch(name):
         raise DefinitionError(f"{label} must match {grammar.pattern}; got {name!r}")
@@ -47,7 +47,7 @@ def checked_permissions(owner: str, permissions: Iterable[str]) -> frozenset[str
     """Return the permissions as a frozen set; raise ``DefinitionError`` for one that is not ``resource:verb``."""
     if isinstance(permissions, str):
         raise DefinitionError(f"{owner}: permissions must be a set of strings, not the string {permissions!r}")
-    return frozenset(checked(f"{owner}: a permission", permission, PERMISSION) for permission in permissions)
+    return frozenset(checked_name(f"{owner}: a permission", permission, PERMISSION) for permission in permissions)
 
 
 def checked_text(label: str, text: object) -> str:
@@ -75,19 +75,19 @@ def checked_flag(label: str, value: object) -> bool:
 
 def checked_texts(label: str, texts: Iterable[str]) -> tuple[str, ...]:
     """Return the texts trimmed, without empty ones, in order; a bare string counts as one text."""
-    entries = [texts] if isinstance(texts, str) else listed(label, texts)
+    entries = [texts] if isinstance(texts, str) else checked_list(label, texts)
     trimmed = (checked_text(label, text).strip() for text in entries)
     return tuple(text for text in trimmed if text)
 
 
-def text_keyed(label: str, values: object) -> Mapping[str, Any]:  # values of the host's own
+def checked_text_mapping(label: str, values: object) -> Mapping[str, Any]:  # values of the host's own
     """Return a frozen copy of a mapping with text keys; raise ``DefinitionError`` for anything else."""
     return MappingProxyType(
-        {checked_text(f"{label}: a key", key): value for key, value in mapped(label, values).items()}
+        {checked_text(f"{label}: a key", key): value for key, value in checked_mapping(label, values).items()}
     )
 
 
-def listed(label: str, values: object) -> list[Any]:  # the caller checks the members next
+def checked_list(label: str, values: object) -> list[Any]:  # the caller checks the members next
     """Return the members of an ordered list; raise ``DefinitionError`` for anything else.
 
     A string would be split into characters, and a set has another order in every process.
@@ -97,11 +97,16 @@ def listed(label: str, values: object) -> list[Any]:  # the caller checks the me
     return list(cast("Iterable[Any]", values))
 
 
-def mapped(label: str, values: object) -> dict[Any, Any]:  # as above
+def checked_mapping(label: str, values: object) -> dict[Any, Any]:  # as above
     """Return the members of a mapping; raise ``DefinitionError`` for anything else."""
     if not isinstance(values, Mapping):
         raise DefinitionError(f"{label} must be a mapping; got {values!r:.80}")
     return dict(cast("Mapping[Any, Any]", values))
+
+
+def one_or_several(value: object) -> tuple[Any, ...]:  # as above
+    """Return the members of a list or a tuple, or any other value as the only member."""
+    return tuple(cast("Iterable[Any]", value)) if isinstance(value, list | tuple) else (value,)
 
 
 V = TypeVar("V")
@@ -110,12 +115,12 @@ V = TypeVar("V")
 _QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
 
 
-def with_tool_names(text: str, names: Mapping[str, str]) -> str:
+def replace_tool_names(text: str, names: Mapping[str, str]) -> str:
     """Replace the tool names in backquotes in a text, as ``names`` maps them."""
     return _QUOTED.sub(lambda match: f"`{names.get(match[1], match[1])}`", text)
 
 
-def copied(label: str, value: V) -> V:
+def checked_copy(label: str, value: V) -> V:
     """Return a deep copy, so that the caller cannot change it later; raise ``DefinitionError`` if that fails."""
     try:
         return deepcopy(value)

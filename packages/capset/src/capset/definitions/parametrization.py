@@ -16,8 +16,6 @@ from capset.errors import CapabilityCycle, DefinitionError
 
 P = ParamSpec("P")
 K = TypeVar("K", bound=Capability[Any, Any])
-MAX_LEVELS: Final = 100
-"""The maximum nesting depth of calls that make capabilities."""
 
 # The calls in progress, by function and arguments: a capability that needs itself would never finish.
 _MAKING: Final[ContextVar[tuple[tuple[object, object, str], ...]]] = ContextVar("capset_making", default=())
@@ -41,7 +39,7 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         try:
-            key = _typed(bound.args), frozenset((name, _typed(value)) for name, value in bound.kwargs.items())
+            key = _typed_key(bound.args), frozenset((name, _typed_key(value)) for name, value in bound.kwargs.items())
             cached = cache.get(key)
         except TypeError:
             call_text = _call_text(name, args, kwargs)
@@ -58,9 +56,9 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
             chain = " → ".join((*(label for _, _, label in above), call_text))
             if any(function is cache and of == key for function, of, _ in above):
                 raise CapabilityCycle(f"a capability needs itself: {chain}")
-            if len(above) >= MAX_LEVELS:
+            if len(above) >= 100:
                 raise DefinitionError(
-                    f"more than {MAX_LEVELS} capabilities are made inside each other: {chain:.200} …",
+                    f"more than 100 capabilities are made inside each other: {chain:.200} …",
                     hint="a function that calls itself with other arguments each time never ends",
                 )
             token = _MAKING.set((*above, (cache, key, call_text)))
@@ -77,12 +75,12 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
     return build_once
 
 
-def _typed(value: object) -> object:
+def _typed_key(value: object) -> object:
     """Return a key that is equal only for equal values of equal types, also inside tuples and frozen sets."""
     match value:
         case tuple() | frozenset():
             inner = cast("tuple[object, ...]", value)
-            return type(inner), (tuple if isinstance(value, tuple) else frozenset)(map(_typed, inner))
+            return type(inner), (tuple if isinstance(value, tuple) else frozenset)(map(_typed_key, inner))
         case float():
             return float, repr(value)  # -0.0 is equal to 0.0, and NaN not even to itself
         case _:

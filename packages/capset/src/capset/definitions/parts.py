@@ -16,7 +16,7 @@ from capset.definitions.governance.hooks import Hooks, checked_hooks
 from capset.definitions.governance.policies import Policy, distinct_policies
 from capset.definitions.identity import Definition
 from capset.definitions.model_context import ContextDeclaration, ContextEntry, checked_context
-from capset.definitions.names import BLOCK, checked, checked_texts, copied, mapped
+from capset.definitions.names import BLOCK, checked_copy, checked_mapping, checked_name, checked_texts
 from capset.definitions.resources import (
     AnyResource,
     Documents,
@@ -117,40 +117,40 @@ def make_part(owner: str, **options: Unpack[PartOptions]) -> Part:
         sequencer_state=None
         if sequencer_state is None
         else checked_model(f"{owner}: sequencer_state", sequencer_state),
-        targets=_targets(owner, declared.get("targets", {})),
-        files=_files(owner, declared.get("files", {})),
-        model_settings=_settings(owner, declared.get("model_settings", {})),
+        targets=_checked_targets(owner, declared.get("targets", {})),
+        files=_checked_files(owner, declared.get("files", {})),
+        model_settings=_checked_settings(owner, declared.get("model_settings", {})),
         hooks=checked_hooks(owner, declared.get("hooks")),
         declared=frozenset(declared),
     )
 
 
-def _targets(owner: str, targets: Mapping[str, type[BaseModel]]) -> Mapping[str, type[BaseModel]]:
+def _checked_targets(owner: str, targets: Mapping[str, type[BaseModel]]) -> Mapping[str, type[BaseModel]]:
     return MappingProxyType(
         {
-            checked(f"{owner}: a target is the name of a block, which", name, BLOCK): checked_model(
+            checked_name(f"{owner}: a target is the name of a block, which", name, BLOCK): checked_model(
                 f"{owner}: the target {name!r}", model
             )
-            for name, model in mapped(f"{owner}: targets", targets).items()
+            for name, model in checked_mapping(f"{owner}: targets", targets).items()
         }
     )
 
 
-def _files(owner: str, files: Mapping[str, str | bytes]) -> Mapping[str, bytes]:
+def _checked_files(owner: str, files: Mapping[str, str | bytes]) -> Mapping[str, bytes]:
     mounted: dict[str, bytes] = {}
-    for path, content in mapped(f"{owner}: files", files).items():
+    for path, content in checked_mapping(f"{owner}: files", files).items():
         if not isinstance(path, str):
             raise DefinitionError(f"{owner}: the path of a file is text, such as '/notes.txt'; got {path!r}")
         if not isinstance(content, str | bytes):
             raise DefinitionError(f"{owner}: the content of {path!r} is text or bytes; got {type(content).__name__}")
         try:
-            place = normalise_path(path)
-            mounted[place] = content.encode() if isinstance(content, str) else bytes(content)
+            mount_path = normalise_path(path)
+            mounted[mount_path] = content.encode() if isinstance(content, str) else bytes(content)
         except FileError as error:
             raise DefinitionError(f"{owner}: {error.message}") from None
         except UnicodeEncodeError as error:
             raise DefinitionError(f"{owner}: the file {path!r} holds a lone surrogate at {error.start}") from None
-        if place == "/":
+        if mount_path == "/":
             raise DefinitionError(f"{owner}: a file needs a name; got {path!r}")
     if len(mounted) != len(files):
         raise DefinitionError(f"{owner}: two of its files have the same path")
@@ -168,11 +168,13 @@ def file_within_file(paths: Collection[str]) -> tuple[str, str] | None:
     return None
 
 
-def _settings(owner: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    entries = mapped(f"{owner}: model_settings", settings)
+def _checked_settings(owner: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    entries = checked_mapping(f"{owner}: model_settings", settings)
     if not all(isinstance(key, str) for key in entries):
         raise DefinitionError(f"{owner}: model_settings are a mapping with texts as keys; got {settings!r}")
-    return MappingProxyType({key: copied(f"{owner}: model_settings: {key!r}", value) for key, value in entries.items()})
+    return MappingProxyType(
+        {key: checked_copy(f"{owner}: model_settings: {key!r}", value) for key, value in entries.items()}
+    )
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)

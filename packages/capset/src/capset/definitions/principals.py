@@ -10,25 +10,23 @@ from typing import Any, Final, Literal, Self, cast, get_args
 
 from capset.definitions.environments import MissingValue
 from capset.definitions.governance.allowances import Allowance, lowest_allowance
-from capset.definitions.names import ATTRIBUTE, checked_optional, checked_permissions, checked_text, listed
+from capset.definitions.names import ATTRIBUTE, checked_list, checked_optional, checked_permissions, checked_text
 from capset.definitions.secrets import MASK, is_secret_name
 from capset.errors import DefinitionError
 
-MAX_NAMES: Final = 32
-MAX_TEXT: Final = 1_000
+MAX_ATTRIBUTES: Final = 32
+MAX_VALUE_CHARACTERS: Final = 1_000
 """The maximum length of one value, in characters."""
-MAX_BYTES: Final = 4_096
+MAX_ATTRIBUTE_BYTES: Final = 4_096
 """The maximum size of all attributes as JSON, in bytes."""
-_MAX_EXACT: Final = 2**53
-"""Every JSON parser reads integers up to here exactly."""
 
 
 class Attributes(Mapping[str, Any]):  # a policy knows the types of its own attributes
     """A frozen, flat JSON object: strings, numbers, booleans and nulls by name, copied on construction.
 
     Equal by value and by type: ``True``, ``1`` and ``1.0`` are three different values. ``what`` names it in errors,
-    which never contain a value. Raises ``DefinitionError`` for more than ``MAX_NAMES`` names or ``MAX_BYTES`` bytes,
-    and for a malformed name or value.
+    which never contain a value. Raises ``DefinitionError`` for more than ``MAX_ATTRIBUTES`` names or
+    ``MAX_ATTRIBUTE_BYTES`` bytes, and for a malformed name or value.
     """
 
     __slots__ = ("_json", "_values")
@@ -39,8 +37,8 @@ class Attributes(Mapping[str, Any]):  # a policy knows the types of its own attr
             return
         self._values = _checked({} if values is None else values, what)
         self._json = json.dumps(self._values, ensure_ascii=False, separators=(",", ":"))
-        if (size := len(self._json.encode())) > MAX_BYTES:
-            raise DefinitionError(f"{what} have {size:,} bytes as JSON, and may have {MAX_BYTES:,}")
+        if (size := len(self._json.encode())) > MAX_ATTRIBUTE_BYTES:
+            raise DefinitionError(f"{what} have {size:,} bytes as JSON, and may have {MAX_ATTRIBUTE_BYTES:,}")
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -70,15 +68,13 @@ class Attributes(Mapping[str, Any]):  # a policy knows the types of its own attr
 
     def masked(self) -> dict[str, Any]:
         """Return a copy that may be shown: values of secret-looking names are masked."""
-        return {name: MASK if _is_secret(name, value) else value for name, value in self._values.items()}
+        return {
+            name: MASK if value is not None and is_secret_name(name) else value for name, value in self._values.items()
+        }
 
     def to_json(self) -> str:
         """Return the attributes as JSON text, sorted by name; equal ones have the same text."""
         return self._json
-
-
-def _is_secret(name: str, value: object) -> bool:
-    return value is not None and is_secret_name(name)
 
 
 def _checked(values: object, label: str) -> dict[str, Any]:
@@ -86,8 +82,8 @@ def _checked(values: object, label: str) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise DefinitionError(f"{label} must be a mapping of names to values; got {type(values).__name__:.80}")
     attributes = dict(cast("Mapping[Any, Any]", values))
-    if len(attributes) > MAX_NAMES:
-        raise DefinitionError(f"{label} are at most {MAX_NAMES}; got {len(attributes):,}")
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise DefinitionError(f"{label} are at most {MAX_ATTRIBUTES}; got {len(attributes):,}")
     for name, value in attributes.items():
         if type(name) is not str or not ATTRIBUTE.fullmatch(name):
             raise DefinitionError(f"{label}: a name must match {ATTRIBUTE.pattern}; got {name!r:.80}")
@@ -97,16 +93,16 @@ def _checked(values: object, label: str) -> dict[str, Any]:
 
 def _check(label: str, value: object) -> None:
     if type(value) not in (str, int, float, bool, type(None)):
-        raise DefinitionError(f"{label} must be text, a number, true, false or null; got {_kind(value)}")
-    if isinstance(value, str) and len(checked_text(label, value)) > MAX_TEXT:
-        raise DefinitionError(f"{label} has {len(value):,} characters, and may have {MAX_TEXT:,}")
+        raise DefinitionError(f"{label} must be text, a number, true, false or null; got {_describe_type(value)}")
+    if isinstance(value, str) and len(checked_text(label, value)) > MAX_VALUE_CHARACTERS:
+        raise DefinitionError(f"{label} has {len(value):,} characters, and may have {MAX_VALUE_CHARACTERS:,}")
     if isinstance(value, float) and not isfinite(value):
         raise DefinitionError(f"{label} must be a finite number")
-    if isinstance(value, int) and not -_MAX_EXACT <= value <= _MAX_EXACT:
+    if isinstance(value, int) and abs(value) > 2**53:  # JSON parsers read integers up to here exactly
         raise DefinitionError(f"{label} is beyond ±2^53, where JSON parsers round: write it as text, in quotes")
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     """Return the name of a value's type, with advice if it is a container."""
     name = type(value).__name__[:80]
     return f"{name} (attributes are flat)" if name in ("dict", "list", "tuple") else name
@@ -170,14 +166,19 @@ class Principal:
             raise DefinitionError(f"principal {id!r}: allowance is an Allowance(…); got {allowance!r:.80}")
         store(self, "allowance", allowance)
         store(self, "attributes", Attributes(attributes, what=f"principal {id!r}: attributes"))
-        store(self, "on_behalf_of_attributes", self._others(on_behalf_of_attributes))
+        store(self, "on_behalf_of_attributes", self._checked_others(on_behalf_of_attributes))
         label = f"principal {id!r}: makers"
-        store(self, "makers", tuple(checked_text(label, maker) for maker in listed(label, makers)))
+        store(self, "makers", tuple(checked_text(label, maker) for maker in checked_list(label, makers)))
 
     @classmethod
     def anonymous(cls, *, permissions: Iterable[str] = ()) -> Self:
         """Return an unauthenticated principal."""
         return cls("anonymous", permissions=permissions, kind="anonymous")
+
+    @property
+    def qualified_id(self) -> str:
+        """The id with its kind: ``kind:id``."""
+        return f"{self.kind}:{self.id}"
 
     def acting_for(self, other: Principal) -> Principal:
         """Return this principal acting for another: it may do, and use, only what both may.
@@ -186,16 +187,14 @@ class Principal:
         """
         if self.org != other.org:
             raise DefinitionError(f"{self.id!r} cannot act for {other.id!r}: they belong to different organisations")
-        on_behalf_of = f"{other.kind}:{other.id}" + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
-        both = self.permissions & other.permissions
-        theirs = (other.attributes, *other.on_behalf_of_attributes)
+        on_behalf_of = other.qualified_id + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
         allowance = lowest_allowance((self.allowance, other.allowance))
         makers = tuple(dict.fromkeys((*self.makers, *other.makers)))
         return replace(
             self,
-            permissions=both,
+            permissions=self.permissions & other.permissions,
             on_behalf_of=on_behalf_of,
-            on_behalf_of_attributes=theirs,
+            on_behalf_of_attributes=(other.attributes, *other.on_behalf_of_attributes),
             allowance=allowance,
             makers=makers,
         )
@@ -204,11 +203,11 @@ class Principal:
         """Return this principal with more permissions, such as the default ones."""
         return replace(self, permissions=self.permissions | frozenset(more))
 
-    def _others(self, attribute_sets: Iterable[Mapping[str, Any]]) -> tuple[Attributes, ...]:
+    def _checked_others(self, attribute_sets: Iterable[Mapping[str, Any]]) -> tuple[Attributes, ...]:
         """Return the attributes of each principal that it acts for."""
         label = f"principal {self.id!r}: on_behalf_of_attributes"
-        attributes = [Attributes(mapping, what=label) for mapping in listed(label, attribute_sets)]
-        named = len(self.on_behalf_of.split(" for ")) if self.on_behalf_of else 0
-        if len(attributes) > named:
-            raise DefinitionError(f"{label} are of those that on_behalf_of names: {named}; got {len(attributes)}")
-        return (*attributes, *[NO_ATTRIBUTES] * (named - len(attributes)))
+        attributes = [Attributes(mapping, what=label) for mapping in checked_list(label, attribute_sets)]
+        count = len(self.on_behalf_of.split(" for ")) if self.on_behalf_of else 0
+        if len(attributes) > count:
+            raise DefinitionError(f"{label} are of those that on_behalf_of names: {count}; got {len(attributes)}")
+        return (*attributes, *[NO_ATTRIBUTES] * (count - len(attributes)))

@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from capset.definitions.callables import checked_function, is_async
 from capset.definitions.identity import Definition
-from capset.definitions.names import TOOL, checked, checked_text, listed, mapped, sealed
+from capset.definitions.names import TOOL, checked_list, checked_mapping, checked_name, checked_text, sealed
 from capset.errors import DefinitionError, unknown
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ class CapabilityRef(Definition, Generic[H, C]):
 
 def _checked_presets(base: Capability[Any, Any], choices: object) -> Mapping[str, bool]:
     owner = f"capability {base.name!r}"
-    chosen = mapped(f"{owner}: presets", choices)
-    for name, is_on in chosen.items():
+    presets = checked_mapping(f"{owner}: presets", choices)
+    for name, is_on in presets.items():
         if name not in base.presets:
             raise DefinitionError(f"{owner}: {unknown('preset', str(name), base.presets)}")
         if not isinstance(is_on, bool):
             raise DefinitionError(f"{owner}, preset {name!r}: True or False; got {is_on!r}")
-    return MappingProxyType(chosen)
+    return MappingProxyType(presets)
 
 
 def _checked_config(base: Capability[Any, C], config: C) -> C:
@@ -118,16 +118,16 @@ def _check_prefix(base: Capability[Any, Any], prefix: object) -> None:
     owner = f"capability {base.name!r}"
     checked_text(f"{owner}: prefix", prefix)
     for tool in base.every_tool:
-        checked(f"{owner}: {tool.name!r} with its prefix", f"{prefix}{tool.name}", TOOL)
+        checked_name(f"{owner}: {tool.name!r} with its prefix", f"{prefix}{tool.name}", TOOL)
 
 
 def _checked_names(base: Capability[Any, Any], rename: object) -> Mapping[str, str]:
     owner, tool_names = f"capability {base.name!r}", [tool.name for tool in base.every_tool]
-    renamed = mapped(f"{owner}: rename", rename)
+    renamed = checked_mapping(f"{owner}: rename", rename)
     for old, new in renamed.items():
         if old not in tool_names:
             raise DefinitionError(f"{owner}: {unknown('tool', str(old), tool_names)}")
-        checked(f"{owner}: the new name of {old!r}", new, TOOL)
+        checked_name(f"{owner}: the new name of {old!r}", new, TOOL)
     return MappingProxyType(renamed)
 
 
@@ -143,12 +143,12 @@ def checked_uses(owner: str, uses: object) -> tuple[AnyRef | DynamicUses, ...]:
     Raises ``DefinitionError`` for anything else.
     """
     if callable(uses):
-        return (_function(owner, uses),)
-    entries = listed(f"{owner}: uses", uses)
-    return tuple(_function(owner, entry) if callable(entry) else as_ref(owner, entry) for entry in entries)
+        return (_checked_dynamic_uses(owner, uses),)
+    entries = checked_list(f"{owner}: uses", uses)
+    return tuple(_checked_dynamic_uses(owner, entry) if callable(entry) else as_ref(owner, entry) for entry in entries)
 
 
-def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:
+def _checked_dynamic_uses(owner: str, entry: Callable[..., Any]) -> DynamicUses:
     """Check a function among ``uses``. Raises ``DefinitionError`` for a callable that cannot be one."""
     if inspect.isclass(entry):
         raise DefinitionError(f"{owner}: uses takes Capability objects; got the class {entry.__name__}")

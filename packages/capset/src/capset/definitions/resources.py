@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import TypeForm, TypeVar
 
 from capset.definitions.identity import Definition
-from capset.definitions.names import RESOURCE, checked, checked_text, copied, listed, sealed
+from capset.definitions.names import RESOURCE, checked_copy, checked_list, checked_name, checked_text, sealed
 from capset.errors import DefinitionError, ResourceConflict, unknown
 from capset.schemas.own_code import is_own_function
 from capset.schemas.schema import Schema, schema_of
@@ -67,7 +67,7 @@ def checked_model(label: str, model: object) -> type[BaseModel]:
         return model
     schema = schema_of(label, model, "validation")
     schema.refuse_secrets(label)
-    if (problem := unfit_default(model)) is not None:
+    if (problem := invalid_default_fields(model)) is not None:
         raise DefinitionError(
             f"{label}: {model.__name__}: {problem} needs a default that fits: state exists before it is first written"
         )
@@ -80,7 +80,7 @@ def state_schema(model: type[BaseModel]) -> Schema:
     return _SCHEMAS.get(model) or _SCHEMAS.setdefault(model, schema_of(model.__name__, model, "validation"))
 
 
-def unfit_default(model: type[BaseModel]) -> str | None:
+def invalid_default_fields(model: type[BaseModel]) -> str | None:
     """Return the fields without a default, or with one that could not be read back; ``None`` if there are none."""
     try:
         dumped = model().model_dump(mode="json", warnings=False)
@@ -94,7 +94,7 @@ def unfit_default(model: type[BaseModel]) -> str | None:
 
 
 T = TypeVar("T")
-_NONE: Final[Any] = object()  # no default; of any type, since it is used in place of a value
+_NO_DEFAULT: Final[Any] = object()  # no default; of any type, since it is used in place of a value
 
 
 @sealed
@@ -120,7 +120,7 @@ class Resource(Definition, Generic[T]):
         type: TypeForm[T],
         *,
         scope: Scope,
-        default: T | Callable[[], T] = _NONE,
+        default: T | Callable[[], T] = _NO_DEFAULT,
         description: str = "",
     ) -> None:
         """Compile the schema. ``default`` is the value before the first write, or a function that makes it.
@@ -129,13 +129,13 @@ class Resource(Definition, Generic[T]):
         """
         owner = f"resource {name!r}"
         store = object.__setattr__
-        store(self, "name", checked("a resource's name", name, RESOURCE))
+        store(self, "name", checked_name("a resource's name", name, RESOURCE))
         store(self, "scope", checked_scope(owner, scope))
         store(self, "description", checked_text(f"{owner}: description", description))
         schema = schema_of(owner, type, "validation")
         schema.refuse_secrets(owner)
         store(self, "schema", schema)
-        store(self, "make_default", _maker(owner, schema, default))
+        store(self, "make_default", _default_maker(owner, schema, default))
         store(self, "has_own_default", is_own_function(default))
 
     def __repr__(self) -> str:
@@ -159,7 +159,7 @@ class Documents(Definition):
 
     def __post_init__(self) -> None:
         """Raise ``DefinitionError`` for a bad name, or the scope ``request``, which stores nothing to search."""
-        checked("a resource's name", self.name, RESOURCE)
+        checked_name("a resource's name", self.name, RESOURCE)
         if checked_scope(f"documents {self.name!r}", self.scope) == "request":
             raise DefinitionError(f"documents {self.name!r} need the scope session, user or org")
 
@@ -167,7 +167,7 @@ class Documents(Definition):
 def distinct_resources(owner: str, resources: Iterable[AnyResource | Documents]) -> tuple[AnyResource | Documents, ...]:
     """Return each resource once, in order. Raises ``ResourceConflict`` for two with one name in one scope."""
     distinct: dict[tuple[Scope, str], AnyResource | Documents] = {}
-    for entry in listed(f"{owner}: resources", resources):
+    for entry in checked_list(f"{owner}: resources", resources):
         if not isinstance(entry, (Resource, Documents)):
             raise DefinitionError(f"{owner}: {entry!r} is not a Resource")
         resource = cast("AnyResource | Documents", entry)
@@ -176,11 +176,11 @@ def distinct_resources(owner: str, resources: Iterable[AnyResource | Documents])
     return tuple(distinct.values())
 
 
-def _maker(owner: str, schema: Schema, default: Any) -> Callable[[], Any] | None:
-    if default is _NONE:
+def _default_maker(owner: str, schema: Schema, default: Any) -> Callable[[], Any] | None:
+    if default is _NO_DEFAULT:
         return None
 
-    frozen_default = default if callable(default) else copied(f"{owner}: its default", default)
+    frozen_default = default if callable(default) else checked_copy(f"{owner}: its default", default)
 
     def make() -> Any:
         return frozen_default() if callable(frozen_default) else deepcopy(frozen_default)

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 CodeKind = Literal["distribution", "package", "module"]
 SUFFIXES: Final = (".py", ".pyw", ".pyc", ".pyd", ".so")
 """Suffixes of source files, extension modules, and compiled modules without source."""
-_CACHES: Final = "__pycache__"
-_DEEPEST: Final = 100
-"""Limit on nested wrappers, in case they form a cycle."""
+_CACHE_FOLDER: Final = "__pycache__"
 
 
 class NoSource(Exception):
@@ -77,7 +75,7 @@ def module_of(handler: object) -> CodeModule:
     Looks through partials, bound methods, callable objects and decorators that use ``functools.wraps``. Raises
     ``NoSource`` if the handler is compiled, was typed in, or was created at run time.
     """
-    definition = _own(handler)
+    definition = _innermost(handler)
     if isinstance(definition, FunctionType):
         if (file := definition.__code__.co_filename).startswith("<"):
             raise NoSource(f"it was typed in, or made at run time ({file:.80}), and has no source file")
@@ -96,17 +94,17 @@ def module_of(handler: object) -> CodeModule:
     return CodeModule(Path(file).absolute(), None, loaded)
 
 
-def _own(handler: Any) -> object:
+def _innermost(handler: Any) -> object:
     """Return the innermost function or class behind a handler's wrappers."""
-    for _ in range(_DEEPEST):
-        inner = _inside(handler)
+    for _ in range(100):  # wrappers may form a cycle
+        inner = _wrapped(handler)
         if inner is None:
             break
         handler = inner
     return cast("object", handler)
 
 
-def _inside(handler: Any) -> object:
+def _wrapped(handler: Any) -> object:
     """Return the object that a partial, method, wrapper or callable object wraps, or ``None``."""
     if isinstance(handler, functools.partial):
         return cast("functools.partial[object]", handler).func
@@ -117,8 +115,8 @@ def _inside(handler: Any) -> object:
             return inner
     if isinstance(handler, FunctionType | type):
         return None
-    called = inspect.getattr_static(cast("type[object]", type(handler)), "__call__", None)
-    return called if isinstance(called, FunctionType) else None
+    call_method = inspect.getattr_static(cast("type[object]", type(handler)), "__call__", None)
+    return call_method if isinstance(call_method, FunctionType) else None
 
 
 def source_of(module: CodeModule) -> CodeSource:
@@ -128,24 +126,24 @@ def source_of(module: CodeModule) -> CodeSource:
     editable install; otherwise the module alone.
     """
     file, name, loaded = module
-    alone = CodeSource("module", file.parent, file, file.name, loaded=loaded)
+    module_source = CodeSource("module", file.parent, file, file.name, loaded=loaded)
     if name is None:
-        return alone
+        return module_source
     parts = name.split(".")
     is_package = file.name.partition(".")[0] == "__init__"
     expected = "/".join([*parts, "__init__"] if is_package else parts)
     root = Path(*file.parts[: -len(parts) - is_package])
-    inside = file.relative_to(root).as_posix()
-    if not inside.startswith(f"{expected}."):  # loaded under a name that does not match its path
-        return alone
-    if (distribution := _distribution(root, inside, parts[0])) is not None:
+    path = file.relative_to(root).as_posix()
+    if not path.startswith(f"{expected}."):  # loaded under a name that does not match its path
+        return module_source
+    if (distribution := _find_distribution(root, path, parts[0])) is not None:
         return distribution
     for depth in range(1, len(parts) + is_package):
         folder = root.joinpath(*parts[:depth])
         if (folder / "__init__.py").is_file():
-            name, version = _editable(folder) or (".".join(parts[:depth]), None)
+            name, version = _editable_install(folder) or (".".join(parts[:depth]), None)
             return CodeSource("package", root, folder, name, version)
-    return alone
+    return module_source
 
 
 def files_of(source: CodeSource) -> dict[str, str]:
@@ -156,9 +154,9 @@ def files_of(source: CodeSource) -> dict[str, str]:
     if source.kind == "module":
         return {source.base.name: _digest(source.base)}
     if source.kind == "package":
-        return {path: _digest(source.root / path) for path in _below(source)}
+        return {path: _digest(source.root / path) for path in _package_files(source)}
     digests: dict[str, str] = {}
-    for path in _recorded(_record_of(source.base)):
+    for path in _record_paths(_read_record(source.base)):
         try:
             digests[path] = _digest(source.root / path)
         except FileNotFoundError:
@@ -166,32 +164,32 @@ def files_of(source: CodeSource) -> dict[str, str]:
     return digests
 
 
-def _distribution(root: Path, inside: str, top: str) -> CodeSource | None:
-    """Return the distribution in ``root`` whose RECORD lists the file ``inside``."""
+def _find_distribution(root: Path, path: str, top_level: str) -> CodeSource | None:
+    """Return the distribution in ``root`` whose RECORD lists the file at ``path``."""
     from importlib.metadata import Distribution
 
     try:
         folders = [folder for folder in root.iterdir() if folder.suffix == ".dist-info"]
     except NotADirectoryError:  # an archive
         return None
-    top_name = top.lower()
+    top_level = top_level.lower()
     # Most distributions have the name of the package they install.
-    for base in sorted(folders, key=lambda folder: (not folder.name.lower().startswith(top_name), folder)):
+    for base in sorted(folders, key=lambda folder: (not folder.name.lower().startswith(top_level), folder)):
         try:
-            record = _record_of(base)
+            record = _read_record(base)
         except OSError:  # a broken installation does not concern this handler
             continue
-        if inside in record and inside in _recorded(record):
-            name, version = _named(Distribution.at(base)) or (base.name.partition("-")[0], None)
+        if path in record and path in _record_paths(record):
+            name, version = _name_and_version(Distribution.at(base)) or (base.name.partition("-")[0], None)
             return CodeSource("distribution", root, base, name, version)
     return None
 
 
-def _record_of(base: Path) -> str:
+def _read_record(base: Path) -> str:
     return (base / "RECORD").read_text(encoding="utf-8", errors="surrogateescape")
 
 
-def _recorded(record: str) -> Iterator[str]:
+def _record_paths(record: str) -> Iterator[str]:
     """Yield each code path in a RECORD once, without files outside the root, such as scripts."""
     yielded: set[str] = set()
     for row in csv.reader(record.splitlines()):
@@ -201,23 +199,23 @@ def _recorded(record: str) -> Iterator[str]:
             yield path
 
 
-def _below(source: CodeSource) -> Iterator[str]:
-    def refuse(error: OSError) -> None:
+def _package_files(source: CodeSource) -> Iterator[str]:
+    def reraise(error: OSError) -> None:
         raise error
 
-    for folder, folders, files in os.walk(source.base, onerror=refuse):
-        folders[:] = [name for name in folders if name != _CACHES and not name.startswith(".")]
+    for folder, folders, files in os.walk(source.base, onerror=reraise):
+        folders[:] = [name for name in folders if name != _CACHE_FOLDER and not name.startswith(".")]
         for file in files:
             if _is_code(file):
                 yield Path(folder, file).relative_to(source.root).as_posix()
 
 
 def _is_code(path: str) -> bool:
-    return path.endswith(SUFFIXES) and _CACHES not in path.split("/")
+    return path.endswith(SUFFIXES) and _CACHE_FOLDER not in path.split("/")
 
 
 @functools.cache
-def _editable(folder: Path) -> tuple[str, str | None] | None:
+def _editable_install(folder: Path) -> tuple[str, str | None] | None:
     """Return the name and version of the editable install that contains a folder."""
     from importlib.metadata import distributions
     from urllib.parse import urlsplit
@@ -238,10 +236,10 @@ def _editable(folder: Path) -> tuple[str, str | None] | None:
         depth = len(project.parts)
         if folder.resolve().is_relative_to(project) and (best is None or depth > best[0]):
             best = depth, distribution
-    return None if best is None else _named(best[1])
+    return None if best is None else _name_and_version(best[1])
 
 
-def _named(distribution: Distribution) -> tuple[str, str | None] | None:
+def _name_and_version(distribution: Distribution) -> tuple[str, str | None] | None:
     """Return a distribution's name and version, or ``None`` if its metadata is missing."""
     from email.parser import HeaderParser
 
@@ -274,64 +272,64 @@ class Code:
     covers: str | None = field(default=None, repr=False, compare=False)
 
 
-class _Once(Generic[K, V]):
+class _KeyedCache(Generic[K, V]):
     """A thread-safe function that computes the value for each key once. Exceptions are not cached."""
 
     def __init__(self, compute: Callable[[K], V]) -> None:
-        self.known: dict[K, V] = {}
+        self.values: dict[K, V] = {}
         self._compute = compute
         self._locks: dict[K, Lock] = {}
 
     def __call__(self, key: K) -> V:
-        if key not in self.known:
+        if key not in self.values:
             with self._locks.setdefault(key, Lock()):
-                if key not in self.known:
-                    self.known[key] = self._compute(key)
-        return self.known[key]
+                if key not in self.values:
+                    self.values[key] = self._compute(key)
+        return self.values[key]
 
 
 def code_of(tool: AnyTool) -> Code:
     """Return the code behind a tool, read on first use, with its hash or the reason why it has none."""
-    code = _TOOLS.get(tool)
+    code = _CODE_BY_TOOL.get(tool)
     if code is None:
-        code = _TOOLS[tool] = _found(tool)
+        code = _CODE_BY_TOOL[tool] = _compute_code(tool)
     return code
 
 
 async def read_code(snapshot: Snapshot) -> None:
     """Read the code behind all tools of a snapshot, in play or not, in a thread. Skips code already read."""
-    if not is_read(snapshot):
+    if not is_code_read(snapshot):
         await read_code_of(installed.tool for installed in snapshot.installed.values())
 
 
 async def read_code_of(tools: Iterable[AnyTool]) -> None:
     """Read the code behind some tools in a thread. Skips code already read."""
-    if pending := [tool for tool in tools if tool not in _TOOLS]:
+    if pending := [tool for tool in tools if tool not in _CODE_BY_TOOL]:
         await asyncio.to_thread(lambda: list(map(code_of, pending)))
 
 
-def is_read(snapshot: Snapshot) -> bool:
+def is_code_read(snapshot: Snapshot) -> bool:
     """Whether the code behind all tools of a snapshot has been read."""
     if snapshot.plan is not plan_of(snapshot.composition):  # it has tools that exist only in this snapshot
-        return all(installed.tool in _TOOLS for installed in snapshot.installed.values())
-    if snapshot.composition not in _COMPOSITIONS:
-        if not all(installed.tool in _TOOLS for installed in snapshot.installed.values()):
+        return all(installed.tool in _CODE_BY_TOOL for installed in snapshot.installed.values())
+    if snapshot.composition not in _READ_COMPOSITIONS:
+        if not all(installed.tool in _CODE_BY_TOOL for installed in snapshot.installed.values()):
             return False
-        _COMPOSITIONS.add(snapshot.composition)
+        _READ_COMPOSITIONS.add(snapshot.composition)
     return True
 
 
 def known_code(hash: str | None) -> Code | None:
     """Return the code with a given hash, or ``None`` if this process has not read it."""
-    return None if hash is None else next((code for code in [*_read.known.values()] if code.hash == hash), None)
+    return None if hash is None else _CODE_BY_HASH.get(hash)
 
 
-def _found(tool: AnyTool) -> Code:
+def _compute_code(tool: AnyTool) -> Code:
     if tool.block is not None and not is_adapted(tool.handler):
-        where = "whose code is in more than one place"
-        return Code(None, reason=f"it runs the {tool.block.kind} {tool.block.name!r}, {where}")
+        block = f"the {tool.block.kind} {tool.block.name!r}"
+        return Code(None, reason=f"it runs {block}, whose code is in more than one place")
     try:
-        return _read(_source(module_of(tool.handler)))
+        return _read_source(_find_source(module_of(tool.handler)))
     except NoSource as error:
         return Code(None, reason=str(error))
     except (OSError, ValueError, csv.Error) as error:
@@ -339,13 +337,17 @@ def _found(tool: AnyTool) -> Code:
         return Code(None, reason=f"its files cannot be read: {cause}")
 
 
-def _hashed(source: CodeSource) -> Code:
+def _hash_source(source: CodeSource) -> Code:
     covers = canonical(code_payload(files_of(source)))
-    return Code(sha256(covers).hexdigest(), source.kind, source.name, source.version, covers=covers.decode())
+    code_hash = sha256(covers).hexdigest()
+    code = Code(code_hash, source.kind, source.name, source.version, covers=covers.decode())
+    _CODE_BY_HASH.setdefault(code_hash, code)
+    return code
 
 
 # These values never change, or are deliberately read only once: a process runs the code that it has imported.
-_source: Final = _Once[CodeModule, CodeSource](source_of)
-_read: Final = _Once[CodeSource, Code](_hashed)
-_TOOLS: Final[WeakKeyDictionary[AnyTool, Code]] = WeakKeyDictionary()
-_COMPOSITIONS: Final[WeakSet[Composition]] = WeakSet()
+_find_source: Final = _KeyedCache[CodeModule, CodeSource](source_of)
+_read_source: Final = _KeyedCache[CodeSource, Code](_hash_source)
+_CODE_BY_HASH: Final[dict[str, Code]] = {}
+_CODE_BY_TOOL: Final[WeakKeyDictionary[AnyTool, Code]] = WeakKeyDictionary()
+_READ_COMPOSITIONS: Final[WeakSet[Composition]] = WeakSet()

@@ -43,11 +43,11 @@ class Deadline:
     cancellation.
     """
 
-    __slots__ = ("_cancelling", "_handle", "_left", "_loop", "_task", "expired")
+    __slots__ = ("_cancelling", "_handle", "_loop", "_remaining", "_task", "expired")
 
     def __init__(self, seconds: float) -> None:
         self.expired = False
-        self._left = seconds
+        self._remaining = seconds
         self._handle: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
 
@@ -71,7 +71,7 @@ class Deadline:
         """Start the timer, or resume it after ``stop``. Does nothing if it is running or has expired."""
         if self._handle is None and not self.expired:
             self._loop = asyncio.get_running_loop()
-            self._handle = self._loop.call_later(self._left, self._expire)
+            self._handle = self._loop.call_later(self._remaining, self._expire)
 
     def start_soon(self) -> None:
         """Start the timer in the next iteration of the event loop. Code that has left by then pays for no timer."""
@@ -86,7 +86,7 @@ class Deadline:
         if self._handle is None:
             return False
         self._handle.cancel()
-        self._left, self._handle = self._handle.when() - self._loop.time(), None
+        self._remaining, self._handle = self._handle.when() - self._loop.time(), None
         return True
 
     def _expire(self) -> None:

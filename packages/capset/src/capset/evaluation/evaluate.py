@@ -19,13 +19,10 @@ from capset.definitions.tools.toolkits import DynamicToolkit, ToolkitContext
 from capset.errors import ToolkitFailed
 from capset.evaluation.containment import Deadline, is_contained
 from capset.evaluation.expansion import Expansion, with_dynamic_uses
-from capset.evaluation.plan import Plan, is_taken, plan_of
-from capset.evaluation.policies import LATE, decided, failed, tell_asked
+from capset.evaluation.plan import Plan, needs_evaluation, plan_of
+from capset.evaluation.policies import LATE, decision_of, failed_decision, notify_evaluated
 from capset.evaluation.snapshot.snapshot import Snapshot, Verdict, verdict_of
 from capset.fingerprint.hashes import invocation_hash
-
-EVALUATION_SECONDS: Final = 10.0
-"""Time limit in seconds for all policies and dynamic toolkits of one evaluation together, without hooks."""
 
 
 class Labels(TypedDict, total=False):
@@ -51,7 +48,7 @@ async def evaluate(
     invocation_allowlist: Iterable[str] = (),
     context: Context | None = None,
     hooks: Hooks | None = None,
-    timeout: float = EVALUATION_SECONDS,
+    timeout: float = 10.0,
     results: Mapping[str, Decision] | None = None,
 ) -> Snapshot:
     """Decide which tools are in play. Each policy object is evaluated once, however many tools it applies to.
@@ -76,17 +73,19 @@ async def evaluate(
     Raises ``ToolkitFailed`` if a dynamic toolkit fails, ``InvalidArguments`` for an invocation that cannot be hashed,
     and any error of dynamic ``uses``.
     """
-    hashed = None if invocation is None else invocation_hash(invocation, invocation_allowlist)
+    invocation_digest = None if invocation is None else invocation_hash(invocation, invocation_allowlist)
     if context is not None and composition.dynamic:
         composition = with_dynamic_uses(composition, context)
     frozen_env = MappingProxyType(Environment(env or {}))
-    called = composition.block.name if agent_name is None else agent_name
+    agent_label = composition.block.name if agent_name is None else agent_name
     run_hooks = checked_hooks("evaluate", hooks)
     plan = plan_of(composition)
-    evaluating = Evaluation(plan, Request(frozen_env, principal), run_hooks, (namespace, agent_id, called), results)
-    await evaluating.take_steps(timeout)
-    plan = evaluating.plan(composition)
-    answers = MappingProxyType(evaluating.answers)
+    evaluation = Evaluation(
+        plan, Request(frozen_env, principal), run_hooks, (namespace, agent_id, agent_label), results
+    )
+    await evaluation.take_steps(timeout)
+    plan = evaluation.plan(composition)
+    answers = MappingProxyType(evaluation.answers)
     left_out = plan.left_out(principal.permissions, answers)
     member_instructions = plan.instructions_in_play(left_out, answers)
     return Snapshot(
@@ -99,11 +98,11 @@ async def evaluate(
         member_instructions,
         plan.runtime_hash(left_out),
         plan.prompt_hash(member_instructions),
-        hashed,
-        MappingProxyType(evaluating.toolkits),
+        invocation_digest,
+        MappingProxyType(evaluation.toolkits),
         namespace,
         agent_id,
-        called,
+        agent_label,
         run_hooks,
     )
 
@@ -120,12 +119,12 @@ async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapsh
         hooks=snapshot.hooks,
     )
     evaluated = replace(evaluated, invocation_hash=snapshot.invocation_hash)
-    return evaluated if snapshot.refused is None else evaluated.closed(snapshot.refused)
+    return evaluated if snapshot.refusal is None else evaluated.with_refusal(snapshot.refusal)
 
 
 Step = PolicyBinding | InstalledToolkit
 _ALLOWED: Final = allow()
-_kind: Final[Callable[[object], object]] = type
+_opaque_type: Final[Callable[[object], object]] = type
 """Recognizes a coroutine faster than ``_is_pending``. This signature keeps type checkers from narrowing the answer."""
 _log: Final = logging.getLogger("capset.policies")
 
@@ -138,15 +137,15 @@ class Evaluation:
     """
 
     __slots__ = (
+        "_expansion",
         "_hooks",
         "_labels",
-        "_making",
+        "_notifies",
         "_pending",
         "_plan",
         "_request",
         "_results",
         "_step",
-        "_tells",
         "answers",
         "toolkits",
     )
@@ -156,8 +155,8 @@ class Evaluation:
         plan: Plan,
         request: Request,
         hooks: Hooks,
-        labels: tuple[str | None, str | None, str | None] = (None, None, None),
-        results: Mapping[str, Decision] | None = None,
+        labels: tuple[str | None, str | None, str | None],
+        results: Mapping[str, Decision] | None,
     ) -> None:
         self.answers: dict[Policy, Decision] = {}
         self.toolkits: dict[str, Verdict] = {}
@@ -167,19 +166,19 @@ class Evaluation:
         self._labels = labels
         self._hooks = hooks
         self._results = results
-        self._making = Expansion(plan) if plan.is_dynamic else None
-        self._tells = results is None and (plan.is_dynamic or plan.has_hooks or bool(hooks))
+        self._expansion = Expansion(plan) if plan.is_dynamic else None
+        self._notifies = results is None and (plan.is_dynamic or plan.has_hooks or bool(hooks))
 
     def plan(self, composition: Composition) -> Plan:
         """Return the plan, with the members of dynamic toolkits. Raises ``ToolkitFailed`` if one of them cannot run."""
-        return self._plan if self._making is None else self._making.plan(composition)
+        return self._plan if self._expansion is None else self._expansion.plan(composition)
 
     async def take_steps(self, seconds: float) -> None:
         """Take every step, including those that new toolkits add. One deadline covers all steps that wait.
 
         A policy that has not answered in time denies. Raises ``ToolkitFailed`` if a dynamic toolkit fails or is late.
         """
-        request, results, answers, tells = self._request, self._results, self.answers, self._tells
+        request, results, answers, notifies = self._request, self._results, self.answers, self._notifies
         deadline, pending = Deadline(seconds), self._pending
         try:
             with deadline:
@@ -192,30 +191,30 @@ class Evaluation:
                     if results is None:
                         try:
                             answer: object = policy.evaluate(request)
-                            if _kind(answer) is CoroutineType or _is_pending(answer):
+                            if _opaque_type(answer) is CoroutineType or _is_pending(answer):
                                 deadline.start()
                                 answer = await cast("Awaitable[object]", answer)
                         except BaseException as error:
                             if not is_contained(error):
                                 raise
-                            answer = failed(policy, error)
-                        answers[policy] = _ALLOWED if answer is True else decided(policy, answer)
+                            answer = failed_decision(policy, error)
+                        answers[policy] = _ALLOWED if answer is True else decision_of(policy, answer)
                     elif policy.id in results:
                         answers[policy] = results[policy.id]
-                    if tells and not deadline.expired:
+                    if notifies and not deadline.expired:
                         await self._notify_hooks(step, deadline)
         except TimeoutError:
             if not deadline.expired:
                 raise
         if deadline.expired:
-            await self._refuse()
+            await self._deny_pending()
 
-    async def _refuse(self) -> None:
+    async def _deny_pending(self) -> None:
         """Deny for each pending policy. Raises ``ToolkitFailed`` for a pending toolkit that no policy denies."""
         for step in (self._step, *self._pending[::-1]):
             if not isinstance(step, PolicyBinding):
-                if self._judge(step).in_play:
-                    raise ToolkitFailed(f"the dynamic toolkit {step.qualified!r} was not made in time")
+                if self._decide_toolkit(step).in_play:
+                    raise ToolkitFailed(f"the dynamic toolkit {step.qualified_name!r} was not made in time")
                 continue
             _log.error("policy %r did not answer in time", step.policy.id)
             self.answers[step.policy] = LATE
@@ -227,22 +226,22 @@ class Evaluation:
         if not hooks.on_policy_evaluated:
             return
         was_running = deadline is not None and deadline.stop()
-        await tell_asked(step.policy, self.answers[step.policy], self._request, hooks, step.owner)
+        await notify_evaluated(step.policy, self.answers[step.policy], self._request, hooks, step.owner)
         if deadline is not None and was_running:
             deadline.start()
 
-    def _judge(self, step: InstalledToolkit) -> Verdict:
+    def _decide_toolkit(self, step: InstalledToolkit) -> Verdict:
         """Decide whether to make a toolkit."""
-        verdict = self.toolkits[step.qualified] = verdict_of(step.gates, self.answers)
+        verdict = self.toolkits[step.qualified_name] = verdict_of(step.policies, self.answers)
         return verdict
 
     async def _make(self, step: InstalledToolkit, deadline: Deadline) -> None:
-        toolkit, is_denied = step.toolkit, not self._judge(step).in_play
-        if is_denied or not isinstance(toolkit, DynamicToolkit) or self._making is None:
+        toolkit, is_denied = step.toolkit, not self._decide_toolkit(step).in_play
+        if is_denied or not isinstance(toolkit, DynamicToolkit) or self._expansion is None:
             return
         deadline.start()
-        new_steps = await self._making.make(step, toolkit, ToolkitContext(*self._request[:2], *self._labels))
-        self._pending += [new_step for new_step in new_steps[::-1] if is_taken(new_step)]
+        new_steps = await self._expansion.make(step, toolkit, ToolkitContext(*self._request[:2], *self._labels))
+        self._pending += [new_step for new_step in new_steps[::-1] if needs_evaluation(new_step)]
 
 
 def _is_pending(answer: object) -> bool:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import cast
 
 from capset.composition.compose import Composition, check_routes, compose
-from capset.composition.installation import Installed, InstalledToolkit, Installing, PolicyBinding
+from capset.composition.installation import InstalledTool, InstalledToolkit, PolicyBinding, ToolInstaller
 from capset.definitions.calls.contexts import Context
 from capset.definitions.governance.policies import Policy
 from capset.definitions.references import AnyRef, DynamicUses, as_ref
@@ -25,15 +25,15 @@ def with_dynamic_uses(composition: Composition, context: Context) -> Composition
 
     Raises ``ContextError`` if one of them fails, and any error of ``compose`` for the references that they return.
     """
-    decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
-    block, within = composition.block, composition.data
-    while pending := [function for function in composition.dynamic if function not in decided]:
-        decided |= {function: ask_uses(function, context) for function in pending}
-        composition = compose(block, decided, within=within)
+    dynamic_refs: dict[DynamicUses, tuple[AnyRef, ...]] = {}
+    block, data = composition.block, composition.data
+    while pending := [function for function in composition.dynamic if function not in dynamic_refs]:
+        dynamic_refs |= {function: resolve_uses(function, context) for function in pending}
+        composition = compose(block, dynamic_refs, data=data)
     return composition
 
 
-def ask_uses(function: DynamicUses, context: Context) -> tuple[AnyRef, ...]:
+def resolve_uses(function: DynamicUses, context: Context) -> tuple[AnyRef, ...]:
     """Return the references from one dynamic ``uses`` function. Raises ``ContextError`` if it fails."""
     name = getattr(function, "__name__", "uses")
     try:
@@ -58,76 +58,81 @@ class Expansion:
     def __init__(self, plan: Plan) -> None:
         """``plan`` has the members that exist before the expansion."""
         self._plan = plan
-        self._installing = Installing(plan.installed, plan.gates)
+        self._installer = ToolInstaller(plan.installed, plan.policies)
         self._members: dict[DynamicToolkit, tuple[Member, ...]] = {}
-        self._made: dict[InstalledToolkit, tuple[InstalledToolkit, slice]] = {}
-        self._ids: dict[str, Policy] = {policy.id: policy for policy in plan.gates}
+        self._expanded: dict[InstalledToolkit, tuple[InstalledToolkit, slice]] = {}
+        self._policies_by_id: dict[str, Policy] = {policy.id: policy for policy in plan.policies}
 
     async def make(
         self, step: InstalledToolkit, toolkit: DynamicToolkit, context: ToolkitContext
     ) -> list[PolicyBinding | InstalledToolkit]:
         """Make a toolkit, install its members, and return their evaluation steps. Raises ``ToolkitFailed``."""
         if toolkit not in self._members:
-            self._members[toolkit] = await expand_toolkits(toolkit, context)
-        members, installing = self._members[toolkit], self._installing
-        step_count, before = len(installing.steps), installing.count
+            self._members[toolkit] = await expand_toolkit(toolkit, context)
+        members, installer = self._members[toolkit], self._installer
+        step_count, member_count = len(installer.steps), installer.count
         try:
             tools = distinct_tools(f"the dynamic toolkit {toolkit.name!r}", members)
-            names = step.names.and_of(tools)
-            installing.add(members, step.source, names, step.levels, step.path)
-            self._check_ids(installing.steps[step_count:])
+            names = step.names.with_tools(tools)
+            installer.add(members, step.source, names, step.levels, step.path)
+            self._check_ids(installer.steps[step_count:])
         except DefinitionError as error:
             message = f"the dynamic toolkit {toolkit.name!r} cannot be installed: {error.message}"
             raise ToolkitFailed(message, hint=error.hint) from error
-        speaking = replace(step, names=names, tools=frozenset(map(names.of, tools)))
-        self._made[step] = speaking, slice(before, installing.count)
-        return installing.steps[step_count:]
+        installed_toolkit = replace(step, names=names, tools=frozenset(map(names.name_of, tools)))
+        self._expanded[step] = installed_toolkit, slice(member_count, installer.count)
+        return installer.steps[step_count:]
 
     def plan(self, composition: Composition) -> Plan:
         """Return the expanded plan of a composition. Raises ``ToolkitFailed`` for a tool that cannot run."""
-        if not self._made:
+        if not self._expanded:
             return self._plan
-        for installed in self._installing.tools.values():
+        for installed in self._installer.tools.values():
             if installed.tool.block is not None and installed.tool.block not in composition.children:
                 raise ToolkitFailed(
                     f"the dynamic toolkit {'.'.join(installed.toolkits)!r} made the tool {installed.name!r}, "
                     "which runs a block that nothing declares statically",
                     hint="put the tools that run blocks into tools=",
                 )
-        _check_routes(self._installing.tools, composition)
+        _check_routes(self._installer.tools, composition)
         members = dict.fromkeys(self._in_order(self._plan.members))
-        return Plan(composition, tuple(members), MappingProxyType(self._installing.tools))
+        return Plan(composition, tuple(members), MappingProxyType(self._installer.tools))
 
-    def _in_order(self, members: Iterable[Installed | InstalledToolkit]) -> Iterator[Installed | InstalledToolkit]:
+    def _in_order(
+        self, members: Iterable[InstalledTool | InstalledToolkit]
+    ) -> Iterator[InstalledTool | InstalledToolkit]:
         """Yield the installed members, each dynamic toolkit followed by its own."""
         for member in members:
-            if isinstance(member, Installed):
-                yield self._installing.tools[member.name]
-            elif member in self._made:
-                speaking, inside = self._made[member]
-                yield speaking
-                yield from self._in_order(self._installing.members[inside])
+            if isinstance(member, InstalledTool):
+                yield self._installer.tools[member.name]
+            elif member in self._expanded:
+                installed_toolkit, own_members = self._expanded[member]
+                yield installed_toolkit
+                yield from self._in_order(self._installer.members[own_members])
             else:
                 yield member
 
     def _check_ids(self, steps: Iterable[PolicyBinding | InstalledToolkit]) -> None:
         """Raise ``PolicyConflict`` for two policies with one id, since records could not tell them apart."""
         for step in steps:
-            if isinstance(step, PolicyBinding) and self._ids.setdefault(step.policy.id, step.policy) is not step.policy:
+            if (
+                isinstance(step, PolicyBinding)
+                and self._policies_by_id.setdefault(step.policy.id, step.policy) is not step.policy
+            ):
                 raise PolicyConflict(
                     f"two different policies have the id {step.policy.id!r}",
                     hint="share one Policy object, or give one of them another id",
                 )
 
 
-def _check_routes(tools: Mapping[str, Installed], composition: Composition) -> None:
+def _check_routes(tools: Mapping[str, InstalledTool], composition: Composition) -> None:
     try:
-        check_routes(tools, composition.chosen)
+        check_routes(tools, composition.capability_uses)
     except ToolNameConflict as error:
         raise ToolkitFailed(error.message, hint=error.hint) from error
 
 
-async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
+async def expand_toolkit(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
     """Return the members of a dynamic toolkit in a context.
 
     Raises ``ToolkitFailed`` for any failure inside it, since tools must never disappear silently.
@@ -135,15 +140,15 @@ async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> t
     owner = f"the dynamic toolkit {toolkit.name!r}"
     try:
         members = toolkit.make(context)
-        gave = await members if isawaitable(members) else members
+        returned = await members if isawaitable(members) else members
     except CapsetError as error:
         raise ToolkitFailed(f"{owner} failed: {error.message}", hint=error.hint) from error
     except BaseException as error:
         if not is_contained(error):
             raise
-        raise _failed(owner, error) from error
+        raise _log_failure(owner, error) from error
     try:
-        return checked_members(owner, gave)
+        return checked_members(owner, returned)
     except ToolNameConflict as error:
         raise ToolkitFailed(error.message, hint=error.hint) from error
     except DefinitionError as error:
@@ -154,10 +159,10 @@ async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> t
     except BaseException as error:  # raised by the returned iterator
         if not is_contained(error):
             raise
-        raise _failed(owner, error) from error
+        raise _log_failure(owner, error) from error
 
 
-def _failed(owner: str, error: BaseException) -> ToolkitFailed:
+def _log_failure(owner: str, error: BaseException) -> ToolkitFailed:
     """Log a failure, and return the public error for it."""
     _log.error("%s failed", owner, exc_info=error)
     return ToolkitFailed(f"{owner} failed: {type(error).__name__}")

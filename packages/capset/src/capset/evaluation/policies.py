@@ -13,10 +13,10 @@ from capset.definitions.governance.policies import Answer, Decision, DecisionKin
 from capset.evaluation.containment import dispatch_hooks, is_contained
 
 PolicyMode = Literal["authoritative", "hint"]
-"""What a call does without the result of a ``snapshot`` policy: deny (``authoritative``) or ask it now (``hint``)."""
+"""What a call does without the result of a ``snapshot`` policy: deny (``authoritative``) or evaluate it (``hint``)."""
 
 _log = logging.getLogger("capset.policies")
-_UNHELD: Final = deny("the policy's result is missing from the snapshot, so it denies")
+_MISSING: Final = deny("the policy's result is missing from the snapshot, so it denies")
 _ALLOWED: Final = allow()
 """The shared answer of policies that allow."""
 LATE: Final = deny("the policy did not answer in time, so it denies")
@@ -36,7 +36,7 @@ class FailedDecision(Decision):
 
         The error's own text is only for hooks and the log.
         """
-        return self.reason or "" if self.error is None else f"{self.reason} ({_told(self.error)})"
+        return self.reason or "" if self.error is None else f"{self.reason} ({_error_label(self.error)})"
 
 
 class Ruling(NamedTuple):
@@ -64,19 +64,19 @@ class Ruling(NamedTuple):
         )
 
 
-async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[Policy, Decision]]:
-    """Ask every policy about a request, in order and in the current task.
+async def evaluate_all(policies: Iterable[Policy], request: Request) -> list[tuple[Policy, Decision]]:
+    """Evaluate every policy for a request, in order and in the current task.
 
     A policy that raises, or that answers with neither a ``Decision`` nor a bool, denies. Raises only a cancellation
     from outside.
     """
-    all_policies = tuple(policies)
-    pending = ask_at_once(all_policies, request)
-    return [(policy, _ALLOWED) for policy in all_policies] if pending is None else await pending
+    policies = tuple(policies)
+    pending = evaluate_eagerly(policies, request)
+    return [(policy, _ALLOWED) for policy in policies] if pending is None else await pending
 
 
-def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[tuple[Policy, Decision]]] | None:
-    """Ask every policy as ``ask_each`` does. Return ``None`` if all allow the request without being awaited.
+def evaluate_eagerly(policies: Sequence[Policy], request: Request) -> Awaitable[list[tuple[Policy, Decision]]] | None:
+    """Evaluate every policy as ``evaluate_all`` does. Return ``None`` if all allow the request without being awaited.
 
     Otherwise return an awaitable of all answers. The policies up to the first that did not simply allow have already
     been called.
@@ -87,46 +87,46 @@ def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[
         except BaseException as error:
             if not is_contained(error):
                 raise
-            answer = failed(policy, error)
+            answer = failed_decision(policy, error)
         if answer is not True and answer is not _ALLOWED:
-            return _ask_on(policies, request, policies.index(policy), answer)  # each policy occurs once
+            return _evaluate_rest(policies, request, policies.index(policy), answer)  # each policy occurs once
     return None
 
 
-async def _ask_on(
-    policies: Sequence[Policy], request: Request, place: int, answer: Answer
+async def _evaluate_rest(
+    policies: Sequence[Policy], request: Request, start: int, answer: Answer
 ) -> list[tuple[Policy, Decision]]:
-    """Ask the policies after ``place``. All before it allowed; its own raw ``answer`` may have to be awaited."""
-    answers = [(policy, _ALLOWED) for policy in policies[:place]]
-    for index in range(place, len(policies)):
+    """Evaluate the policies after ``start``. All before it allowed; its own raw ``answer`` may have to be awaited."""
+    answers = [(policy, _ALLOWED) for policy in policies[:start]]
+    for index in range(start, len(policies)):
         policy = policies[index]
         try:
-            if index > place:
+            if index > start:
                 answer = policy.evaluate(request)
             if type(answer) is not Decision and not isinstance(answer, (Decision, bool)):
                 answer = await answer
         except BaseException as error:
             if not is_contained(error):
                 raise
-            answer = failed(policy, error)
-        answers.append((policy, answer if type(answer) is Decision else decided(policy, answer)))
+            answer = failed_decision(policy, error)
+        answers.append((policy, answer if type(answer) is Decision else decision_of(policy, answer)))
     return answers
 
 
 async def evaluate_policy(
     policy: Policy, request: Request, *, hooks: Hooks = NO_HOOKS, owner: str | None = None
 ) -> Decision:
-    """Ask one policy as ``ask_each`` does, and notify the hooks. ``owner`` is the first definition with the policy."""
-    ((_, decision),) = await ask_each((policy,), request)
+    """Evaluate one policy, and notify the hooks. ``owner`` is the first definition with the policy."""
+    ((_, decision),) = await evaluate_all((policy,), request)
     if hooks.on_policy_evaluated:
-        await tell_asked(policy, decision, request, hooks, owner)
+        await notify_evaluated(policy, decision, request, hooks, owner)
     return decision
 
 
-async def tell_asked(
+async def notify_evaluated(
     policy: Policy, decision: Decision, request: Request, hooks: Hooks, owner: str | None = None
 ) -> None:
-    """Notify the hooks that a policy was asked."""
+    """Notify the hooks that a policy was evaluated."""
     error = decision.error if isinstance(decision, FailedDecision) else None
     await dispatch_hooks(
         hooks.on_policy_evaluated,
@@ -135,28 +135,28 @@ async def tell_asked(
 
 
 async def gate_tool(
-    gates: Iterable[Policy],
+    policies: Iterable[Policy],
     request: Request,
     results: Mapping[Policy, Decision],
     *,
     mode: PolicyMode = "authoritative",
     hooks: Hooks = NO_HOOKS,
 ) -> Ruling:
-    """Decide on one call: ask live policies again, and use the ``results`` of the others.
+    """Decide on one call: evaluate live policies again, and use the ``results`` of the others.
 
     ``request`` has the tool and its arguments. ``mode`` says what to do if a result is missing.
     """
     answers: list[tuple[Policy, Decision]] = []
-    for policy in gates:
-        answer = None if policy.is_live else held_answer(policy, results, mode)
+    for policy in policies:
+        answer = None if policy.is_live else stored_answer(policy, results, mode)
         answers.append((policy, answer or await evaluate_policy(policy, request, hooks=hooks)))
     return rule(answers)
 
 
-def held_answer(policy: Policy, results: Mapping[Policy, Decision], mode: PolicyMode) -> Decision | None:
-    """Return a policy's answer from the evaluation of the snapshot, or ``None`` if it must be asked now."""
+def stored_answer(policy: Policy, results: Mapping[Policy, Decision], mode: PolicyMode) -> Decision | None:
+    """Return a policy's answer from the evaluation of the snapshot, or ``None`` if it must be evaluated now."""
     answer = results.get(policy)
-    return _UNHELD if answer is None and mode == "authoritative" else answer
+    return _MISSING if answer is None and mode == "authoritative" else answer
 
 
 def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
@@ -168,17 +168,17 @@ def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
     return Ruling("ask", questions) if questions else Ruling("allow", answers)
 
 
-def failed(policy: Policy, error: BaseException) -> Decision:
+def failed_decision(policy: Policy, error: BaseException) -> Decision:
     """Log the error that a policy raised, and return its denial."""
-    _log.error("policy %r failed: %s", policy.id, _told(error), exc_info=error)
+    _log.error("policy %r failed: %s", policy.id, _error_label(error), exc_info=error)
     return FailedDecision(error=error)
 
 
-def _told(error: BaseException) -> str:
-    return error.told if isinstance(error, MissingValue) else type(error).__name__
+def _error_label(error: BaseException) -> str:
+    return error.description if isinstance(error, MissingValue) else type(error).__name__
 
 
-def decided(policy: Policy, answer: object) -> Decision:
+def decision_of(policy: Policy, answer: object) -> Decision:
     """Return the decision for a policy's answer. Anything but a ``Decision`` or a bool is logged, and denies."""
     if isinstance(answer, Decision):
         return answer

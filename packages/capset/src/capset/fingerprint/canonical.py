@@ -24,7 +24,7 @@ _TAG: Final = re.compile(r"\$+int")
 _DIGITS: Final = re.compile(rf"-?([1-9][0-9]{{15,{MAX_DIGITS - 1}}})")
 
 
-class Uncanonical(Exception):
+class _Unencodable(Exception):
     """A value has no canonical form. ``steps`` is the path to it, innermost first: ``["name", 2, "tools"]``."""
 
     def __init__(self, problem: str) -> None:
@@ -32,15 +32,7 @@ class Uncanonical(Exception):
         self.steps: list[str | int] = []
 
 
-def written(value: object) -> str:
-    """Return a value's canonical text, which may still contain lone surrogates.
-
-    Raises ``Uncanonical`` for anything but JSON data, and ``RecursionError`` for cycles and too deep nesting.
-    """
-    return _WRITERS.get(type(value), _other)(value)
-
-
-def _other(value: object) -> str:
+def _derived(value: object) -> str:
     """Write a value of a derived type as its base type: an ``IntEnum``, a mapping, a named tuple."""
     match value:
         case str():
@@ -54,7 +46,7 @@ def _other(value: object) -> str:
         case Mapping():
             return _object(cast("Mapping[Any, Any]", value))
         case _:
-            raise Uncanonical(f"{type(value).__name__} is not JSON data")
+            raise _Unencodable(f"{type(value).__name__} is not JSON data")
 
 
 def _constant(value: bool | None) -> str:
@@ -69,7 +61,7 @@ def _integer(value: int) -> str:
     except ValueError:  # a process may allow more or fewer digits
         text = ""
     if not _is_beyond(text):
-        raise Uncanonical(f"an integer must have at most {MAX_DIGITS:,} digits")
+        raise _Unencodable(f"an integer must have at most {MAX_DIGITS:,} digits")
     return f'{{"$int":"{text}"}}'
 
 
@@ -91,9 +83,9 @@ def _array(items: Iterable[object]) -> str:
     texts: list[str] = []
     try:
         for item in items:
-            texts.append(_WRITERS.get(type(item), _other)(item))  # noqa: PERF401  # their number gives the path
-    except Uncanonical as refused:
-        refused.steps.append(len(texts))
+            texts.append(_WRITERS.get(type(item), _derived)(item))  # noqa: PERF401  # their number gives the path
+    except _Unencodable as error:
+        error.steps.append(len(texts))
         raise
     return f"[{','.join(texts)}]"
 
@@ -108,10 +100,10 @@ def _object(members: Mapping[Any, Any]) -> str:
     try:
         for key in _sorted(plain):
             value = plain[key]
-            texts.append(f"{encode_basestring(key)}:{_WRITERS.get(type(value), _other)(value)}")
-    except Uncanonical as refused:
+            texts.append(f"{encode_basestring(key)}:{_WRITERS.get(type(value), _derived)(value)}")
+    except _Unencodable as error:
         if key is not None:
-            refused.steps.append(key)
+            error.steps.append(key)
         raise
     return f"{{{','.join(texts)}}}"
 
@@ -121,15 +113,15 @@ def _sorted(keys: Iterable[Any]) -> list[str]:
     try:
         is_ascii = "".join(keys).isascii()
     except TypeError:
-        odd = next(key for key in keys if not isinstance(key, str))
-        raise Uncanonical(f"a key must be text; got {odd!r}") from None
+        other = next(key for key in keys if not isinstance(key, str))
+        raise _Unencodable(f"a key must be text; got {other!r}") from None
     return sorted(keys) if is_ascii else sorted(keys, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
 
 
 def _number(value: float) -> str:
     """Write a float as ECMAScript's Number::toString does (ECMA-262 §6.1.6.1.20), from Python's shortest digits."""
     if not math.isfinite(value):
-        raise Uncanonical(f"{value} is not a JSON number")
+        raise _Unencodable(f"{value} is not a JSON number")
     if value == 0:
         return "0"
     text = repr(value)
@@ -165,21 +157,21 @@ _encode: Final = JSONEncoder(
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 _MAX_LEVELS: Final = 100
 """Levels of nesting for which the walk has enough stack, wherever it is called."""
-_LONG: Final = b"0" * 16
+_LONG_INTEGER: Final = b"0" * 16
 _BASIC_PLANE: Final = bytes(range(0xF0))
 """The UTF-8 bytes of all characters up to U+FFFF."""
-_SKELETON: Final = bytes.maketrans(b"123456789-[", b"000000000+{")
-_FLESH: Final = bytes(set(range(256)) - set(b"0123456789.e+-[{"))
-"""Bytes to delete from a text. The rest quickly shows that most texts have no odd number and few containers."""
+_TO_SHAPE: Final = bytes.maketrans(b"123456789-[", b"000000000+{")
+_IRRELEVANT: Final = bytes(set(range(256)) - set(b"0123456789.e+-[{"))
+"""Bytes to delete from a text. The rest quickly shows that most texts have no unusual number and few containers."""
 _COLONS: Final = bytes.maketrans(b",[", b"::")
 """Makes every number start after a colon and end at a colon or bracket, since a search from one fixed byte is fast."""
-_ODD_NUMBER: Final = re.compile(
+_UNUSUAL_NUMBER: Final = re.compile(
     rb":[-0-9](?:[0-9]{15}|[0-9]*(?:\.[0-9]+(?:e[-+][0-9]+)?|e[-+][0-9]+)[:}\]])",
 )
 """An integer that may be beyond 2^53, or a float: Python writes all floats with a point, or a signed exponent."""
 _TAGGED: Final = b'$int":"'
 """Part of an encoded integer. Inside a text, its quotes are escaped."""
-_ODD_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
+_NON_STRING_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
 """A first key that may not be a string. Such keys cannot be sorted with strings, so the first key shows them."""
 
 
@@ -204,21 +196,23 @@ def encoded(value: Any) -> bytes | None:
         return None
     if not data.isascii() and data.translate(None, _BASIC_PLANE):
         return None
-    if _TAGGED in data or _ODD_KEY.search(data):
+    if _TAGGED in data or _NON_STRING_KEY.search(data):
         return None
-    bones = data.translate(_SKELETON, _FLESH)
-    may_be_odd = b"0.0" in bones or b"0e+0" in bones or _LONG in bones
-    if may_be_odd and _ODD_NUMBER.search(data.translate(_COLONS)):
+    shape = data.translate(_TO_SHAPE, _IRRELEVANT)
+    may_be_unusual = b"0.0" in shape or b"0e+0" in shape or _LONG_INTEGER in shape
+    if may_be_unusual and _UNUSUAL_NUMBER.search(data.translate(_COLONS)):
         return None
-    if bones.count(b"{") > _MAX_LEVELS and not _fits(value, _MAX_LEVELS):
+    if shape.count(b"{") > _MAX_LEVELS and not _is_nested_within(value, _MAX_LEVELS):
         return None
     return data
 
 
-def _fits(value: Any, levels: int) -> bool:
+def _is_nested_within(value: Any, levels: int) -> bool:
     """Whether a value is nested at most ``levels`` deep. It has been encoded, so it has no cycles."""
     items = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
-    return levels > 0 and all(_fits(item, levels - 1) for item in items if isinstance(item, dict | list | tuple))
+    return levels > 0 and all(
+        _is_nested_within(item, levels - 1) for item in items if isinstance(item, dict | list | tuple)
+    )
 
 
 PROFILE: Final = "jcs-1"
@@ -241,15 +235,15 @@ def canonical(value: Any) -> bytes:
     """
     # Both give the same bytes: the shortcut only avoids the walk where it is not needed.
     data = encoded(value)
-    return walked(value) if data is None else data
+    return canonical_by_walk(value) if data is None else data
 
 
-def walked(value: Any) -> bytes:
+def canonical_by_walk(value: object) -> bytes:
     """Return the same bytes as ``canonical``, without the shortcut."""
     try:
-        return written(value).encode()
-    except Uncanonical as refused:
-        raise NotCanonical(path_of(reversed(refused.steps)), str(refused)) from None
+        return _WRITERS.get(type(value), _derived)(value).encode()
+    except _Unencodable as error:
+        raise NotCanonical(path_of(reversed(error.steps)), str(error)) from None
     except UnicodeEncodeError:
         raise NotCanonical(path_to(value, has_surrogate), "text holds a lone surrogate, which has no UTF-8") from None
     except RecursionError:
@@ -259,7 +253,7 @@ def walked(value: Any) -> bytes:
 def read(text: str | bytes) -> Any:
     """Parse canonical text. Raises ``ValueError`` for text that is not JSON, or is nested too deeply."""
     try:
-        return json.loads(text, object_hook=_untagged, parse_int=_read_digits)
+        return json.loads(text, object_hook=_decode_tagged, parse_int=_read_digits)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -274,7 +268,7 @@ def _read_digits(text: str) -> int | float:
     return float(text) if _is_beyond(text) else int(text)
 
 
-def _untagged(members: dict[str, Any]) -> Any:
+def _decode_tagged(members: dict[str, Any]) -> Any:
     if not _looks_tagged(members):
         return members
     ((key, value),) = members.items()

@@ -20,10 +20,10 @@ from capset.fingerprint.checkpoints import (
     Checkpoint,
     PublicKey,
     TrustedKey,
-    Unsound,
+    VerificationError,
     check_follows,
     check_signature,
-    sound,
+    checked_checkpoints,
     successor_of,
 )
 
@@ -64,7 +64,7 @@ class VerifiedPart:
     ``checkpoints`` are those over the part's links, all of which agree with them.
     """
 
-    found: Verification
+    verification: Verification
     hash: str
     is_end: bool
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -72,7 +72,7 @@ class VerifiedPart:
     @property
     def last(self) -> int:
         """The ``seq`` of the last valid link, or of the one before the part."""
-        return self.found.since + self.found.checked - 1
+        return self.verification.since + self.verification.checked - 1
 
 
 def link_payload(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,41 +122,42 @@ def verify(
     since: int = 1,
     previous: str | None = None,
     keys: Sequence[PublicKey | TrustedKey] = (),
-    kept: Sequence[Checkpoint] = (),
+    external: Sequence[Checkpoint] = (),
 ) -> Verification:
     """Verify a chain from its first link, in ``seq`` order, up to the first invalid one.
 
     Detects changed columns and removed, inserted or reordered records; with checkpoints, also a truncated tail and a
     recomputed chain. ``checkpoints`` are the log's own, ordered by number, or ``None`` if they are not available.
-    ``kept`` are those stored elsewhere; the log must have its own checkpoints up to the newest of them. With ``keys``,
-    all signatures are checked, and there must be at least one checkpoint. If a record says that a trusted key hands
-    over to a successor, and that key has signed the statement, the successor is trusted from there on, and the old key
-    no longer. A log that begins with a later record, ``since``, needs the hash of the record before it: as
+    ``external`` are those stored elsewhere; the log must have its own checkpoints up to the newest of them. With
+    ``keys``, all signatures are checked, and there must be at least one checkpoint. If a record says that a trusted key
+    hands over to a successor, and that key has signed the statement, the successor is trusted from there on, and the
+    old key no longer. A log that begins with a later record, ``since``, needs the hash of the record before it: as
     ``previous``, or from a checkpoint.
     """
-    walk = _Walk(since, previous or (GENESIS if since == 1 else None), keys)
+    verifier = _ChainVerifier(since, previous or (GENESIS if since == 1 else None), keys)
     newest = 0
 
     def read_checkpoints() -> Iterator[Checkpoint]:
         nonlocal newest
-        for mark in sound(checkpoints or (), since):
-            newest = mark.number
-            yield mark
+        for checkpoint in checked_checkpoints(checkpoints or (), since):
+            newest = checkpoint.number
+            yield checkpoint
 
     try:
-        if kept and max(map(_seq, kept)) < since - 1:
-            raise Unsound(f"no checkpoint stored elsewhere covers record {since} or a later one", since)
-        walk.along(rows, merge(read_checkpoints(), sorted(kept, key=_seq), key=_seq))
-        if walk.covered is None and (keys or kept):
-            raise Unsound("there is no checkpoint over any of the records", since)
-        if checkpoints is not None and kept and newest < (last := max(checkpoint.number for checkpoint in kept)):
+        if external and max(map(_seq, external)) < since - 1:
+            raise VerificationError(f"no checkpoint stored elsewhere covers record {since} or a later one", since)
+        verifier.verify(rows, merge(read_checkpoints(), sorted(external, key=_seq), key=_seq))
+        if verifier.covered is None and (keys or external):
+            raise VerificationError("there is no checkpoint over any of the records", since)
+        last = max((checkpoint.number for checkpoint in external), default=0)
+        if checkpoints is not None and newest < last:
             lost = f"checkpoint {last} is" if last == newest + 1 else f"checkpoints {newest + 1}–{last} are"
-            raise Unsound(f"{lost} missing from the log, but stored elsewhere")
-    except Unsound as error:
-        seq = walk.seq + 1 if error.seq is None else error.seq
-        return Verification(walk.seq - since + 1, str(error), seq, since)
-    covered = walk.covered if keys else None
-    return Verification(walk.seq - since + 1, since=since, covered=covered, keys=walk.keys)
+            raise VerificationError(f"{lost} missing from the log, but stored elsewhere")
+    except VerificationError as error:
+        seq = verifier.seq + 1 if error.seq is None else error.seq
+        return Verification(verifier.seq - since + 1, str(error), seq, since)
+    covered = verifier.covered if keys else None
+    return Verification(verifier.seq - since + 1, since=since, covered=covered, keys=verifier.keys)
 
 
 def verify_part(
@@ -166,74 +167,70 @@ def verify_part(
     since: int,
     previous: str,
     is_end: bool,
-    own: PublicKey | None = None,
+    own_key: PublicKey | None = None,
 ) -> VerifiedPart:
     """Verify a part of a chain from the link ``since``, which follows a link with the hash ``previous``.
 
     ``checkpoints`` are the log's own over these links, ordered by number and preceded by the one before them, if there
-    is one; at the end of the log, they include all that follow. Only signatures of the key ``own`` are checked, and
+    is one; at the end of the log, they include all that follow. Only signatures of ``own_key`` are checked, and
     ``covered`` is the last record that one of them covers. Other checkpoints may be signed with other keys.
     """
-    walk = _Walk(since, previous, ())
-    marks = [checkpoint for checkpoint in checkpoints if checkpoint.seq >= since - 1]
+    verifier = _ChainVerifier(since, previous, ())
+    covering = [checkpoint for checkpoint in checkpoints if checkpoint.seq >= since - 1]
     seq: int | None = None
     problem: str | None = None
     try:
-        for before, this in pairwise(checkpoints):
-            check_follows(before, this)
-        signed = [mark for mark in marks if own is not None and mark.key == own.id]
-        for mark in signed:
-            check_signature(mark, [] if own is None else [TrustedKey(own)])
-        walk.along(rows, iter(marks))
-    except Unsound as error:
-        seq, problem, signed = walk.seq + 1 if error.seq is None else error.seq, str(error), []
-    covered = max((mark.seq for mark in signed), default=None)
-    verification = Verification(walk.seq - since + 1, problem, seq, since, covered)
-    passed = tuple(marks) if problem is None else ()
-    return VerifiedPart(verification, walk.hash or previous, is_end, passed)
+        for before, after in pairwise(checkpoints):
+            check_follows(before, after)
+        signed = [checkpoint for checkpoint in covering if own_key is not None and checkpoint.key == own_key.id]
+        for checkpoint in signed:
+            check_signature(checkpoint, [] if own_key is None else [TrustedKey(own_key)])
+        verifier.verify(rows, iter(covering))
+    except VerificationError as error:
+        seq, problem, signed = verifier.seq + 1 if error.seq is None else error.seq, str(error), []
+    covered = max(map(_seq, signed), default=None)
+    verification = Verification(verifier.seq - since + 1, problem, seq, since, covered)
+    return VerifiedPart(verification, verifier.hash or previous, is_end, tuple(covering) if problem is None else ())
 
 
-class _Walk:
+class _ChainVerifier:
     """The progress of a verification: ``seq`` and ``hash`` of the last valid link, and the last covered record."""
 
     def __init__(self, since: int, previous: str | None, keys: Sequence[PublicKey | TrustedKey]) -> None:
         self.seq = self._start = since - 1
         self.covered: int | None = None
         self.keys = tuple([key if isinstance(key, TrustedKey) else TrustedKey(key) for key in keys])
-        self._hash = previous
-        self._mark: Checkpoint | None = None
+        self.hash = previous
 
-    @property
-    def hash(self) -> str | None:
-        """The hash of the last valid link."""
-        return self._hash
-
-    def along(self, rows: Iterable[Mapping[str, Any]], marks: Iterable[Checkpoint]) -> None:
-        """Verify every row, and compare the chain with each checkpoint. Raises ``Unsound``."""
-        following = iter(marks)
-        self._mark = next(following, None)
-        while self._mark is not None and self._mark.seq < self._start:  # for pruned records
-            check_signature(self._mark, self.keys)
-            self._mark = next(following, None)
-        self._compare(following)
-        if self._hash is None:
-            raise Unsound(f"record 1 is missing: no checkpoint says that the log begins with {self._start + 1}")
+    def verify(self, rows: Iterable[Mapping[str, Any]], checkpoints: Iterator[Checkpoint]) -> None:
+        """Verify every row, and compare the chain with each checkpoint. Raises ``VerificationError``."""
+        pending = next(checkpoints, None)
+        while pending is not None and pending.seq < self._start:  # for pruned records
+            check_signature(pending, self.keys)
+            pending = next(checkpoints, None)
+        pending = self._compare(pending, checkpoints)
+        if self.hash is None:
+            raise VerificationError(
+                f"record 1 is missing: no checkpoint says that the log begins with {self._start + 1}"
+            )
         for row in rows:
-            self._hash = _checked(row, self._hash, self.seq + 1)
+            self.hash = _verified_hash(row, self.hash, self.seq + 1)
             self.seq += 1
             if row["act"] == "checkpoint_key.succeed" and self.keys:
-                self._follow(row["arguments"])
-            if self._mark is not None:
-                self._compare(following)
-        if (pending := self._mark) is not None:
+                self._trust_successor(row["arguments"])
+            if pending is not None:
+                pending = self._compare(pending, checkpoints)
+        if pending is not None:
             missing = (
                 f"record {pending.seq} is"
                 if pending.seq == self.seq + 1
                 else f"records {self.seq + 1}–{pending.seq} are"
             )
-            raise Unsound(f"{missing} missing at the end: checkpoint {pending.number} covers more", self.seq + 1)
+            raise VerificationError(
+                f"{missing} missing at the end: checkpoint {pending.number} covers more", self.seq + 1
+            )
 
-    def _follow(self, arguments: object) -> None:
+    def _trust_successor(self, arguments: object) -> None:
         """Trust a successor key from this record on, and the old key only up to here, if the old key signed that.
 
         A successor that the caller already trusts needs no signature; the old key may have been lost.
@@ -262,37 +259,41 @@ class _Walk:
         if successor is not None and not is_known:
             self.keys += (TrustedKey(successor, self.seq),)
 
-    def _compare(self, following: Iterable[Checkpoint]) -> None:
-        while (mark := self._mark) is not None and mark.seq == self.seq:
-            check_signature(mark, self.keys)
-            if self._hash is None:
-                self._hash = mark.hash
-            if mark.hash != self._hash:
+    def _compare(self, pending: Checkpoint | None, checkpoints: Iterator[Checkpoint]) -> Checkpoint | None:
+        """Compare the last valid link with the checkpoints that end there, and return the next checkpoint."""
+        while pending is not None and pending.seq == self.seq:
+            check_signature(pending, self.keys)
+            if self.hash is None:
+                self.hash = pending.hash
+            if pending.hash != self.hash:
                 self.seq = self._start if self.covered is None else self.covered
-                raise Unsound(
-                    f"record {mark.seq} is not the one of checkpoint {mark.number}: "
+                raise VerificationError(
+                    f"record {pending.seq} is not the one of checkpoint {pending.number}: "
                     f"the chain was recomputed from some record after {self.seq} on"
                 )
-            self.covered = mark.seq
-            self._mark = next(iter(following), None)
+            self.covered = pending.seq
+            pending = next(checkpoints, None)
+        return pending
 
 
 def _seq(checkpoint: Checkpoint) -> int:
     return checkpoint.seq
 
 
-def _checked(row: Mapping[str, Any], previous: str, expected: int) -> str:
-    """Return a link's hash. Raises ``Unsound`` unless it is the expected link and its hash matches its columns."""
+def _verified_hash(row: Mapping[str, Any], previous: str, expected: int) -> str:
+    """Return a link's hash. Raises ``VerificationError`` if it is not the expected link, or was changed."""
     seq = row["seq"]
-    where = seq if isinstance(seq, int) else expected
+    affected = seq if isinstance(seq, int) else expected
     if seq != expected:
-        raise Unsound(f"record {expected} is missing; found {seq!r} in its place", where)
+        raise VerificationError(f"record {expected} is missing; found {seq!r} in its place", affected)
     if row["previous"] != previous:
-        raise Unsound(f"record {expected} does not follow the one before it: its 'previous' is another hash", where)
+        raise VerificationError(
+            f"record {expected} does not follow the one before it: its 'previous' is another hash", affected
+        )
     try:
         actual = digest(link_payload({name: row[name] for name in COLUMNS}))
     except NotCanonical as error:
-        raise Unsound(f"record {expected} holds what no record can hold: {error}", where) from None
+        raise VerificationError(f"record {expected} holds what no record can hold: {error}", affected) from None
     if row["hash"] != actual:
-        raise Unsound(f"record {expected} was changed: its columns do not match its hash", where)
+        raise VerificationError(f"record {expected} was changed: its columns do not match its hash", affected)
     return actual

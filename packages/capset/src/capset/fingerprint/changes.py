@@ -16,9 +16,6 @@ from capset.fingerprint.paths import word
 
 ChangeKind = Literal["added", "removed", "changed", "reordered", "renamed"]
 """``reordered``: the same items in another order. ``renamed``: the same model class under another name."""
-_ALIGNED: Final = 50
-"""Maximum length of lists that are aligned exactly, which takes cubic time. In longer lists, only items that occur once
-in each are aligned."""
 _NAME: Final = re.compile(r"(?!\d+\Z)[^\s\"\[\]→]+")
 
 
@@ -44,12 +41,12 @@ Compare: TypeAlias = Callable[[str, Any, Any], Iterator[Change]]
 """A function that yields the differences between two values at a path."""
 
 
-def same(before: Any, after: Any) -> bool:
+def is_same(before: Any, after: Any) -> bool:
     """Whether two values have the same canonical bytes. Raises ``NotCanonical`` if one has none."""
     return canonical(before) == canonical(after)
 
 
-def at(path: str, step: str) -> str:
+def join_path(path: str, step: str) -> str:
     """Return the path of a member; ``step`` is its key as written by ``word``."""
     return f"{path}.{step}" if path else step
 
@@ -60,7 +57,7 @@ def compare(path: str, before: Any, after: Any) -> Iterator[Change]:
         yield from compare_members(path, before, after)
     elif _are_lists(before, after):
         yield from compare_lists(path, before, after)
-    elif not same(before, after):
+    elif not is_same(before, after):
         yield Change(path, "changed", before, after)
 
 
@@ -77,7 +74,7 @@ def compare_members(
         return
     ours, theirs = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
     for key in sorted({*ours, *theirs}):
-        member_path = at(path, write(key))
+        member_path = join_path(path, write(key))
         if key not in theirs:
             yield Change(member_path, "removed", before=ours[key])
         elif key not in ours:
@@ -95,7 +92,7 @@ def compare_lists(path: str, before: Any, after: Any, item: Compare = compare) -
     if ours != theirs and sorted(ours) == sorted(theirs):
         yield Change(path, "reordered", list(before), list(after))
         return
-    for i1, i2, j1, j2 in gaps(ours, theirs):
+    for i1, i2, j1, j2 in differing_ranges(ours, theirs):
         if i2 - i1 == j2 - j1:
             for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
                 yield from item(f"{path}[{i}]" if i == j else f"{path}[{i}→{j}]", before[i], after[j])
@@ -161,36 +158,38 @@ def _by_name(items: Any, name: Callable[[Any], str | None]) -> dict[str, Any] | 
     return named if len(named) == len(entries) else None
 
 
-def gaps(before: list[Item], after: list[Item]) -> list[tuple[int, int, int, int]]:
+def differing_ranges(before: list[Item], after: list[Item]) -> list[tuple[int, int, int, int]]:
     """Return the ranges where two lists differ, as ``before[a:b]`` and ``after[c:d]``; the same in both directions."""
     if before > after:
-        return [(i1, i2, j1, j2) for j1, j2, i1, i2 in gaps(after, before)]
-    if max(len(before), len(after)) <= _ALIGNED:
+        return [(i1, i2, j1, j2) for j1, j2, i1, i2 in differing_ranges(after, before)]
+    if max(len(before), len(after)) <= 50:  # aligned exactly, which takes cubic time
         opcodes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
         return [(i1, i2, j1, j2) for tag, i1, i2, j1, j2 in opcodes if tag != "equal"]
-    start = _common(before, after)
-    end = _common(before[start:][::-1], after[start:][::-1])
+    # In longer lists, only items that occur once in each are aligned.
+    start = _common_prefix(before, after)
+    end = _common_prefix(before[start:][::-1], after[start:][::-1])
     ours, theirs = before[start : len(before) - end], after[start : len(after) - end]
     ranges: list[tuple[int, int, int, int]] = []
-    at, other_at = 0, 0
-    for anchor, other in [*_anchors(ours, theirs), (len(ours), len(theirs))]:
-        if anchor > at or other > other_at:
-            ranges.append((start + at, start + anchor, start + other_at, start + other))
-        at, other_at = anchor + 1, other + 1
+    i1, j1 = start, start
+    for i, j in [*_anchors(ours, theirs), (len(ours), len(theirs))]:
+        i2, j2 = start + i, start + j
+        if i2 > i1 or j2 > j1:
+            ranges.append((i1, i2, j1, j2))
+        i1, j1 = i2 + 1, j2 + 1
     return ranges
 
 
 def _anchors(ours: list[Item], theirs: list[Item]) -> list[tuple[int, int]]:
     """Return index pairs of items that occur once in each list: the most that are in the same order in both."""
-    first, other = _single(ours), _single(theirs)
-    pairs = [(at, other[element]) for element, at in first.items() if element in other]
+    first, other = _unique_items(ours), _unique_items(theirs)
+    pairs = [(index, other[element]) for element, index in first.items() if element in other]
     ends: list[int] = []
     last: list[int] = []
     before: list[int | None] = []
-    for number, (_, place) in enumerate(pairs):
-        length = bisect_left(ends, place)
+    for number, (_, index) in enumerate(pairs):
+        length = bisect_left(ends, index)
         before.append(last[length - 1] if length else None)
-        ends[length : length + 1], last[length : length + 1] = [place], [number]
+        ends[length : length + 1], last[length : length + 1] = [index], [number]
     anchors: list[tuple[int, int]] = []
     number = last[-1] if last else None
     while number is not None:
@@ -199,13 +198,13 @@ def _anchors(ours: list[Item], theirs: list[Item]) -> list[tuple[int, int]]:
     return anchors[::-1]
 
 
-def _single(items: list[Item]) -> dict[Item, int]:
+def _unique_items(items: list[Item]) -> dict[Item, int]:
     """Return the indices of the items that occur once."""
     counts = Counter(items)
-    return {element: at for at, element in enumerate(items) if counts[element] == 1}
+    return {element: index for index, element in enumerate(items) if counts[element] == 1}
 
 
-def _common(first: list[Item], other: list[Item]) -> int:
+def _common_prefix(first: list[Item], other: list[Item]) -> int:
     """Return the length of the common prefix."""
     pairs = enumerate(zip(first, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(first), len(other)))
+    return next((index for index, (left, right) in pairs if left != right), min(len(first), len(other)))

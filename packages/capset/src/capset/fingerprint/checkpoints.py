@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from capset.errors import DefinitionError
 from capset.extras import install_command
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 
 _HINT: Final = "capset audit keygen FILE generates a key pair"
-_LARGEST: Final = 10_000
-"""Maximum number of bytes to read from a key file."""
+K = TypeVar("K")
 
 GENESIS: Final = "0" * 64
 """The ``previous`` of the first link of a chain."""
@@ -49,17 +48,12 @@ class PublicKey:
 
         if "PRIVATE KEY" in text:
             raise DefinitionError("a public key was expected; this is a private one", hint="keep private keys secret")
-        if "-----BEGIN" not in text:
-            return cls(Ed25519PublicKey.from_public_bytes(_raw("public", text)))
-        key = _parsed(load_pem_public_key, text)
-        if not isinstance(key, Ed25519PublicKey):
-            raise DefinitionError("a public key must be an Ed25519 key, as PEM or in base64", hint=_HINT)
-        return cls(key)
+        return cls(_load("public", text, Ed25519PublicKey, Ed25519PublicKey.from_public_bytes, load_pem_public_key))
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Load a key from a file. Raises ``DefinitionError`` as ``load`` does, and ``OSError``."""
-        return cls.load(_text(path))
+        return cls.load(_read_text(path))
 
     @cached_property
     def id(self) -> str:
@@ -72,7 +66,7 @@ class PublicKey:
 
         return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
-    def holds(self, signature: str, data: bytes) -> bool:
+    def verifies(self, signature: str, data: bytes) -> bool:
         """Whether a base64 signature of these bytes was made with this key."""
         from cryptography.exceptions import InvalidSignature
 
@@ -122,17 +116,13 @@ class CheckpointKey:
 
         if "PUBLIC KEY" in text:
             raise DefinitionError("a private key was expected; this is a public one", hint=_HINT)
-        if "-----BEGIN" not in text:
-            return cls(Ed25519PrivateKey.from_private_bytes(_raw("private", text)))
-        key = _parsed(partial(load_pem_private_key, password=None), text)
-        if not isinstance(key, Ed25519PrivateKey):
-            raise DefinitionError("a private key must be an Ed25519 key, as PEM or in base64", hint=_HINT)
-        return cls(key)
+        load_pem = partial(load_pem_private_key, password=None)
+        return cls(_load("private", text, Ed25519PrivateKey, Ed25519PrivateKey.from_private_bytes, load_pem))
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Load a key from a file. Raises ``DefinitionError`` as ``load`` does, and ``OSError``."""
-        return cls.load(_text(path))
+        return cls.load(_read_text(path))
 
     @cached_property
     def public(self) -> PublicKey:
@@ -159,28 +149,32 @@ def _require_cryptography() -> None:
         ) from missing
 
 
-def _raw(half: str, text: str) -> bytes:
-    try:
-        raw = base64.b64decode(text.strip(), validate=True)
-    except ValueError:
-        raw = b""
-    if len(raw) != 32:
-        raise DefinitionError(f"a {half} key must be PEM, or 32 bytes in base64", hint=_HINT)
-    return raw
-
-
-def _parsed(load: Any, text: str) -> object:  # a loader from cryptography, which is not imported here
+def _load(
+    half: str, text: str, kind: type[K], load_raw: Callable[[bytes], K], load_pem: Callable[[bytes], object]
+) -> K:
+    """Load a key with the loaders of cryptography, which only the methods above import."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
+    if "-----BEGIN" not in text:
+        try:
+            raw = base64.b64decode(text.strip(), validate=True)
+        except ValueError:
+            raw = b""
+        if len(raw) != 32:
+            raise DefinitionError(f"a {half} key must be PEM, or 32 bytes in base64", hint=_HINT)
+        return load_raw(raw)
     try:
-        return load(text.encode())
+        key = load_pem(text.encode())
     except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it is encrypted
         raise DefinitionError("the key cannot be read: it is damaged, or needs a password", hint=_HINT) from None
+    if not isinstance(key, kind):
+        raise DefinitionError(f"a {half} key must be an Ed25519 key, as PEM or in base64", hint=_HINT)
+    return key
 
 
-def _text(path: str | Path) -> str:
+def _read_text(path: str | Path) -> str:
     with Path(path).open("rb") as file:
-        data = file.read(_LARGEST)
+        data = file.read(10_000)  # bytes; a key is shorter
     try:
         return data.decode("ascii")
     except UnicodeDecodeError:
@@ -210,7 +204,7 @@ CHECKPOINT_COLUMNS: Final = tuple(Checkpoint.__slots__)
 _NUMBERS: Final = frozenset({"number", "seq", "since"})
 
 
-class Unsound(ValueError):
+class VerificationError(ValueError):
     """A verification failed. The message gives the problem, ``seq`` the first affected record."""
 
     def __init__(self, problem: str, seq: int | None = None) -> None:
@@ -218,7 +212,9 @@ class Unsound(ValueError):
         self.seq = seq
 
 
-def signed(key: CheckpointKey, before: Checkpoint | None, *, seq: int, hash: str, since: int, now: str) -> Checkpoint:
+def sign_checkpoint(
+    key: CheckpointKey, before: Checkpoint | None, *, seq: int, hash: str, since: int, now: str
+) -> Checkpoint:
     """Return the signed checkpoint that follows ``before``."""
     columns: dict[str, Any] = {
         "number": before.number + 1 if before else 1,
@@ -238,20 +234,20 @@ def digest_of(checkpoint: Checkpoint) -> str:
 
 
 def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
-    """Return the checkpoint in a row. Raises ``Unsound`` for invalid columns."""
+    """Return the checkpoint in a row. Raises ``VerificationError`` for invalid columns."""
     for name in CHECKPOINT_COLUMNS:
         if type(row.get(name)) is not (int if name in _NUMBERS else str):
-            raise Unsound(f"checkpoint {row.get('number')!r} has an invalid {name!r}")
+            raise VerificationError(f"checkpoint {row.get('number')!r} has an invalid {name!r}")
     checkpoint = Checkpoint(**{name: row[name] for name in CHECKPOINT_COLUMNS})
     try:
         digest_of(checkpoint)
     except NotCanonical as error:
-        raise Unsound(f"checkpoint {checkpoint.number} is invalid: {error}") from None
+        raise VerificationError(f"checkpoint {checkpoint.number} is invalid: {error}") from None
     return checkpoint
 
 
 def checkpoints_in(text: str) -> list[Checkpoint]:
-    """Return the checkpoints in JSON lines, as written by ``capset audit``. Raises ``Unsound`` for an invalid line."""
+    """Return the checkpoints in JSON lines, as written by ``capset audit``. Raises ``VerificationError``."""
     checkpoints: list[Checkpoint] = []
     for line in text.splitlines():
         if not line.strip():
@@ -261,85 +257,90 @@ def checkpoints_in(text: str) -> list[Checkpoint]:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise Unsound("a line with a checkpoint must be one JSON object")
+            raise VerificationError("a line with a checkpoint must be one JSON object")
         checkpoints.append(checkpoint_of(cast("Mapping[str, Any]", data)))
     return checkpoints
 
 
 def succession(key: PublicKey, before: str, old: CheckpointKey | None) -> dict[str, str | None]:
     """Return the statement that ``key`` replaces the key with the id ``before``, signed with ``old`` if it is given."""
-    stated = {"id": key.id, "public": key.pem(), "before": before}
-    return {**stated, "signature": None if old is None else old.sign(_succession_bytes(stated))}
+    claims = {"id": key.id, "public": key.pem(), "before": before}
+    return {**claims, "signature": None if old is None else old.sign(_succession_bytes(claims))}
 
 
 def successor_of(statement: Mapping[str, Any], before: PublicKey) -> PublicKey | None:
     """Return the key that replaces ``before``, or ``None`` unless ``before`` has signed this statement."""
-    stated = {name: statement.get(name) for name in ("id", "public", "before")}
+    claims = {name: statement.get(name) for name in ("id", "public", "before")}
     signature = statement.get("signature")
-    if not all(isinstance(text, str) for text in (*stated.values(), signature)):
+    if not all(isinstance(text, str) for text in (*claims.values(), signature)):
         return None
-    if stated["before"] != before.id or not before.holds(str(signature), _succession_bytes(stated)):
+    if claims["before"] != before.id or not before.verifies(str(signature), _succession_bytes(claims)):
         return None
     try:
-        key = PublicKey.load(str(stated["public"]))
+        key = PublicKey.load(str(claims["public"]))
     except DefinitionError:
         return None
-    return key if key.id == stated["id"] else None
+    return key if key.id == claims["id"] else None
 
 
 def check_signature(checkpoint: Checkpoint, keys: Sequence[TrustedKey]) -> None:
-    """Raise ``Unsound`` unless a key trusted at the checkpoint's record has signed it. Without keys, check nothing."""
+    """Raise ``VerificationError`` unless a key that is trusted at the checkpoint's record has signed it.
+
+    Without keys, checks nothing.
+    """
     if not keys:
         return
     signer = next((trusted_key for trusted_key in keys if trusted_key.key.id == checkpoint.key), None)
     if signer is None:
-        raise Unsound(f"checkpoint {checkpoint.number} is signed by another key: {checkpoint.key[:16]!r}")
+        raise VerificationError(f"checkpoint {checkpoint.number} is signed by another key: {checkpoint.key[:16]!r}")
     if signer.until is not None and checkpoint.seq > signer.until:
-        raise Unsound(f"{_misplaced(checkpoint)} handed over at record {signer.until}", signer.until + 1)
+        raise VerificationError(f"{_misplaced(checkpoint)} handed over at record {signer.until}", signer.until + 1)
     if checkpoint.seq < signer.since:
-        raise Unsound(f"{_misplaced(checkpoint)} took over at record {signer.since}", checkpoint.seq)
+        raise VerificationError(f"{_misplaced(checkpoint)} took over at record {signer.since}", checkpoint.seq)
     columns = asdict(checkpoint)
     del columns["signature"]
-    if not signer.key.holds(checkpoint.signature, _signed_bytes(columns)):
-        raise Unsound(f"checkpoint {checkpoint.number} was changed: its signature is invalid")
+    if not signer.key.verifies(checkpoint.signature, _signed_bytes(columns)):
+        raise VerificationError(f"checkpoint {checkpoint.number} was changed: its signature is invalid")
 
 
 def _misplaced(checkpoint: Checkpoint) -> str:
     return f"checkpoint {checkpoint.number} covers record {checkpoint.seq}, but its key {checkpoint.key}"
 
 
-def sound(rows: Iterable[Mapping[str, Any]], since: int) -> Generator[Checkpoint]:
+def checked_checkpoints(rows: Iterable[Mapping[str, Any]], since: int) -> Generator[Checkpoint]:
     """Yield a log's own checkpoints in order, after checking that each follows the previous one.
 
-    Does not check signatures. ``since`` is the first record of the log. Raises ``Unsound`` at the first invalid one.
+    Does not check signatures. ``since`` is the first record of the log. Raises ``VerificationError`` at the first
+    invalid one.
     """
     before: Checkpoint | None = None
     for row in rows:
-        this = checkpoint_of(row)
-        number = this.number
-        if before is None:
-            if number != 1 and this.seq != since - 1:  # retention also deletes the checkpoints before its own
-                raise Unsound(f"checkpoint 1 is missing; found {number} in its place")
-            if number == 1 and this.previous != GENESIS:
-                raise Unsound("checkpoint 1 does not begin a chain: its 'previous' is a hash")
-        else:
-            check_follows(before, this)
-        yield this
-        before = this
+        checkpoint = checkpoint_of(row)
+        number = checkpoint.number
+        if before is not None:
+            check_follows(before, checkpoint)
+        elif number != 1 and checkpoint.seq != since - 1:  # retention also deletes the checkpoints before its own
+            raise VerificationError(f"checkpoint 1 is missing; found {number} in its place")
+        elif number == 1 and checkpoint.previous != GENESIS:
+            raise VerificationError("checkpoint 1 does not begin a chain: its 'previous' is a hash")
+        yield checkpoint
+        before = checkpoint
 
 
-def check_follows(before: Checkpoint, this: Checkpoint) -> None:
-    """Raise ``Unsound`` unless a checkpoint is the next one after ``before``."""
-    if this.number != before.number + 1:
-        raise Unsound(f"checkpoint {before.number + 1} is missing; found {this.number} in its place")
-    if this.previous != digest_of(before):
-        raise Unsound(f"checkpoint {this.number} does not follow the one before it: its 'previous' is another hash")
-    if this.seq < before.seq or this.since < before.since:
-        raise Unsound(f"checkpoint {this.number} goes back to earlier records than the one before it")
+def check_follows(before: Checkpoint, after: Checkpoint) -> None:
+    """Raise ``VerificationError`` unless a checkpoint is the next one after ``before``."""
+    if after.number != before.number + 1:
+        raise VerificationError(f"checkpoint {before.number + 1} is missing; found {after.number} in its place")
+    if after.previous != digest_of(before):
+        raise VerificationError(
+            f"checkpoint {after.number} does not follow the one before it: its 'previous' is another hash"
+        )
+    if after.seq < before.seq or after.since < before.since:
+        raise VerificationError(f"checkpoint {after.number} goes back to earlier records than the one before it")
 
 
-def _succession_bytes(stated: Mapping[str, Any]) -> bytes:
-    return canonical({**stated, "kind": "succession"})
+def _succession_bytes(claims: Mapping[str, Any]) -> bytes:
+    return canonical({**claims, "kind": "succession"})
 
 
 def _signed_bytes(columns: Mapping[str, Any]) -> bytes:

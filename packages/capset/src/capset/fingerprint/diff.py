@@ -13,7 +13,7 @@ from capset.fingerprint.links import CapabilityLink
 HashName = Literal["static", "runtime", "prompt", "invocation"]
 HASHES: Final[tuple[HashName, ...]] = get_args(HashName)
 """The hashes of a link."""
-_OF: Final[Mapping[HashName, str]] = {
+_LABELS: Final[Mapping[HashName, str]] = {
     "static": "definition",
     "runtime": "tools in play",
     "prompt": "prompt",
@@ -35,19 +35,19 @@ class ChangedRef:
 class ToolsDiff:
     """The tools that were added, removed and changed, each by name, and the number of unchanged ones."""
 
-    came: tuple[Ref, ...]
-    went: tuple[Ref, ...]
+    added: tuple[Ref, ...]
+    removed: tuple[Ref, ...]
     changed: tuple[ChangedRef, ...]
-    stayed: int
+    unchanged: int
 
     @property
     def differs(self) -> bool:
         """Whether any tool was added, removed or changed."""
-        return bool(self.came or self.went or self.changed)
+        return bool(self.added or self.removed or self.changed)
 
 
 @dataclass(frozen=True, slots=True)
-class MovedHash:
+class ChangedHash:
     """A hash that has changed; ``None`` means no invocation."""
 
     name: HashName
@@ -75,7 +75,7 @@ class LinksDiff:
     Agent ids and names are not compared, nor is code that has no hash on one side.
     """
 
-    moved: tuple[MovedHash, ...]
+    hashes: tuple[ChangedHash, ...]
     profiles: tuple[str, str] | None
     tools: ToolsDiff
     code: tuple[ChangedCode, ...] = ()
@@ -83,19 +83,19 @@ class LinksDiff:
     @property
     def differs(self) -> bool:
         """Whether anything hashed differs."""
-        return bool(self.moved or self.profiles or self.tools.differs or self.code)
+        return bool(self.hashes or self.profiles or self.tools.differs or self.code)
 
 
 def diff_tools(before: Iterable[Ref], after: Iterable[Ref]) -> ToolsDiff:
     """Compare the tools of two versions, by name."""
     ours, theirs = Counter(before), Counter(after)
-    came, went = _by_name(theirs - ours), _by_name(ours - theirs)
+    added, removed = _by_name(theirs - ours), _by_name(ours - theirs)
     changed: list[ChangedRef] = []
-    for name in sorted(came.keys() & went.keys()):
-        pairs = list(zip(went[name], came[name], strict=False))
+    for name in sorted(added.keys() & removed.keys()):
+        pairs = list(zip(removed[name], added[name], strict=False))
         changed += [ChangedRef(name, old.hash, other.hash) for old, other in pairs]
-        went[name], came[name] = went[name][len(pairs) :], came[name][len(pairs) :]
-    return ToolsDiff(_flat(came), _flat(went), tuple(changed), (ours & theirs).total())
+        removed[name], added[name] = removed[name][len(pairs) :], added[name][len(pairs) :]
+    return ToolsDiff(_flat(added), _flat(removed), tuple(changed), (ours & theirs).total())
 
 
 def diff_code(before: Iterable[Ref], after: Iterable[Ref]) -> tuple[ChangedCode, ...]:
@@ -103,17 +103,17 @@ def diff_code(before: Iterable[Ref], after: Iterable[Ref]) -> tuple[ChangedCode,
     ours = {ref.name: ref for ref in before if ref.code is not None}
     changed: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for ref in sorted(after, key=lambda ref: ref.name):
-        was = ours.get(ref.name)
-        if was is not None and was.code is not None and ref.code is not None and was.code != ref.code:
-            changed.setdefault((was.code, ref.code), ([], []))[was.hash != ref.hash].append(ref.name)
+        old = ours.get(ref.name)
+        if old is not None and old.code is not None and ref.code is not None and old.code != ref.code:
+            changed.setdefault((old.code, ref.code), ([], []))[old.hash != ref.hash].append(ref.name)
     return tuple(ChangedCode(*pair, tuple(same), tuple(other)) for pair, (same, other) in changed.items())
 
 
 def diff_links(before: CapabilityLink, after: CapabilityLink) -> LinksDiff:
     """Compare two links: the hashes, the profile, the tools in play, and their code."""
-    moved = [MovedHash(name, hash_of(before, name), hash_of(after, name)) for name in HASHES]
+    hashes = [ChangedHash(name, hash_of(before, name), hash_of(after, name)) for name in HASHES]
     return LinksDiff(
-        tuple(moved_hash for moved_hash in moved if moved_hash.before != moved_hash.after),
+        tuple(changed_hash for changed_hash in hashes if changed_hash.before != changed_hash.after),
         None if before.profile == after.profile else (before.profile, after.profile),
         diff_tools(before.tool_refs, after.tool_refs),
         diff_code(before.tool_refs, after.tool_refs),
@@ -123,16 +123,16 @@ def diff_links(before: CapabilityLink, after: CapabilityLink) -> LinksDiff:
 def explain_relationship(before: CapabilityLink, after: CapabilityLink) -> str:
     """Describe in one sentence what two links have in common, and what differs."""
     if before.profile != after.profile:
-        names = f"{before.profile} and {after.profile}"
-        return f"Hashed with different profiles, {names}, so the hashes cannot be compared."
+        profiles = f"{before.profile} and {after.profile}"
+        return f"Hashed with different profiles, {profiles}, so the hashes cannot be compared."
     diff = diff_links(before, after)
-    moved = {moved_hash.name for moved_hash in diff.moved}
-    counted: list[HashName] = [name for name in HASHES if hash_of(before, name) or hash_of(after, name)]
-    stayed = _enumerated(_OF[name] for name in counted if name not in moved)
-    if not moved:
-        return f"Same {stayed}; different code." if diff.code else f"Same in all: {stayed}."
-    other = _enumerated([*(_OF[name] for name in counted if name in moved), *(["code"] if diff.code else [])])
-    return f"Same {stayed}; different {other}." if stayed else f"Nothing in common: different {other}."
+    changed = {changed_hash.name for changed_hash in diff.hashes}
+    names: list[HashName] = [name for name in HASHES if hash_of(before, name) or hash_of(after, name)]
+    unchanged = _enumerated(_LABELS[name] for name in names if name not in changed)
+    if not changed:
+        return f"Same {unchanged}; different code." if diff.code else f"Same in all: {unchanged}."
+    other = _enumerated([*(_LABELS[name] for name in names if name in changed), *(["code"] if diff.code else [])])
+    return f"Same {unchanged}; different {other}." if unchanged else f"Nothing in common: different {other}."
 
 
 def format_hash_short(hash: str | None) -> str:

@@ -84,25 +84,12 @@ def member_ref(member: Member, names: Mapping[str, str] | None = None) -> Ref:
     return Ref(member.name, toolkit_hash(member, names))
 
 
-def capability_hash(
-    capability: AnyCapability,
-    *,
-    presets: Sequence[str] | None = None,
-    config: BaseModel | None = None,
-    names: Mapping[str, str] | None = None,
-    uses: Mapping[AnyCapability, str] | None = None,
-    with_base: bool = True,
-    prefix: str = "",
-) -> str:
-    """Return the hash of one capability with its tools, as used here; see ``used_payload``."""
-    return digest(
-        used_payload(
-            capability, presets=presets, config=config, names=names, uses=uses, with_base=with_base, prefix=prefix
-        )
-    )
+def capability_hash(capability: AnyCapability, *, config: BaseModel | None = None) -> str:
+    """Return the hash of one capability with its tools; see ``reference_payload`` for other uses of it."""
+    return digest(reference_payload(capability, config=config))
 
 
-def used_payload(
+def reference_payload(
     capability: AnyCapability,
     *,
     presets: Sequence[str] | None = None,
@@ -117,14 +104,14 @@ def used_payload(
     ``names`` maps its tools' own names to their names here. ``prefix`` is that of the tools that it makes at run time.
     ``uses`` has the hashes of the capabilities that it needs.
     """
-    on = capability.default if presets is None else presets
-    parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
+    active_presets = capability.default if presets is None else presets
+    parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in active_presets]
     members = dict.fromkeys(member for part in parts for member in part.members)
     needed = dict.fromkeys(use.base for use in capability.uses if not callable(use))
     return capability_payload(
         capability,
         [member_ref(member, names).payload for member in members],
-        presets=on,
+        presets=active_presets,
         config=config,
         uses=[Ref(base.name, uses[base]).payload for base in needed if uses and base in uses],
         with_base=with_base,
@@ -138,9 +125,10 @@ def definition_payload(block: Block, capabilities: Iterable[Ref], children: Iter
 
     ``capabilities`` are the contributing ones in order, ``children`` the blocks inside.
     """
-    used, run = [ref.payload for ref in capabilities], [ref.payload for ref in children]
-    make = agent_payload if isinstance(block, Agent) else block_payload
-    return make(block, used, root_hash(block), run)
+    make_payload = agent_payload if isinstance(block, Agent) else block_payload
+    return make_payload(
+        block, [ref.payload for ref in capabilities], root_hash(block), [ref.payload for ref in children]
+    )
 
 
 def definition_hash(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> str:

@@ -11,8 +11,6 @@ from typing import Any, Final, cast
 _WORD: Final = re.compile(r"[\w$@-]+")
 _MAX_STEPS: Final = 20
 """Maximum number of steps to show in a path."""
-_MAX_VISITS: Final = 1_000_000
-"""Maximum number of values to visit in search of a path, since a custom mapping may be endless."""
 
 
 def word(key: str) -> str:
@@ -39,7 +37,7 @@ def path_to(value: Any, is_wrong: Callable[[object], bool] = lambda value: False
     levels, above, visited = [_members(value)], [id(value)], {id(value): value}
     within = {*above}
     visits = depth = 0
-    while levels and visits < _MAX_VISITS:
+    while levels and visits < 1_000_000:  # a custom mapping may be endless
         for step, member in levels[-1]:
             visits += 1
             if is_wrong(step) or is_wrong(member) or id(member) in within:

@@ -10,12 +10,12 @@ from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.changes import (
     Change,
     Compare,
-    at,
     compare,
     compare_lists,
     compare_members,
     compare_named,
     compare_sets,
+    join_path,
 )
 from capset.fingerprint.paths import word
 from capset.fingerprint.payloads import Payload
@@ -25,7 +25,7 @@ _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas"
 """Keywords whose values map names to schemas."""
 _DATA: Final = frozenset({"default", "const", "enum", "examples"})
 """Keywords whose values are data, not schemas."""
-_LOCAL: Final = "#/$defs/"
+_DEFINITION_PREFIX: Final = "#/$defs/"
 
 
 def compare_schemas(path: str, before: Any, after: Any) -> Iterator[Change]:
@@ -35,9 +35,9 @@ def compare_schemas(path: str, before: Any, after: Any) -> Iterator[Change]:
         return
     ours, theirs = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
     renamed: dict[str, str] = {}
-    _pair(ours, theirs, _definitions(ours), _definitions(theirs), renamed)
+    _find_renames(ours, theirs, _definitions(ours), _definitions(theirs), renamed)
     for old, new in sorted(renamed.items()):
-        yield Change(at(path, "$defs"), "renamed", old, new)
+        yield Change(join_path(path, "$defs"), "renamed", old, new)
     steps = {new: f"{word(old)}→{word(new)}" for old, new in renamed.items()}
 
     def choose(key: str) -> Compare:
@@ -74,27 +74,29 @@ def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", definitions) if isinstance(definitions, Mapping) else {}
 
 
-def _pair(before: Any, after: Any, ours: Mapping[str, Any], theirs: Mapping[str, Any], renamed: dict[str, str]) -> None:
+def _find_renames(
+    before: Any, after: Any, ours: Mapping[str, Any], theirs: Mapping[str, Any], renamed: dict[str, str]
+) -> None:
     """Pair a definition that is only in ``ours`` with one only in ``theirs`` if one place refers to both."""
     if isinstance(before, list) and isinstance(after, list):
         for pair in zip(cast("list[Any]", before), cast("list[Any]", after), strict=False):
-            _pair(*pair, ours, theirs, renamed)
+            _find_renames(*pair, ours, theirs, renamed)
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return
     old_node, new_node = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
-    old, new = _target(old_node.get("$ref")), _target(new_node.get("$ref"))
-    is_gone = old in ours and old not in theirs and old not in renamed
-    is_new = new in theirs and new not in ours and new not in renamed.values()
-    if old is not None and new is not None and is_gone and is_new and _are_alike(ours[old], theirs[new]):
+    old, new = _definition_name(old_node.get("$ref")), _definition_name(new_node.get("$ref"))
+    is_removed = old in ours and old not in theirs and old not in renamed
+    is_added = new in theirs and new not in ours and new not in renamed.values()
+    if old is not None and new is not None and is_removed and is_added and _are_alike(ours[old], theirs[new]):
         renamed[old] = new
-        _pair(ours[old], theirs[new], ours, theirs, renamed)
+        _find_renames(ours[old], theirs[new], ours, theirs, renamed)
     for key in sorted(old_node.keys() & new_node.keys()):
-        _pair(old_node[key], new_node[key], ours, theirs, renamed)
+        _find_renames(old_node[key], new_node[key], ours, theirs, renamed)
 
 
-def _target(reference: Any) -> str | None:
-    if isinstance(reference, str) and reference.startswith(_LOCAL):
-        return reference.removeprefix(_LOCAL)
+def _definition_name(reference: Any) -> str | None:
+    if isinstance(reference, str) and reference.startswith(_DEFINITION_PREFIX):
+        return reference.removeprefix(_DEFINITION_PREFIX)
     return None
 
 
@@ -141,8 +143,8 @@ def _renamed(schema: Any, renamed: Mapping[str, str], *, is_named: bool = False)
 
 
 def _reference(value: Any, renamed: Mapping[str, str]) -> Any:
-    name = _target(value)
-    return value if name is None else _LOCAL + renamed.get(name, name)
+    name = _definition_name(value)
+    return value if name is None else _DEFINITION_PREFIX + renamed.get(name, name)
 
 
 def _discriminator(value: Mapping[str, Any], renamed: Mapping[str, str]) -> Mapping[str, Any]:

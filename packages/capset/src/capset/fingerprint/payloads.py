@@ -43,7 +43,7 @@ def tool_payload(tool: AnyTool) -> Payload:
         "effect": tool.effect,
         "idempotent": tool.idempotent,
         "permissions": sorted(tool.permissions),
-        "approval": tool.approval if isinstance(tool.approval, str) else {"dynamic": _named(tool.approval)},
+        "approval": tool.approval if isinstance(tool.approval, str) else {"dynamic": _function_name(tool.approval)},
         "limits": _limits(tool.limits),
         "policies": _ids(tool.policies),
     }
@@ -99,13 +99,13 @@ def capability_payload(
     false if only presets are added to a capability already present. ``prefix`` and ``rename`` are those of the
     reference. They are included if tools are made at run time, whose names no member shows.
     """
-    on = list(capability.default if presets is None else presets)
-    parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
+    active_presets = list(capability.default if presets is None else presets)
+    parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in active_presets]
     files = {path: content for part in parts for path, content in part.files.items()}
     payload: dict[str, Any] = {
         "kind": "capability",
         "name": capability.name,
-        "presets": on,
+        "presets": active_presets,
         "config": None if config is None else _config(capability, config),
         "instructions": [text for part in parts for text in part.instructions],
         "context": [_context(entry) for part in parts for entry in part.context],
@@ -119,8 +119,12 @@ def capability_payload(
         "uses": list(uses),
         "dynamicUses": len({use for use in capability.uses if callable(use)}),
     }
-    if gates := [_gates(name, capability.presets[name].part) for name in on if capability.presets[name].part.policies]:
-        payload["presetPolicies"] = gates
+    if preset_policies := [
+        _preset_policies(name, capability.presets[name].part)
+        for name in active_presets
+        if capability.presets[name].part.policies
+    ]:
+        payload["presetPolicies"] = preset_policies
     policies = {policy for part in parts for policy in part.policies}
     if unusual := [policy for policy in policies if (policy.binding, policy.phase) != ("live", "both")]:
         payload["policyBindings"] = _bindings(unusual)
@@ -204,7 +208,7 @@ def code_payload(files: Mapping[str, str]) -> Payload:
     return {"kind": "code", "files": [{"path": path, "digest": digest} for path, digest in sorted(files.items())]}
 
 
-def _named(function: object) -> str:
+def _function_name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -230,7 +234,7 @@ def _bindings(policies: Iterable[Policy]) -> list[Payload]:
     return [{"id": policy.id, "executeBinding": policy.binding, "phase": policy.phase} for policy in ordered]
 
 
-def _gates(preset: str, part: Part) -> Payload:
+def _preset_policies(preset: str, part: Part) -> Payload:
     """Return a preset's own policies and the tools that they apply to, which are not all tools of the capability."""
     return {"preset": preset, "policies": _ids(part.policies), "tools": sorted(member.name for member in part.members)}
 

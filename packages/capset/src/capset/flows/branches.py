@@ -16,13 +16,13 @@ from capset.schemas.schema import ResultSchema, Schema, schema_of
 _log = logging.getLogger("capset.flows")
 
 
-def checked_decider(label: str, function: object, longest: str) -> int:
-    """Return how many arguments a function requires, one or two. ``longest`` is the full signature, for errors.
+def count_decider_arguments(label: str, function: object, full_signature: str) -> int:
+    """Return how many arguments a function requires, one or two. ``full_signature`` is for errors.
 
     Raises ``DefinitionError`` for anything else.
     """
     if isinstance(function, type) or not callable(function):
-        raise DefinitionError(f"{label} must be a function of {longest}; got {function!r}")
+        raise DefinitionError(f"{label} must be a function of {full_signature}; got {function!r}")
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
@@ -34,7 +34,7 @@ def checked_decider(label: str, function: object, longest: str) -> int:
     ]
     if len(required) not in (1, 2) or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in required):
         raise DefinitionError(
-            f"{label} must take {longest}, or the value alone; it takes {inspect.signature(function)}"
+            f"{label} must take {full_signature}, or the value alone; it takes {inspect.signature(function)}"
         )
     return len(required)
 
@@ -42,7 +42,7 @@ def checked_decider(label: str, function: object, longest: str) -> int:
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-async def decided(block: Block, role: str, function: Callable[..., Any], *arguments: Any) -> Any:
+async def call_decider(block: Block, role: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of a block, and return its answer. Raises ``InternalError``, naming both, if it fails."""
     try:
         answer = function(*arguments)
@@ -55,7 +55,7 @@ async def decided(block: Block, role: str, function: Callable[..., Any], *argume
         raise InternalError(f"The {role} {name!r} of {block.name!r} failed: {type(error).__name__}.") from error
 
 
-def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
+def union_schema(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
     """Return the schema that covers each of the outputs, or ``None`` unless all are known."""
     schemas = [output for output in outputs if output is not None]
     if len(schemas) < len(outputs) or not schemas:
@@ -66,12 +66,12 @@ def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
     annotation: Any = Union[tuple(output.annotation for output in schemas)]  # noqa: UP007  # the types are known only here
     schema = cast("ResultSchema", schema_of(f"{owner}, its output", annotation, "serialization"))
     if all(output.json_schema == first.json_schema for output in schemas):  # two classes may have the same fields
-        schema = schema.held_to(first.json_schema)
+        schema = schema.with_published(first.json_schema)
         schema.json_schema, schema.hash_input = first.json_schema, first.hash_input
     return schema
 
 
-def by_name(owner: str, outputs: Mapping[str, Schema | None]) -> Schema | None:
+def object_schema(owner: str, outputs: Mapping[str, Schema | None]) -> Schema | None:
     """Return the schema of an object with all outputs under their names, or ``None`` unless all are known."""
     members = {name: output.annotation for name, output in outputs.items() if output is not None}
     if len(members) < len(outputs):

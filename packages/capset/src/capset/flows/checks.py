@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import TypeForm
 
 from capset.definitions.blocks import Block
-from capset.definitions.names import BLOCK, checked
+from capset.definitions.names import BLOCK, checked_name
 from capset.errors import DefinitionError, InvalidArguments, InvalidOutput
 from capset.schemas.schema import Schema, schema_of
 from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
@@ -18,9 +18,9 @@ from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_field
 _log = logging.getLogger("capset.flows")
 
 
-def checked_name(kind: str, name: object) -> str:
+def checked_block_name(kind: str, name: object) -> str:
     """Return ``name`` if it is valid for a block and as a target. Raises ``DefinitionError`` if not."""
-    return checked(f"a {kind}'s name", name, BLOCK)
+    return checked_name(f"a {kind}'s name", name, BLOCK)
 
 
 def checked_block(owner: str, block: object) -> Block:
@@ -47,17 +47,17 @@ def distinct_children(owner: str, blocks: Iterable[Block]) -> Mapping[str, Block
     return MappingProxyType(children)
 
 
-def input_schema(owner: str, type: TypeForm[Any] | None) -> Schema | None:
+def compile_input(owner: str, type: TypeForm[Any] | None) -> Schema | None:
     """Compile the input type, if there is one. Raises ``DefinitionError``."""
     return None if type is None else schema_of(f"{owner}, its input", type, "validation")
 
 
-def output_schema(owner: str, type: TypeForm[Any] | None) -> Schema | None:
+def compile_output(owner: str, type: TypeForm[Any] | None) -> Schema | None:
     """Compile the output type, if there is one. Raises ``DefinitionError``."""
     return None if type is None else schema_of(f"{owner}, its output", type, "serialization")
 
 
-def take(block: Block, value: Any) -> Any:
+def validate_input(block: Block, value: Any) -> Any:
     """Return the input in the block's own type, with defaults filled in. Raises ``InvalidArguments``."""
     if block.input is None:
         return value
@@ -69,7 +69,7 @@ def take(block: Block, value: Any) -> Any:
         raise InvalidArguments(f"Invalid input for the block {block.name!r}: {problems}", fields=fields) from None
 
 
-def give(block: Block, value: Any, schema: Schema | None) -> Any:
+def validate_output(block: Block, value: Any, schema: Schema | None) -> Any:
     """Return the output if it matches the schema. Raises ``InvalidOutput``, which names places but no values."""
     if schema is None:
         return value

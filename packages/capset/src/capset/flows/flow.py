@@ -11,7 +11,7 @@ from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.resources import AnyResource, Documents, Scope
-from capset.flows.checks import checked_block, checked_name
+from capset.flows.checks import checked_block, checked_block_name
 
 
 class Flow(Block):
@@ -23,7 +23,7 @@ class Flow(Block):
     __slots__ = ("root",)
 
     kind: ClassVar[BlockKind] = "flow"
-    has_last_word: ClassVar[bool] = True
+    overrides_children: ClassVar[bool] = True
 
     root: Block
 
@@ -37,7 +37,7 @@ class Flow(Block):
         description: str = "",
     ) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the flow."""
-        owner = f"flow {checked_name('flow', name)!r}"
+        owner = f"flow {checked_block_name('flow', name)!r}"
         self.root = checked_block(owner, root)
         super().__init__(
             name,
@@ -51,5 +51,4 @@ class Flow(Block):
         self.freeze()
 
     async def run(self, running: Running, input: Any) -> Any:
-        """Run the root block."""
         return await running.enter(self.root, input)

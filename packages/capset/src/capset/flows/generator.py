@@ -12,7 +12,7 @@ from capset.definitions.names import checked_text
 from capset.definitions.parts import ModelOptions, make_part
 from capset.definitions.references import checked_uses
 from capset.definitions.tools.options import refuse_unknown
-from capset.flows.checks import checked_name, give, input_schema, output_schema, take
+from capset.flows.checks import checked_block_name, compile_input, compile_output, validate_input, validate_output
 from capset.flows.handler import Uses
 from capset.schemas.schema import schema_of
 
@@ -25,7 +25,7 @@ class Generator(Block):
     The kernel's runner (``Kernel(generator=…)``) performs the model's steps. The definition names no model.
     """
 
-    __slots__ = ("_asks_for_text",)
+    __slots__ = ("_returns_text",)
 
     kind: ClassVar[BlockKind] = "generator"
 
@@ -45,22 +45,22 @@ class Generator(Block):
         ``input`` is the type of its input, by default anything. ``output`` is the type that the model must return, by
         default text. Raises ``DefinitionError``, naming the generator, and ``KindError`` as every block does.
         """
-        owner = f"generator {checked_name('generator', name)!r}"
+        owner = f"generator {checked_block_name('generator', name)!r}"
         refuse_unknown(Generator.__init__, options, ModelOptions)
-        self._asks_for_text = output is None
+        self._returns_text = output is None
         super().__init__(
             name,
             system_prompt=checked_text(f"{owner}: system_prompt", system_prompt),
             description=checked_text(f"{owner}: description", description),
             uses=checked_uses(owner, uses),
             part=make_part(owner, **options),
-            input=input_schema(owner, input),
-            output=output_schema(owner, output) or _TEXT,
+            input=compile_input(owner, input),
+            output=compile_output(owner, output) or _TEXT,
         )
         self.freeze()
         check_block(self)
 
     async def run(self, running: Running, input: Any) -> Any:
         """Run the model's steps, and check their output."""
-        schema = None if self._asks_for_text else self.output
-        return give(self, await running.generate(take(self, input), schema), self.output)
+        schema = None if self._returns_text else self.output
+        return validate_output(self, await running.generate(validate_input(self, input), schema), self.output)

@@ -17,7 +17,7 @@ from capset.definitions.references import CapabilityRef, DynamicUses, checked_us
 from capset.definitions.tools.handlers import Signature, read_docstring, read_signature
 from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError
-from capset.flows.checks import checked_name, give, input_schema, output_schema, take
+from capset.flows.checks import checked_block_name, compile_input, compile_output, validate_input, validate_output
 from capset.schemas.schema import Schema
 
 Uses = Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses
@@ -51,26 +51,28 @@ class Handler(Block):
         Raises ``DefinitionError``, naming the handler and the parameter at fault, and ``KindError`` for a capability
         with parts that a handler cannot have.
         """
-        owner = f"handler {checked_name('handler', name)!r}"
+        owner = f"handler {checked_block_name('handler', name)!r}"
         refuse_unknown(Handler.__init__, options, StepOptions)
         self._signature = _signature(owner, function)
         self.function = function
         super().__init__(
             name,
-            description=_description(owner, function, description),
+            description=checked_text(
+                f"{owner}: description", read_docstring(function)[0] if description is None else description
+            ),
             uses=checked_uses(owner, uses),
             part=make_part(owner, **options),
             input=_input(owner, self._signature),
-            output=output_schema(owner, self._signature.returns),
+            output=compile_output(owner, self._signature.returns),
         )
         self.freeze()
         check_block(self)
 
     async def run(self, running: Running, input: Any) -> Any:
         """Call the function, and check its input and output."""
-        arguments = (take(self, input),) if self._signature.parameters else ()
+        arguments = (validate_input(self, input),) if self._signature.parameters else ()
         leading = (running.ctx,) if self._signature.takes_context else ()
-        return give(self, await running.apply(self.function, *leading, *arguments), self.output)
+        return validate_output(self, await running.apply(self.function, *leading, *arguments), self.output)
 
 
 def handler(
@@ -115,9 +117,5 @@ def _input(owner: str, signature: Signature) -> Schema | None:
             raise DefinitionError(
                 f"{owner}, parameter {name!r}: its default would never be used, since a block always has an input"
             )
-        return input_schema(owner, annotation)
+        return compile_input(owner, annotation)
     return None
-
-
-def _description(owner: str, function: Callable[..., Any], description: str | None) -> str:
-    return checked_text(f"{owner}: description", read_docstring(function)[0] if description is None else description)

@@ -11,13 +11,13 @@ from typing_extensions import TypeForm, Unpack
 from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.calls.contexts import Context
-from capset.definitions.names import ROUTE, checked, checked_text
+from capset.definitions.names import ROUTE, checked_name, checked_text
 from capset.definitions.parts import StepOptions, make_part
 from capset.definitions.references import checked_uses
 from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError, InternalError, unknown
-from capset.flows.branches import checked_decider, decided, either
-from capset.flows.checks import checked_block, checked_name, distinct_children, input_schema, take
+from capset.flows.branches import call_decider, count_decider_arguments, union_schema
+from capset.flows.checks import checked_block, checked_block_name, compile_input, distinct_children, validate_input
 from capset.flows.handler import Uses
 
 Choose = Callable[[Any, Context], str | Awaitable[str]] | Callable[[Any], str | Awaitable[str]]
@@ -30,7 +30,7 @@ class Router(Block):
     ``choose`` returns the name of the route. Two routes may lead to the same block.
     """
 
-    __slots__ = ("_takes", "choose", "routes")
+    __slots__ = ("_argument_count", "choose", "routes")
 
     kind: ClassVar[BlockKind] = "router"
 
@@ -53,9 +53,9 @@ class Router(Block):
         Raises ``DefinitionError``, naming the router, and ``KindError`` for a capability with parts that it cannot
         have.
         """
-        owner = f"router {checked_name('router', name)!r}"
+        owner = f"router {checked_block_name('router', name)!r}"
         refuse_unknown(Router.__init__, options, StepOptions)
-        self._takes = checked_decider(f"{owner}: choose", choose, "(input, context)")
+        self._argument_count = count_decider_arguments(f"{owner}: choose", choose, "(input, context)")
         self.choose = choose
         self.routes = _routes(owner, routes)
         blocks = dict.fromkeys(self.routes.values())
@@ -65,8 +65,8 @@ class Router(Block):
             uses=checked_uses(owner, uses),
             part=make_part(owner, **options),
             children=distinct_children(owner, blocks),
-            input=input_schema(owner, input),
-            output=either(owner, [block.output for block in blocks]),
+            input=compile_input(owner, input),
+            output=union_schema(owner, [block.output for block in blocks]),
         )
         self.freeze()
         check_block(self)
@@ -78,9 +78,9 @@ class Router(Block):
 
     async def run(self, running: Running, input: Any) -> Any:
         """Choose a route and run its block with the same input."""
-        value = take(self, input)
-        arguments = (value, running.ctx)[: self._takes]
-        route = await decided(self, "function", self.choose, *arguments)
+        value = validate_input(self, input)
+        arguments = (value, running.ctx)[: self._argument_count]
+        route = await call_decider(self, "function", self.choose, *arguments)
         if not isinstance(route, str):
             raise InternalError(f"The router {self.name!r} chose {type(route).__name__}, not a route's name.")
         if route not in self.routes:
@@ -93,7 +93,7 @@ def _routes(owner: str, routes: object) -> Mapping[str, Block]:
         raise DefinitionError(f"{owner}: routes must be a mapping of names to at least one block; got {routes!r}")
     return MappingProxyType(
         {
-            checked(f"{owner}: a route's name", name, ROUTE): checked_block(f"{owner}, route {name!r}", block)
+            checked_name(f"{owner}: a route's name", name, ROUTE): checked_block(f"{owner}, route {name!r}", block)
             for name, block in cast("Mapping[object, object]", routes).items()
         }
     )

@@ -18,8 +18,16 @@ from capset.definitions.parts import StepOptions, make_part
 from capset.definitions.references import checked_uses
 from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError
-from capset.flows.branches import by_name, checked_decider, decided, either
-from capset.flows.checks import checked_block, checked_name, distinct_children, give, input_schema, output_schema, take
+from capset.flows.branches import call_decider, count_decider_arguments, object_schema, union_schema
+from capset.flows.checks import (
+    checked_block,
+    checked_block_name,
+    compile_input,
+    compile_output,
+    distinct_children,
+    validate_input,
+    validate_output,
+)
 from capset.flows.handler import Uses
 from capset.schemas.schema import Schema
 
@@ -38,7 +46,7 @@ class Sequencer(Block):
     returns its input.
     """
 
-    __slots__ = ("_gives", "_takes", "steps")
+    __slots__ = ("_declared_input", "_declared_output", "steps")
 
     kind: ClassVar[BlockKind] = "sequencer"
 
@@ -61,29 +69,29 @@ class Sequencer(Block):
         Raises ``DefinitionError``, naming the sequencer, and ``KindError`` for a capability with parts that it cannot
         have.
         """
-        owner = f"sequencer {checked_name('sequencer', name)!r}"
+        owner = f"sequencer {checked_block_name('sequencer', name)!r}"
         refuse_unknown(Sequencer.__init__, options, StepOptions)
-        self._takes = input_schema(owner, input)
-        self._gives = output_schema(owner, output)
+        self._declared_input = compile_input(owner, input)
+        self._declared_output = compile_output(owner, output)
         self.steps = ()
         super().__init__(
             name,
             description=checked_text(f"{owner}: description", description),
             uses=checked_uses(owner, uses),
             part=make_part(owner, sequencer_state=sequencer_state, **options),
-            input=self._takes,
-            output=self._gives,
+            input=self._declared_input,
+            output=self._declared_output,
         )
         self.freeze()
         check_block(self)
 
     def then(self, block: Block) -> Self:
         """Add a step whose output is the next value."""
-        return self._with(Then(checked_block(self._owner, block)))
+        return self._with(SingleBlock(checked_block(self._owner, block)))
 
     def tap(self, block: Block) -> Self:
         """Add a step for its side effects: its output is discarded, and the value passes through."""
-        return self._with(Tap(checked_block(self._owner, block)))
+        return self._with(SingleBlock(checked_block(self._owner, block), is_tap=True))
 
     def parallel(self, *blocks: Block, **named: Block) -> Self:
         """Add a step that runs blocks concurrently on the same value, and returns their outputs by name.
@@ -105,9 +113,9 @@ class Sequencer(Block):
 
         ``condition`` is a quick function of the value, or of the context and the value, sync or async.
         """
-        takes = checked_decider(f"{self._owner}: a condition", condition, "(context, value)")
+        argument_count = count_decider_arguments(f"{self._owner}: a condition", condition, "(context, value)")
         other = None if otherwise is None else checked_block(self._owner, otherwise)
-        return self._with(When(condition, takes, checked_block(self._owner, block), other))
+        return self._with(When(condition, argument_count, checked_block(self._owner, block), other))
 
     @property
     def plan(self) -> Any:  # JSON data
@@ -116,10 +124,10 @@ class Sequencer(Block):
 
     async def run(self, running: Running, input: Any) -> Any:
         """Run the steps, each on the previous one's output."""
-        value = input if self._takes is None else take(self, input)
+        value = input if self._declared_input is None else validate_input(self, input)
         for step in self.steps:
             value = await step.run(self, running, value)
-        return give(self, value, self._gives)
+        return validate_output(self, value, self._declared_output)
 
     @property
     def _owner(self) -> str:
@@ -128,20 +136,20 @@ class Sequencer(Block):
     def _with(self, step: Step) -> Self:
         steps = (*self.steps, step)
         new = object.__new__(type(self))
-        new._takes, new._gives, new.steps = self._takes, self._gives, steps
-        takes = self._takes or steps[0].takes
-        gives: Schema | None = takes
-        for stage in steps:
-            gives = stage.gives(self._owner, gives)
+        new._declared_input, new._declared_output, new.steps = self._declared_input, self._declared_output, steps
+        input_schema = self._declared_input or steps[0].input_schema
+        output_schema: Schema | None = input_schema
+        for inner_step in steps:
+            output_schema = inner_step.output_schema(self._owner, output_schema)
         Block.__init__(
             new,
             self.name,
             description=self.description,
             uses=self.uses,
             part=self.part,
-            children=distinct_children(self._owner, (block for stage in steps for block in stage.blocks)),
-            input=takes,
-            output=self._gives or gives,
+            children=distinct_children(self._owner, (block for inner_step in steps for block in inner_step.blocks)),
+            input=input_schema,
+            output=self._declared_output or output_schema,
         )
         new.freeze()
         return new
@@ -163,12 +171,12 @@ class Step(ABC):
         """The step as the sequencer's hash covers it."""
 
     @property
-    def takes(self) -> Schema | None:
+    def input_schema(self) -> Schema | None:
         """The schema of its input, if known."""
         return self.blocks[0].input
 
     @abstractmethod
-    def gives(self, owner: str, before: Schema | None) -> Schema | None:
+    def output_schema(self, owner: str, before: Schema | None) -> Schema | None:
         """Return the schema of its output, if known; ``before`` is that of its input, if known."""
 
     @abstractmethod
@@ -177,54 +185,27 @@ class Step(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Then(Step):
-    """A block whose output is the next value."""
+class SingleBlock(Step):
+    """A block whose output is the next value. The output of a tap is discarded: the value passes through unchanged."""
 
     block: Block
+    is_tap: bool = False
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The one block."""
         return (self.block,)
 
     @property
     def plan(self) -> Any:
-        """Its name."""
-        return {"then": self.block.name}
+        return {"tap" if self.is_tap else "then": self.block.name}
 
-    def gives(self, owner: str, before: Schema | None) -> Schema | None:
-        """Return the schema of the block's output."""
-        return self.block.output
-
-    async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
-        """Run the block."""
-        return await running.enter(self.block, value)
-
-
-@dataclass(frozen=True, slots=True)
-class Tap(Step):
-    """A block whose output is discarded: the value passes through unchanged."""
-
-    block: Block
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The one block."""
-        return (self.block,)
-
-    @property
-    def plan(self) -> Any:
-        """Its name."""
-        return {"tap": self.block.name}
-
-    def gives(self, owner: str, before: Schema | None) -> Schema | None:
-        """Return the schema of the input, which passes through."""
-        return before
+    def output_schema(self, owner: str, before: Schema | None) -> Schema | None:
+        """Return the schema of the block's output, or of the value that passes through."""
+        return before if self.is_tap else self.block.output
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
-        """Run the block for its side effects."""
-        await running.enter(self.block, value)
-        return value
+        output = await running.enter(self.block, value)
+        return value if self.is_tap else output
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +216,6 @@ class Parallel(Step):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Every branch."""
         return tuple(self.branches.values())
 
     @property
@@ -244,18 +224,17 @@ class Parallel(Step):
         return {"parallel": {name: block.name for name, block in self.branches.items()}}
 
     @property
-    def takes(self) -> Schema | None:
+    def input_schema(self) -> Schema | None:
         """The input schema of the branches, if it is the same for all."""
         inputs = [block.input for block in self.blocks]
         shapes = [schema and schema.json_schema for schema in inputs]
         return inputs[0] if all(shape == shapes[0] for shape in shapes) else None
 
-    def gives(self, owner: str, before: Schema | None) -> Schema | None:
+    def output_schema(self, owner: str, before: Schema | None) -> Schema | None:
         """Return the schema of an object with every branch's output."""
-        return by_name(owner, {name: block.output for name, block in self.branches.items()})
+        return object_schema(owner, {name: block.output for name, block in self.branches.items()})
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
-        """Run all branches."""
         return await running.enter_all(self.branches, value)
 
 
@@ -264,14 +243,12 @@ class When(Step):
     """One of two blocks, chosen by a condition. Without the second, the value may pass through unchanged."""
 
     condition: Condition
-    arguments: int
-    """The number of arguments of the condition."""
+    argument_count: int
     block: Block
     otherwise: Block | None
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """One block or both."""
         return (self.block,) if self.otherwise is None else (self.block, self.otherwise)
 
     @property
@@ -280,17 +257,17 @@ class When(Step):
         return {"when": self.block.name, "otherwise": self.otherwise and self.otherwise.name}
 
     @property
-    def takes(self) -> Schema | None:
-        """Unknown: its input may be meant for either block."""
+    def input_schema(self) -> Schema | None:
+        """Unknown, since its input may be meant for either block."""
         return None
 
-    def gives(self, owner: str, before: Schema | None) -> Schema | None:
+    def output_schema(self, owner: str, before: Schema | None) -> Schema | None:
         """Return the schema of either output."""
-        return either(owner, [self.block.output, before if self.otherwise is None else self.otherwise.output])
+        return union_schema(owner, [self.block.output, before if self.otherwise is None else self.otherwise.output])
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
         """Evaluate the condition, and run the block that it chooses, if any."""
-        arguments = (running.ctx, value)[-self.arguments :]
-        if await decided(sequencer, "condition", self.condition, *arguments):
+        arguments = (running.ctx, value)[-self.argument_count :]
+        if await call_decider(sequencer, "condition", self.condition, *arguments):
             return await running.enter(self.block, value)
         return value if self.otherwise is None else await running.enter(self.otherwise, value)

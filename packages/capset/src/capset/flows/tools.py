@@ -10,12 +10,12 @@ from typing_extensions import Unpack
 
 from capset.definitions.blocks import Block
 from capset.definitions.calls.contexts import Context
-from capset.definitions.names import TOOL, checked
+from capset.definitions.names import TOOL, checked_name
 from capset.definitions.tools.definition import Tool, make_tool
-from capset.definitions.tools.handlers import adapting
+from capset.definitions.tools.handlers import mark_adapter
 from capset.definitions.tools.options import BlockToolOptions, refuse_unknown
 from capset.errors import DefinitionError
-from capset.flows.checks import checked_block, take
+from capset.flows.checks import checked_block, validate_input
 from capset.flows.handler import Handler
 from capset.kernel.blocks.runs import enter_from
 from capset.schemas.parameters import object_fields
@@ -51,17 +51,17 @@ def as_tool(
     async def run(ctx: Context, /, **arguments: object) -> object:
         return await enter_from(ctx, block, make(arguments))
 
-    called = checked("a tool's name", block.name if name is None else name, TOOL)
+    tool_name = checked_name("a tool's name", block.name if name is None else name, TOOL)
     return make_tool(
-        called,
+        tool_name,
         block.description if description is None else description,
         options,
-        arguments=schema_of_fields(called, fields),
+        arguments=schema_of_fields(tool_name, fields),
         output=_output(block),
         parameters=tuple(fields),
         shape="async",
         takes_context=True,
-        handler=adapting(block.function, run) if isinstance(block, Handler) else run,
+        handler=mark_adapter(block.function, run) if isinstance(block, Handler) else run,
         block=block,
     )
 
@@ -89,4 +89,4 @@ def _arguments(owner: str, block: Block) -> tuple[Mapping[str, Any], Callable[[d
     kind: Any = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     if isinstance(kind, type) and dataclasses.is_dataclass(cast("type[object]", kind)):
         return fields, lambda arguments: cast("Any", kind)(**arguments)
-    return fields, lambda arguments: take(block, arguments)
+    return fields, lambda arguments: validate_input(block, arguments)

@@ -12,12 +12,12 @@ from pydantic_core import from_json
 
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
-from capset.definitions.capabilities import config_data
+from capset.definitions.capabilities import dump_config
 from capset.definitions.parts import Part
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.definitions.tools.options import CommonOptions
-from capset.schemas.strict_json import checked_bounds
+from capset.schemas.strict_json import copy_bounded
 from capset.schemas.validation_errors import SchemaMismatch
 
 ONLY_IN_CODE: Final = "only_in_code"
@@ -25,7 +25,7 @@ ONLY_IN_CODE: Final = "only_in_code"
 
 It is not allowed in agent files, so that an incomplete definition never passes for a complete one.
 """
-_FILE: Final = "file"
+_FILE_MEMBER: Final = "file"
 """The member with the option and path of a file that declares what the agent uses in addition to what is installed."""
 
 
@@ -39,11 +39,11 @@ def definition_of(block: Block) -> str:
         "capabilities": [entry_of(ref) for ref in block.uses if not callable(ref)],
     }
     if isinstance(block, Agent):
-        definition |= own_of(block)
-        if block.part.tools and all(map(_is_said, block.part.tools)):
+        definition |= agent_settings(block)
+        if block.part.tools and all(map(_is_expressible, block.part.tools)):
             definition["agents"] = [_agent_entry(tool) for tool in block.part.tools]
-    if unsaid := list(_unsaid(block)):
-        definition[ONLY_IN_CODE] = unsaid
+    if inexpressible := list(_inexpressible_parts(block)):
+        definition[ONLY_IN_CODE] = inexpressible
     return json.dumps(definition, ensure_ascii=False)
 
 
@@ -52,18 +52,18 @@ def with_file(definition: str, option: str, path: Path) -> str:
 
     ``option`` is the file's option on the command line: ``agent`` or ``config``.
     """
-    return json.dumps(json.loads(definition) | {_FILE: {option: str(path)}}, ensure_ascii=False)
+    return json.dumps(json.loads(definition) | {_FILE_MEMBER: {option: str(path)}}, ensure_ascii=False)
 
 
 def read_definition(definition: str) -> tuple[dict[str, Any], tuple[str, Path] | None]:
     """Return a definition as data of an agent file, and the option and path of the file that it names, if any."""
     data: dict[str, Any] = from_json(definition)
-    for option, path in data.pop(_FILE, {}).items():
+    for option, path in data.pop(_FILE_MEMBER, {}).items():
         return data, (option, Path(path))
     return data, None
 
 
-def own_of(agent: Agent) -> dict[str, Any]:  # JSON
+def agent_settings(agent: Agent) -> dict[str, Any]:  # JSON
     """Return the model, the static context and the allowance of an agent, as far as they are set.
 
     Omits a context that is not JSON data.
@@ -85,14 +85,14 @@ def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
     return {"id": ref.name, **chosen} if chosen else ref.name
 
 
-def _is_said(member: object) -> bool:
+def _is_expressible(member: object) -> bool:
     """Whether a tool is an agent, with no options but those that an agent file can express."""
     if not isinstance(member, Tool) or not isinstance(member.block, Agent):
         return False
     defaults = {field.name: field.default for field in fields(Tool)}
-    unsaid = CommonOptions.__annotations__.keys() - {"permissions", "timeout"}
-    is_plain = all(getattr(cast("object", member), name) == defaults[name] for name in unsaid)
-    return is_plain and not list(_unsaid(member.block))
+    inexpressible_options = CommonOptions.__annotations__.keys() - {"permissions", "timeout"}
+    is_plain = all(getattr(cast("object", member), name) == defaults[name] for name in inexpressible_options)
+    return is_plain and not list(_inexpressible_parts(member.block))
 
 
 def _agent_entry(tool: AnyTool) -> dict[str, Any]:  # JSON
@@ -109,7 +109,7 @@ def _agent_entry(tool: AnyTool) -> dict[str, Any]:  # JSON
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _unsaid(block: Block) -> Iterator[str]:
+def _inexpressible_parts(block: Block) -> Iterator[str]:
     """Yield the names of the parts that an agent file cannot express."""
     if type(block) is not Agent:
         yield f"a {block.kind} of its own"
@@ -117,8 +117,9 @@ def _unsaid(block: Block) -> Iterator[str]:
         yield "static_context"
     for surface in fields(Part):
         content: Any = getattr(block.part, surface.name)
-        is_said = surface.name in ("instructions", "declared")
-        if content and not is_said and not (surface.name in ("tools", "members") and all(map(_is_said, content))):
+        has_member = surface.name in ("instructions", "declared")
+        has_agents = surface.name in ("tools", "members") and all(map(_is_expressible, content))
+        if content and not has_member and not has_agents:
             yield surface.name
     if any(map(callable, block.uses)):
         yield "dynamic uses"
@@ -131,13 +132,13 @@ def _unsaid(block: Block) -> Iterator[str]:
 
 def _context(agent: Agent) -> dict[str, Any] | None:  # JSON
     try:
-        return checked_bounds(dict(agent.static_context))
+        return copy_bounded(dict(agent.static_context))
     except SchemaMismatch:
         return None
 
 
 def _config(ref: AnyRef) -> dict[str, Any] | None:  # JSON
     try:
-        return None if ref.config is None else config_data(ref.config)
+        return None if ref.config is None else dump_config(ref.config)
     except ValueError:
         return None

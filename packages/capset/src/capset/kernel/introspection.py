@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.calls.contexts import Context
 from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError
@@ -51,12 +51,12 @@ def tools_of(ctx: Context) -> Mapping[str, ToolView]:
     return MappingProxyType({ref.name: _view(tools[ref.name], ref.hash) for ref in snapshot.tool_refs})
 
 
-def _view(installed: Installed, hash: str) -> ToolView:
+def _view(installed: InstalledTool, hash: str) -> ToolView:
     # The message types of a function's tool are derived from its name here.
     tool = replace(installed.tool, name=installed.name) if installed.name != installed.tool.name else installed.tool
     return ToolView(
         name=installed.name,
-        qualified=installed.qualified,
+        qualified=installed.qualified_name,
         kind=tool.kind,
         type=tool.type,
         description=tool.description,

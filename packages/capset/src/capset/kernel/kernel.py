@@ -26,7 +26,7 @@ from capset.definitions.governance.settings import Governance
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, NotFound
-from capset.evaluation.code import is_read, read_code
+from capset.evaluation.code import is_code_read, read_code
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot.snapshot import Snapshot
@@ -49,13 +49,11 @@ from capset.kernel.revocation import CurrentRows
 from capset.kernel.runtime import EnvironmentSecrets, KernelRuntime, workspace_folder
 from capset.kernel.session_access import check_opening, check_owner, no_session
 from capset.kernel.state.files import SessionFiles
-from capset.kernel.streams.dispatcher import Serving
+from capset.kernel.streams.dispatcher import Dispatcher
 from capset.kernel.telemetry.observers import host_observers
 from capset.stores.base import AuditLog, SessionRow, Store, make_store, share_changes
 
-CACHED: Final = 1000
-"""Maximum number of cached compositions, the most recently used ones."""
-AT_ONCE: Final = 100
+MAX_CONCURRENT: Final = 100
 """Default limit of concurrent invocations of one stream."""
 DRAIN_SECONDS: Final = 5.0
 """How long closing waits for running streams before it cancels them."""
@@ -101,9 +99,10 @@ class Kernel:
         self._store = stored if redis is None else share_changes(stored, redis)
         self._clock = clock or SystemClock()
         self._runtime: KernelRuntime | None = None
-        self._compose = lru_cache(CACHED)(compose)
-        self._bind = lru_cache(CACHED)(compile_tools)
-        self._define = lru_cache(CACHED)(definition_of)
+        cached = lru_cache(1_000)  # the most recently used compositions
+        self._compose = cached(compose)
+        self._compile_tools = cached(compile_tools)
+        self._define = cached(definition_of)
         self.closing: Final = AsyncExitStack()
         """Resources to close with the kernel, added once it is open: after its calls end, before its store closes."""
 
@@ -135,7 +134,7 @@ class Kernel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for running calls, then cancel them; write every record; close the store."""
-        runtime, self._runtime = self._entered(), None
+        runtime, self._runtime = self._open_runtime(), None
         async with self.closing:
             await runtime.drain(DRAIN_SECONDS)
             runtime.refusals.flush()
@@ -145,27 +144,27 @@ class Kernel:
     @property
     def store(self) -> Store:
         """The store with all data; operations on it are neither governed nor recorded."""
-        return self._entered().store
+        return self._open_runtime().store
 
     @property
     def current(self) -> CurrentRows:
         """The pins and the agents of the store, cached for a moment at most."""
-        return self._entered().current
+        return self._open_runtime().current
 
     @property
     def audit(self) -> AuditLog:
         """The record of every attempt."""
-        return self._entered().store.audit
+        return self._open_runtime().store.audit
 
     @property
     def approvals(self) -> ApprovalService:
         """The approval requests of this kernel's store."""
-        return self._entered().approvals
+        return self._open_runtime().approvals
 
     @property
     def deliveries(self) -> Deliveries:
         """The channels of this kernel, and the deliveries to them."""
-        return self._entered().deliveries
+        return self._open_runtime().deliveries
 
     @property
     def governance(self) -> Governance:
@@ -175,7 +174,7 @@ class Kernel:
     @property
     def redactor(self) -> Redactor | None:
         """Masks matches of the patterns in ``governance.redact``, if there are any."""
-        return self._entered().redactor
+        return self._open_runtime().redactor
 
     @property
     def generator(self) -> GeneratorRunner | None:
@@ -190,18 +189,18 @@ class Kernel:
     @property
     def threads(self) -> Threads:
         """The threads of sync handlers."""
-        return self._entered().threads
+        return self._open_runtime().threads
 
     @property
     def abandoned(self) -> int:
         """Number of tasks and threads abandoned so far because they did not end when they were cancelled (K15)."""
-        runtime = self._entered()
+        runtime = self._open_runtime()
         return runtime.abandoned + runtime.threads.abandoned
 
     @property
     def observers(self) -> tuple[Observer, ...]:
         """The observers of every call."""
-        return self._entered().observers
+        return self._open_runtime().observers
 
     @property
     def signing(self) -> Signing:
@@ -210,7 +209,7 @@ class Kernel:
 
     async def sign(self, checkpoints: Checkpoints, *, by: Actor) -> None:
         """Sign the records from now on if the key is the log's own; a log without a key adopts it, as an act."""
-        signing = await begin_signing(self._entered(), checkpoints.key.public, by)
+        signing = await begin_signing(self._open_runtime(), checkpoints.key.public, by)
         if signing.key is None:
             self._signing = signing
         else:
@@ -218,13 +217,13 @@ class Kernel:
             self._keep_signing(checkpoints, signing)
 
     def _keep_signing(self, checkpoints: Checkpoints, signing: Signing) -> None:
-        runtime, self._signing = self._entered(), signing
+        runtime, self._signing = self._open_runtime(), signing
         runtime.readers.add(runtime.spawn(keep_checkpoints(runtime, checkpoints, signing)))
 
     @contextmanager
     def observe(self, observer: Observer) -> Generator[None]:
         """Add an observer for the calls that begin within the ``with`` block."""
-        runtime = self._entered()
+        runtime = self._open_runtime()
         runtime.observers = (*runtime.observers, observer)
         try:
             yield
@@ -235,9 +234,9 @@ class Kernel:
         """Return ``compose(root)``, cached for the agents and blocks in use."""
         return self._compose(root)
 
-    def bind(self, composition: Composition) -> CompiledTools:
+    def compile_tools(self, composition: Composition) -> CompiledTools:
         """Compile every tool of a composition; cached for the compositions in use."""
-        return self._bind(composition)
+        return self._compile_tools(composition)
 
     @property
     def clock(self) -> Clock:
@@ -250,7 +249,7 @@ class Kernel:
 
     def new_id(self) -> str:
         """Return a fresh UUIDv7 by the kernel's clock."""
-        return self._entered().ids.new()
+        return self._open_runtime().ids.new()
 
     @asynccontextmanager
     async def open(
@@ -278,14 +277,13 @@ class Kernel:
         if session_id is None:
             budget_text = None if budget is None else to_json(budget.plain()).decode()
             row = replace(self.new_session(agent, principal), budget=budget_text)
-            # First, so that a bad agent leaves no session.
-            session = await self.enter(row, agent, principal=principal, env=env, budget=budget, **labels)
-            await self._entered().store.sessions.create(row)
         else:
             row = await self.find_session(session_id)
             if row is None:
                 raise no_session(session_id, principal)
-            session = await self.enter(row, agent, principal=principal, env=env, budget=budget, **labels)
+        session = await self.enter(row, agent, principal=principal, env=env, budget=budget, **labels)
+        if session_id is None:  # only now, so that a bad agent leaves no session
+            await self._open_runtime().store.sessions.create(row)
         yield session
 
     async def enter(
@@ -305,7 +303,7 @@ class Kernel:
         check_owner(row, principal)
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} belongs to the agent {row.agent!r}, not to {agent.name!r}")
-        snapshot = await self._evaluated(self.compose(agent), principal, env, labels)
+        snapshot = await self._evaluate(self.compose(agent), principal, env, labels)
         await read_code(snapshot)
         if row.invocation_hash is not None and labels.get("invocation") is None:
             snapshot = replace(snapshot, invocation_hash=row.invocation_hash)
@@ -320,7 +318,7 @@ class Kernel:
         **labels: Unpack[Labels],
     ) -> Snapshot:
         """Return the snapshot that a new session would have, without storing anything. Raises as ``evaluate`` does."""
-        return self._known(await self._evaluated(composition, principal, env, labels))
+        return self._close_if_anonymous(await self._evaluate(composition, principal, env, labels))
 
     def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:
         """Return the session of a stored ``row`` with an existing snapshot, such as a hydrated one.
@@ -329,17 +327,17 @@ class Kernel:
         session that does not belong to the snapshot's principal.
         """
         check_owner(row, snapshot.principal)
-        snapshot = self._known(snapshot)
-        runtime, composition = self._entered(), snapshot.composition
+        snapshot = self._close_if_anonymous(snapshot)
+        runtime, composition = self._open_runtime(), snapshot.composition
         files = SessionFiles(runtime, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)
-        compiled = self.bind(composition) if is_static else compile_tools(composition, snapshot.installed)
-        if not is_read(snapshot):
+        compiled = self.compile_tools(composition) if is_static else compile_tools(composition, snapshot.installed)
+        if not is_code_read(snapshot):
             runtime.spawn(read_code(snapshot))
-        terms = self._terms(row, snapshot, budget)
-        return Session(SessionContext(row.id, runtime, snapshot, compiled, files, composition.data, terms=terms))
+        limits = self._session_limits(row, snapshot, budget)
+        return Session(SessionContext(row.id, runtime, snapshot, compiled, files, composition.data, limits=limits))
 
-    def _terms(self, row: SessionRow, snapshot: Snapshot, budget: Budget | None) -> SessionLimits | None:
+    def _session_limits(self, row: SessionRow, snapshot: Snapshot, budget: Budget | None) -> SessionLimits | None:
         principal, block = snapshot.principal, snapshot.composition.block
         allowances = (
             ("server", self._governance.allowance),
@@ -356,18 +354,18 @@ class Kernel:
             budgets=(budget, stored_budget),
         )
 
-    def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
-        """Serve a mixed stream of messages in a session, up to ``limit`` invocations at once; see ``Serving`` (K8)."""
+    def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = MAX_CONCURRENT) -> Dispatcher:
+        """Serve a mixed stream of messages, up to ``limit`` invocations at once; see ``Dispatcher`` (K8)."""
         if limit < 1:
             raise DefinitionError(f"limit must be a number of invocations, 1 or more; got {limit!r}")
-        return Serving(self._entered(), session.ask, messages, limit)
+        return Dispatcher(self._open_runtime(), session.invocation_of, messages, limit)
 
     def spawn(self, work: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
         """Start a task for the host, such as a turn. Closing waits for it, then cancels it, as it does with calls.
 
         It should raise nothing, since nothing handles its exceptions.
         """
-        task = self._entered().spawn(work)
+        task = self._open_runtime().spawn(work)
         task.set_name(name)
         return task
 
@@ -383,12 +381,12 @@ class Kernel:
 
         ``about`` has the ids of what it concerns, and no secrets. ``by`` is the actor, the host by default.
         """
-        runtime, actor = self._entered(), by if isinstance(by, Actor) else actor_of(by)
+        runtime, actor = self._open_runtime(), by if isinstance(by, Actor) else actor_of(by)
         return act_entry(runtime.ids, name, about, by=actor, redact=runtime.redactor, **columns)
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return the stored row of a session, or ``None``."""
-        runtime = self._entered()
+        runtime = self._open_runtime()
         return await runtime.store.sessions.get(session_id) if session_id.isprintable() else None
 
     def new_session(self, agent: Block, principal: Principal) -> SessionRow:
@@ -405,20 +403,20 @@ class Kernel:
             on_behalf_of=principal.on_behalf_of,
         )
 
-    async def _evaluated(
+    async def _evaluate(
         self, composition: Composition, principal: Principal, env: Mapping[str, Any] | None, labels: Labels
     ) -> Snapshot:
         default_permissions = self._governance.default_permissions
         actor = principal.with_permissions(default_permissions) if default_permissions else principal
         return await evaluate(composition, principal=actor, env=env, **labels)
 
-    def _known(self, snapshot: Snapshot) -> Snapshot:
+    def _close_if_anonymous(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot, with nothing in play for an anonymous principal if authentication is required."""
         if self._governance.require_auth and snapshot.principal.kind == "anonymous":
-            return snapshot.closed(ANONYMOUS)
+            return snapshot.with_refusal(ANONYMOUS)
         return snapshot
 
-    def _entered(self) -> KernelRuntime:
+    def _open_runtime(self) -> KernelRuntime:
         if self._runtime is None:
             raise CapsetError("the kernel is not open", hint="use it as: async with Kernel(…) as kernel")
         return self._runtime

@@ -14,9 +14,9 @@ from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base import AgentRow, Entry, Store, ToolPin
 
 _log = logging.getLogger("capset.kernel")
-FRESH_SECONDS: Final = 0.4
+MAX_AGE_SECONDS: Final = 0.4
 """Maximum age, in seconds, of a cached row that may be withdrawn."""
-LOOK_SECONDS: Final = 0.3
+CHECK_SECONDS: Final = 0.3
 """Seconds between two checks while work is running. Both together are less than the promised second."""
 
 
@@ -38,24 +38,24 @@ class Credential(Protocol):
         """
         ...
 
-    async def check(self, *, afresh: bool = False) -> None:
+    async def check(self, *, bypass_cache: bool = False) -> None:
         """Raise ``Unauthenticated`` or ``PermissionDenied`` if its caller may no longer act in the session.
 
-        ``afresh`` bypasses caches and asks the store. Raises ``StoreError`` if the store does not answer.
+        ``bypass_cache`` bypasses caches and asks the store. Raises ``StoreError`` if the store does not answer.
         """
         ...
 
 
 class CurrentRows:
-    """Cached rows that decide whether something is withdrawn: pins of tools, and agents; ``FRESH_SECONDS`` old at most.
+    """Cached rows that decide whether something is withdrawn: pins of tools, and agents.
 
-    Changes that this process makes, or is notified of, are seen at once.
+    They are at most ``MAX_AGE_SECONDS`` old. Changes that this process makes, or is notified of, are seen at once.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._pins: TtlCache[str, Mapping[str, str]] = TtlCache(FRESH_SECONDS)
-        self._agents: TtlCache[tuple[str | None, str], AgentRow | None] = TtlCache(FRESH_SECONDS)
+        self._pins: TtlCache[str, Mapping[str, str]] = TtlCache(MAX_AGE_SECONDS)
+        self._agents: TtlCache[tuple[str | None, str], AgentRow | None] = TtlCache(MAX_AGE_SECONDS)
 
     async def pins(self, server: str) -> Mapping[str, str]:
         """Return the hashes of a server's approved tools, by their names on the server."""
@@ -65,12 +65,12 @@ class CurrentRows:
 
         return await self._pins.get(server, look_up)
 
-    async def agent(self, org: str | None, id: str, *, afresh: bool = False) -> tuple[float, AgentRow | None]:
+    async def agent(self, org: str | None, id: str, *, bypass_cache: bool = False) -> tuple[float, AgentRow | None]:
         """Return when an agent was looked up, by the monotonic clock, and its row, ``None`` if none is stored.
 
-        ``afresh`` bypasses the cache.
+        ``bypass_cache`` bypasses the cache.
         """
-        seconds = 0.0 if afresh else FRESH_SECONDS
+        seconds = 0.0 if bypass_cache else MAX_AGE_SECONDS
         return await self._agents.get_since((org, id), lambda: self._store.agents.get(org, id), seconds)
 
     async def change_pins(
@@ -78,12 +78,12 @@ class CurrentRows:
     ) -> None:
         """Change the pins of a server, as the store's ``pins.change`` does."""
         await self._store.pins.change(server, add, remove, act=act)
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Clear the cache, since something has changed."""
-        self._pins.forget(lambda _, pins: True)
-        self._agents.forget(lambda _, row: True)
+        self._pins.invalidate(lambda _, pins: True)
+        self._agents.invalidate(lambda _, row: True)
 
 
 class RevocationWatch:
@@ -94,7 +94,7 @@ class RevocationWatch:
     owner of the task must know that it was cancelled.
     """
 
-    __slots__ = ("_before", "_cancel", "_check", "_error", "_handle", "_looking", "_worker")
+    __slots__ = ("_before", "_cancel", "_check", "_checker", "_error", "_handle", "_worker")
 
     def __init__(
         self, check: Callable[[], Awaitable[object]], cancel: Callable[[asyncio.Task[Any]], object] | None = None
@@ -102,7 +102,7 @@ class RevocationWatch:
         self._check = check
         self._cancel = cancel
         self._error: CapsetError | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._checker: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         """Start checking."""
@@ -110,7 +110,7 @@ class RevocationWatch:
         if worker is None:
             raise RuntimeError("a RevocationWatch must be entered in a task")
         self._worker, self._before = worker, worker.cancelling()
-        self._handle = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._begin)
+        self._handle = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._start_checker)
         return self
 
     def __exit__(
@@ -118,18 +118,18 @@ class RevocationWatch:
     ) -> None:
         """Stop checking. Raises the error of ``check`` if that ended the work, and nothing else has cancelled it."""
         self._handle.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None  # the task refers to this watch, and through it to the arguments of a call
+        if self._checker is not None:
+            self._checker.cancel()
+            self._checker = None  # the task refers to this watch, and through it to the arguments of a call
         if self._error is None:
             return
         if self._worker.uncancel() <= self._before and isinstance(error, asyncio.CancelledError):
             raise self._error from None
 
-    def _begin(self) -> None:
-        self._looking = asyncio.get_running_loop().create_task(self._look())
+    def _start_checker(self) -> None:
+        self._checker = asyncio.get_running_loop().create_task(self._check_repeatedly())
 
-    async def _look(self) -> None:
+    async def _check_repeatedly(self) -> None:
         while True:
             try:
                 await self._check()
@@ -143,4 +143,4 @@ class RevocationWatch:
                     return
             except Exception:
                 _log.exception("a check for a withdrawal failed and will be repeated")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)

@@ -129,31 +129,31 @@ class KernelRuntime:
         return self.locks.setdefault(key, asyncio.Lock())
 
     def spawn(
-        self, work: Coroutine[None, None, None], ended: Callable[[asyncio.Task[None]], None] | None = None
+        self, work: Coroutine[None, None, None], on_end: Callable[[asyncio.Task[None]], None] | None = None
     ) -> asyncio.Task[None]:
-        """Start a task that the kernel waits for. ``ended`` is called when it has ended or is abandoned."""
+        """Start a task that the kernel waits for. ``on_end`` is called when it has ended or is abandoned."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = ended
-        task.add_done_callback(self._end)
+        self._tasks[task] = on_end
+        task.add_done_callback(self._finish_task)
         return task
 
     def abandon(self, task: asyncio.Task[None]) -> None:
         """Stop waiting for a task that swallows its cancellation, and treat it as ended."""
         self.abandoned += 1
         _log.error("a call did not end within %s s of its cancellation and is abandoned: %r", CLEANUP_SECONDS, task)
-        self._end(task)
+        self._finish_task(task)
 
-    def _end(self, task: asyncio.Task[None]) -> None:
-        ended = self._tasks.pop(task, None)
-        if ended is not None:
-            ended(task)
+    def _finish_task(self, task: asyncio.Task[None]) -> None:
+        on_end = self._tasks.pop(task, None)
+        if on_end is not None:
+            on_end(task)
 
     def end_call(self) -> None:
         """Report the end of a call, or of a run of a block, that was counted in ``calls``."""
         self.calls -= 1
-        self.tell_idle()
+        self.set_idle()
 
-    def tell_idle(self) -> None:
+    def set_idle(self) -> None:
         """Set ``idle``, if a caller waits for it, unless a call is still running."""
         if self.idle is not None and not self.calls:
             self.idle.set()
@@ -208,7 +208,6 @@ class EnvironmentSecrets:
     """The default ``Secrets``: reads the environment variable of the same name."""
 
     async def get(self, name: str) -> str | None:
-        """Return the value of a variable, or ``None`` if it is not set."""
         return os.environ.get(name)
 
 

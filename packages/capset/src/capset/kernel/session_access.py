@@ -10,13 +10,18 @@ from capset.errors import DefinitionError, NotFound
 from capset.stores.base import SessionRow
 
 
-def check_opening(agent: object, principal: object, env: object) -> None:
-    """Raise ``DefinitionError`` for arguments with which no session can be opened."""
+def check_block(label: str, agent: object) -> None:
+    """Raise ``DefinitionError`` for anything but an agent or another block."""
     if not isinstance(agent, Block):
         raise DefinitionError(
-            f"a session is opened for an Agent, a Flow or another block; got {agent!r}",
+            f"{label} an Agent, a Flow or another block; got {agent!r:.80}",
             hint="put a capability into an agent: Agent('name', uses=[…])",
         )
+
+
+def check_opening(agent: object, principal: object, env: object) -> None:
+    """Raise ``DefinitionError`` for arguments with which no session can be opened."""
+    check_block("a session is opened for", agent)
     if not isinstance(principal, Principal):
         raise DefinitionError(f"principal must be a Principal, such as Principal('ada'); got {principal!r}")
     if env is not None and not isinstance(env, Mapping):
@@ -25,8 +30,8 @@ def check_opening(agent: object, principal: object, env: object) -> None:
 
 def check_owner(row: SessionRow, principal: Principal) -> None:
     """Raise ``NotFound`` unless a session belongs to the principal, acting for the same others."""
-    theirs = (row.principal, row.principal_kind, row.org, row.on_behalf_of)
-    if theirs != (principal.id, principal.kind, principal.org, principal.on_behalf_of):
+    owner = (row.principal, row.principal_kind, row.org, row.on_behalf_of)
+    if owner != (principal.id, principal.kind, principal.org, principal.on_behalf_of):
         raise no_session(row.id, principal)
 
 

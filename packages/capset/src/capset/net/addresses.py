@@ -13,9 +13,9 @@ from typing import Annotated, Final, Literal, Protocol
 from pydantic import AfterValidator, Field
 
 from capset.errors import DefinitionError, ToolError, TransientError
-from capset.net.urls import read_authority
+from capset.net.urls import parse_authority
 
-Reach = Literal["public", "internal", "refused"]
+AddressClass = Literal["public", "internal", "refused"]
 """``internal`` is this machine or a private network, and may be allowed by name; ``refused`` is never allowed."""
 
 _INTERNAL_4: Final = (
@@ -49,26 +49,26 @@ _REFUSED_6: Final = (
 )
 
 
-def reach_of(address: str) -> Reach:
+def classify_address(address: str) -> AddressClass:
     """Return the reach of an address; text that is not an address, or has a zone, is ``refused``.
 
     An IPv6 address that embeds an IPv4 address is always refused: write the IPv4 address instead.
     """
     try:
-        read = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:
         return "refused"
-    return _reach_4(read) if isinstance(read, IPv4Address) else _reach_6(read)
+    return _classify_ipv4(parsed) if isinstance(parsed, IPv4Address) else _classify_ipv6(parsed)
 
 
-def _reach_4(address: IPv4Address) -> Reach:
+def _classify_ipv4(address: IPv4Address) -> AddressClass:
     if any(address in network for network in _INTERNAL_4):
         return "internal"
     # Addresses that Python knows to be special are refused even if they are not listed here.
     return "public" if address.is_global and not any(address in network for network in _REFUSED_4) else "refused"
 
 
-def _reach_6(address: IPv6Address) -> Reach:
+def _classify_ipv6(address: IPv6Address) -> AddressClass:
     if address.scope_id is not None:
         return "refused"
     if any(address in network for network in _INTERNAL_6):
@@ -92,9 +92,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-AT_ONCE: Final = 64
+MAX_LOOKUPS: Final = 64
 """The maximum number of concurrent lookups of a process, including abandoned ones."""
-_free: Final = BoundedSemaphore(AT_ONCE)
+_lookup_slots: Final = BoundedSemaphore(MAX_LOOKUPS)
 
 
 class NotSent(TransientError):
@@ -116,7 +116,7 @@ async def system_resolver(host: str, /) -> Sequence[str]:
     servers do not respond would block all other lookups. Raises ``socket.gaierror``, with ``EAI_AGAIN`` if there are
     too many concurrent lookups.
     """
-    if not _free.acquire(blocking=False):
+    if not _lookup_slots.acquire(blocking=False):
         raise socket.gaierror(socket.EAI_AGAIN, "too many names are being looked up at once")
     loop = asyncio.get_running_loop()
     lookup: asyncio.Future[list[str]] = loop.create_future()
@@ -139,7 +139,7 @@ async def system_resolver(host: str, /) -> Sequence[str]:
         except UnicodeError:  # for a name that DNS cannot represent
             failure = socket.gaierror(socket.EAI_NONAME, "invalid host name")
         finally:
-            _free.release()
+            _lookup_slots.release()
         try:
             loop.call_soon_threadsafe(set_outcome, addresses, failure)
         except RuntimeError:
@@ -148,13 +148,13 @@ async def system_resolver(host: str, /) -> Sequence[str]:
     try:
         Thread(target=look_up, name="capset-resolver", daemon=True).start()
     except RuntimeError:
-        _free.release()
+        _lookup_slots.release()
         raise socket.gaierror(socket.EAI_AGAIN, "no thread can be started") from None
     return await lookup
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class HostAllowlist:
     """Hosts that may resolve to this machine or a private network: exact names, with any port or a specific one.
 
     Addresses that are neither public nor internal stay refused even for these: link-local addresses (where clouds serve
@@ -164,37 +164,37 @@ class Allowed:
     entries: frozenset[tuple[str, int | None]] = frozenset()
 
     @classmethod
-    def read(cls, entries: Iterable[str]) -> Allowed:
+    def parse(cls, entries: Iterable[str]) -> HostAllowlist:
         """Parse entries of the form ``host`` or ``host:port``, such as ``intranet.example:8080`` or ``[::1]:8080``.
 
         Raises ``DefinitionError``, naming the entry, if one has another form or is an address that is always refused.
         """
-        return cls(frozenset(map(_read, entries)))
+        return cls(frozenset(map(_parse_entry, entries)))
 
-    def takes(self, host: str, port: int, address: str) -> bool:
+    def permits(self, host: str, port: int, address: str) -> bool:
         """Whether a connection to ``host`` may use this ``address``."""
-        reach = reach_of(address)
-        return self.names(host, port) if reach == "internal" else reach == "public"
+        kind = classify_address(address)
+        return self.contains(host, port) if kind == "internal" else kind == "public"
 
-    def names(self, host: str, port: int) -> bool:
+    def contains(self, host: str, port: int) -> bool:
         """Whether ``host`` is allowed at this port."""
         return (host, None) in self.entries or (host, port) in self.entries
 
 
-def _read(entry: str) -> tuple[str, int | None]:
+def _parse_entry(entry: str) -> tuple[str, int | None]:
     try:
-        host, port = read_authority(entry)
+        host, port = parse_authority(entry)
     except ToolError as error:
-        why = error.message.replace("The URL has", "it has")
-        raise DefinitionError(f"an allowed host is host or host:port; got {entry!r}: {why}") from None
-    if is_address(host) and reach_of(host) == "refused":
+        reason = error.message.replace("The URL has", "it has")
+        raise DefinitionError(f"an allowed host is host or host:port; got {entry!r}: {reason}") from None
+    if is_address(host) and classify_address(host) == "refused":
         raise DefinitionError(f"an allowed host cannot be {entry!r}: its address is neither public nor private")
     return host, port
 
 
-def _are_hosts(allow: tuple[str, ...]) -> tuple[str, ...]:
+def _checked_hosts(allow: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        Allowed.read(allow)
+        HostAllowlist.parse(allow)
     except DefinitionError as error:
         raise ValueError(error.message) from None
     return allow
@@ -206,6 +206,6 @@ AllowedHosts = Annotated[
         max_length=1_000,
         description="Hosts of this machine or of private networks that may be asked: host, or host:port.",
     ),
-    AfterValidator(_are_hosts),
+    AfterValidator(_checked_hosts),
 ]
 """The type of a config field for the ``allow`` of ``HttpClient``. Entries that are not hosts are refused."""

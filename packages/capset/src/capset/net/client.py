@@ -11,27 +11,22 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from capset.errors import ToolError, TransientError
 from capset.extras import install_command
-from capset.net.addresses import Allowed, Resolver, system_resolver
-from capset.net.proxies import Proxies
-from capset.net.response import HttpResponse, codings
-from capset.net.urls import Url, read_url
+from capset.net.addresses import HostAllowlist, Resolver, system_resolver
+from capset.net.proxies import ProxySelector
+from capset.net.response import HttpResponse, accepted_codings
+from capset.net.urls import Url, parse_url
 
 if TYPE_CHECKING:
     import httpcore2
 
 
 Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
-_REDIRECTED: Final = frozenset({"GET", "HEAD"})
+_REDIRECT_METHODS: Final = frozenset({"GET", "HEAD"})
 """The methods whose redirects are followed. For any other, that would be a second request with effects."""
-_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+_BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH"})
 """The methods whose requests have a ``Content-Length`` even if it is 0, as RFC 9110 recommends."""
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
-REDIRECTS: Final = 10
-"""The default maximum number of redirects."""
 
-MAX_HEADERS: Final = 64
-MAX_LENGTH: Final = 8_192
-"""The maximum length of a header's value, in characters."""
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _FRAMING: Final = (
@@ -39,13 +34,13 @@ _FRAMING: Final = (
     *("upgrade", "expect", "http2-settings", "accept-encoding"),
 )
 # Servers behind a proxy trust these.
-_WHO_ASKS: Final = ("forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip", "x-client-ip", "client-ip")
+_FORWARDING: Final = ("forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip", "x-client-ip", "client-ip")
 _OTHER_METHODS: Final = ("x-http-method", "x-http-method-override", "x-method-override")
 _CLOUD_SECRETS: Final = ("metadata", "metadata-flavor", "x-google-metadata-request")
 """Headers that unlock the metadata services where clouds serve the secrets of their machines."""
-_DENIED: Final = frozenset((*_FRAMING, *_WHO_ASKS, *_OTHER_METHODS, *_CLOUD_SECRETS))
+_DENIED: Final = frozenset((*_FRAMING, *_FORWARDING, *_OTHER_METHODS, *_CLOUD_SECRETS))
 _DENIED_PREFIXES: Final = ("proxy-", "x-forwarded-", "x-aws-ec2-metadata-", "x-original-", "x-rewrite-")
-_HARMLESS: Final = frozenset(
+_CREDENTIAL_FREE: Final = frozenset(
     (
         *("accept", "accept-charset", "accept-language", "cache-control", "pragma", "range", "user-agent"),
         *("if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since"),
@@ -59,7 +54,7 @@ class HttpClient:
     It keeps no connections and no cookies, and does not read ``.netrc``.
 
     Args:
-        allow: the internal hosts that may be requested, ``host`` or ``host:port``; see ``Allowed``.
+        allow: the internal hosts that may be requested, ``host`` or ``host:port``; see ``HostAllowlist``.
         resolver: resolves names to addresses.
         network: the backend that connects to checked addresses; defaults to httpcore's own.
         tls: the TLS context; by default, the certificate authorities of the machine and of ``ca_file`` are trusted.
@@ -79,14 +74,14 @@ class HttpClient:
         network: httpcore2.AsyncNetworkBackend | None = None,
         tls: ssl.SSLContext | None = None,
         ca_file: str | None = None,
-        proxies: Proxies | None = None,
+        proxies: ProxySelector | None = None,
     ) -> None:
-        self._allowed = Allowed.read(allow)
+        self._allowed = HostAllowlist.parse(allow)
         self._resolver = resolver
         self._network = network
         self._tls = tls
         self._ca_file = ca_file
-        self._proxies = proxies
+        self._select_proxy = proxies
 
     @asynccontextmanager
     async def open(
@@ -98,7 +93,7 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         hop_timeout: float | None = None,
-        redirects: int | None = REDIRECTS,
+        redirects: int | None = 10,
     ) -> AsyncGenerator[HttpResponse]:
         """Send a request, follow redirects, and yield the response, whose body is read inside the block.
 
@@ -116,70 +111,72 @@ class HttpClient:
         ``too_many_interim``, ``proxy_refused``, ``not_installed``. Raises ``TransientError`` for ``timeout`` and
         ``unreachable``.
         """
-        current, sent = read_url(url), checked_headers(headers or {})
-        follows = redirects is not None and method in _REDIRECTED
+        current, sent = parse_url(url), checked_headers(headers or {})
+        follows = redirects is not None and method in _REDIRECT_METHODS
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
                 for _ in range((redirects or 0) + 1):
-                    async with self._asked(method, current, sent, content, hop_timeout) as response:
+                    async with self._exchange(method, current, sent, content, hop_timeout) as response:
                         is_redirect = follows and response.status in REDIRECT_STATUSES
                         location = response.location if is_redirect else None
                         if location is None:
                             yield response
                             return
-                    target = current.joined(location)
+                    target = current.join(location)
                     if target.origin != current.origin:
-                        sent = for_another_origin(sent)
+                        sent = cross_origin_headers(sent)
                     current = target
         except TimeoutError:
             if timeout is None or not scope.expired():
                 raise
-            raise _late(f"The answer was not there within {timeout:g} s.") from None
+            raise _timeout_error(f"The answer was not there within {timeout:g} s.") from None
         raise ToolError(f"There were more than {redirects} redirects.", code="too_many_redirects", status=502)
 
     @asynccontextmanager
-    async def _asked(
+    async def _exchange(
         self, method: Method, url: Url, headers: Mapping[str, str], content: bytes | None, seconds: float | None
     ) -> AsyncGenerator[HttpResponse]:
         try:
             import httpcore2
 
-            from capset.net.connections import CheckedConnection, CheckedNetwork, convert_failures, trusted_tls
+            from capset.net.connections import CheckedConnection, CheckedNetwork, convert_failures, tls_context
         except ModuleNotFoundError as missing:
             if missing.name not in ("httpcore2", "httpx2"):
                 raise
-            raise not_installed() from None
+            raise not_installed_error() from None
         network = CheckedNetwork(self._resolver, self._allowed, self._network, seconds)
-        proxy = None if self._proxies is None else self._proxies(*url.origin)
-        where = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
-        length = len(content or b"") if content is not None or method in _WITH_BODY else None
-        request = httpcore2.Request(method, where, headers=_headers(url, headers, length), content=content)
-        connection = CheckedConnection(where.origin, network, lambda: self._tls or trusted_tls(self._ca_file), proxy)
+        proxy = None if self._select_proxy is None else self._select_proxy(*url.origin)
+        request_url = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
+        length = len(content or b"") if content is not None or method in _BODY_METHODS else None
+        request = httpcore2.Request(method, request_url, headers=_headers(url, headers, length), content=content)
+        connection = CheckedConnection(
+            request_url.origin, network, lambda: self._tls or tls_context(self._ca_file), proxy
+        )
         scope = asyncio.timeout(seconds)
         try:
             try:
                 async with scope:
                     with convert_failures(url.host):
-                        answer = await connection.handle_async_request(request)
+                        response = await connection.handle_async_request(request)
             except TimeoutError:
                 if not scope.expired():
                     raise
-                raise _late(f"The host {url.host!r} did not begin to answer within {seconds:g} s.") from None
-            yield HttpResponse(url, answer)
+                raise _timeout_error(f"The host {url.host!r} did not begin to answer within {seconds:g} s.") from None
+            yield HttpResponse(url, response)
         finally:
             await connection.aclose()
 
 
 def _headers(url: Url, headers: Mapping[str, str], length: int | None) -> list[tuple[bytes, bytes]]:
-    usual = {"user-agent": "capset", "accept": "*/*"}
-    required = {"host": url.authority, "accept-encoding": codings(), "connection": "close"}
+    defaults = {"user-agent": "capset", "accept": "*/*"}
+    required = {"host": url.authority, "accept-encoding": accepted_codings(), "connection": "close"}
     if length is not None:
         required["content-length"] = str(length)
-    return [(name.encode(), value.encode()) for name, value in {**required, **usual, **headers}.items()]
+    return [(name.encode(), value.encode()) for name, value in {**required, **defaults, **headers}.items()]
 
 
-def not_installed() -> ToolError:
+def not_installed_error() -> ToolError:
     """Return the error for a request when the packages that HTTP needs are not installed."""
     return ToolError(
         "HTTP needs the extra 'web' of capset, which is not installed.",
@@ -189,7 +186,7 @@ def not_installed() -> ToolError:
     )
 
 
-def _late(message: str) -> TransientError:
+def _timeout_error(message: str) -> TransientError:
     return TransientError(message, code="timeout", status=504)
 
 
@@ -199,30 +196,30 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     ``Authorization`` and ``Cookie`` are allowed: the caller provides them, and nothing is stored. Raises ``ToolError``
     (``header_refused``), naming the header but never its value, if one is denied, duplicate or malformed.
     """
-    if len(headers) > MAX_HEADERS:
-        raise _refused(f"There are {len(headers)} headers; at most {MAX_HEADERS} can be sent.")
+    if len(headers) > 64:
+        raise _header_error(f"There are {len(headers)} headers; at most 64 can be sent.")
     checked: dict[str, str] = {}
     for name, value in headers.items():
         key = name.lower()
         if not _NAME.fullmatch(name):
-            raise _refused(f"{name[:128]!r} is not a valid header name; expected letters, digits and hyphens.")
+            raise _header_error(f"{name[:128]!r} is not a valid header name; expected letters, digits and hyphens.")
         if key in _DENIED or key.startswith(_DENIED_PREFIXES):
-            raise _refused(f"The header {name!r} cannot be set; leave it out.")
+            raise _header_error(f"The header {name!r} cannot be set; leave it out.")
         if key in checked:
-            raise _refused(f"The header {name!r} is set twice; header names are case-insensitive.")
-        if len(value) > MAX_LENGTH or not _VALUE.fullmatch(value):
-            raise _refused(
-                f"The value of the header {name!r} cannot be sent; expected at most {MAX_LENGTH} printable ASCII "
+            raise _header_error(f"The header {name!r} is set twice; header names are case-insensitive.")
+        if len(value) > 8_192 or not _VALUE.fullmatch(value):
+            raise _header_error(
+                f"The value of the header {name!r} cannot be sent; expected at most 8192 printable ASCII "
                 "characters, in one line and with no spaces around them."
             )
         checked[key] = value
     return checked
 
 
-def for_another_origin(headers: Mapping[str, str]) -> dict[str, str]:
+def cross_origin_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers to send to another origin: only those known to carry no credentials."""
-    return {name: value for name, value in headers.items() if name in _HARMLESS}
+    return {name: value for name, value in headers.items() if name in _CREDENTIAL_FREE}
 
 
-def _refused(message: str) -> ToolError:
+def _header_error(message: str) -> ToolError:
     return ToolError(message, code="header_refused")

@@ -16,21 +16,13 @@ import h11
 import httpcore2
 
 from capset.errors import DefinitionError, ToolError, TransientError
-from capset.net.addresses import Allowed, NotSent, Resolver, is_address
-from capset.net.proxies import Proxies, Proxy
+from capset.net.addresses import HostAllowlist, NotSent, Resolver, is_address
+from capset.net.proxies import Proxy, ProxySelector
 
-_TRIED: Final = 4
-"""How many addresses of a name are tried. All of them are checked first."""
-_SECONDS: Final = 3.0
-"""The timeout for connecting to one address, in seconds, if there are others to try."""
 _MAX_INTERIM: Final = 8
 """The maximum number of interim responses (1xx). RFC 9110 sets no limit; servers send one or two."""
-_TOO_LONG: Final = 431
-"""The status with which h11 rejects a line or headers that exceed its limit of 100 KiB."""
 MAX_CONNECTIONS: Final = 20
 """The maximum number of concurrent requests of a pool, including those with streaming responses; others wait."""
-_IDLE_SECONDS: Final = 4.0
-"""How long an idle connection may be reused: shorter than the five seconds or more after which servers close it."""
 BUSY: Final = "busy"
 """The error code of a request that waited too long for a free connection of its pool."""
 _CONNECT_TRANSIENT: Final = frozenset({502, 503, 504})
@@ -47,13 +39,13 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     def __init__(
         self,
         resolver: Resolver,
-        allowed: Allowed,
-        below: httpcore2.AsyncNetworkBackend | None = None,
+        allowed: HostAllowlist,
+        backend: httpcore2.AsyncNetworkBackend | None = None,
         seconds: float | None = None,
     ) -> None:
         self._resolver = resolver
         self._allowed = allowed
-        self._below = below or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+        self._backend = backend or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
         self._seconds = seconds
         self.is_closed = False
         """Whether new connections are refused."""
@@ -72,20 +64,22 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
         """
         if self.is_closed:
             raise httpcore2.ConnectError
-        addresses = await _addresses(host, self._resolver)
+        addresses = await _resolve(host, self._resolver)
         if not addresses:
-            raise _unknown(host)
-        _check(host, port, addresses, self._allowed)
-        *others, last = addresses[:_TRIED]
-        each = _SECONDS if self._seconds is None else min(_SECONDS, self._seconds / (len(others) + 1))
+            raise ToolError(f"The host {host!r} is unknown: no address belongs to it.", code="unknown_host", status=502)
+        _check_addresses(host, port, addresses, self._allowed)
+        *others, last = addresses[:4]  # all of them are checked, but at most four are tried
+        attempt_seconds = 3.0  # the timeout for an address, if there are others to try
+        if self._seconds is not None:
+            attempt_seconds = min(attempt_seconds, self._seconds / (len(others) + 1))
         for address in others:
             try:
-                return await self._below.connect_tcp(
-                    address, port, min(each, timeout or each), socket_options=socket_options
+                return await self._backend.connect_tcp(
+                    address, port, min(attempt_seconds, timeout or attempt_seconds), socket_options=socket_options
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
-        return await self._below.connect_tcp(last, port, timeout, socket_options=socket_options)
+        return await self._backend.connect_tcp(last, port, timeout, socket_options=socket_options)
 
     async def connect_proxy(
         self, proxy: Proxy, host: str, port: int, timeout: float | None
@@ -99,9 +93,9 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
         if self.is_closed:
             raise httpcore2.ConnectError
         if is_address(host):
-            _check(host, port, [host], self._allowed)
+            _check_addresses(host, port, [host], self._allowed)
         try:
-            return await self._below.connect_tcp(proxy.host, proxy.port, timeout)
+            return await self._backend.connect_tcp(proxy.host, proxy.port, timeout)
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
             raise NotSent(f"The proxy {proxy.host!r} cannot be reached.", code="unreachable") from None
 
@@ -139,16 +133,16 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
         async with self._request_lock:
             if self._connection is None:
                 try:
-                    stream = await self._connected(request)
+                    stream = await self._open_stream(request)
                 except BaseException:
                     self._connect_failed = True
                     raise
-                self._connection = _Exchanges(self._origin, stream, self._keepalive_expiry)
+                self._connection = _Http11Connection(self._origin, stream, self._keepalive_expiry)
         if self._proxy is not None and self._origin.scheme == b"http":
             request = _for_proxy(request, self._origin, self._proxy)
         return await super().handle_async_request(request)
 
-    async def _connected(self, request: httpcore2.Request) -> httpcore2.AsyncNetworkStream:
+    async def _open_stream(self, request: httpcore2.Request) -> httpcore2.AsyncNetworkStream:
         """Return a stream to the host, or to the proxy if there is one and the URL is plain HTTP."""
         timeout = _timeouts(request).get("connect")
         host, port, proxy = self._origin.host.decode("ascii"), self._origin.port, self._proxy
@@ -158,11 +152,11 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
             stream = await self._network.connect_proxy(proxy, host, port, timeout)
         try:
             if proxy is not None and proxy.scheme == "https":
-                stream = await self._secured(stream, proxy.host, timeout)
+                stream = await self._start_tls(stream, proxy.host, timeout)
             if self._origin.scheme == b"https":
                 if proxy is not None:
                     stream = await self._tunnel(stream, proxy, request)
-                stream = await self._secured(stream, host, timeout)
+                stream = await self._start_tls(stream, host, timeout)
             if self._network.is_closed:  # closed during the handshake: the pool no longer tracks this connection
                 raise httpcore2.ConnectError
         except BaseException:  # a cancelled handshake leaves the stream open
@@ -171,7 +165,7 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
             raise
         return stream
 
-    async def _secured(
+    async def _start_tls(
         self, stream: httpcore2.AsyncNetworkStream, host: str, timeout: float | None
     ) -> httpcore2.AsyncNetworkStream:
         context = self._tls()
@@ -183,14 +177,14 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
     ) -> httpcore2.AsyncNetworkStream:
         """Open a tunnel to the host through a proxy. Raises ``ToolError`` or ``NotSent`` if the proxy refuses."""
         target = _authority(self._origin, with_port=True)
-        where = httpcore2.URL(scheme=proxy.scheme, host=proxy.host, port=proxy.port, target=target)
+        proxy_url = httpcore2.URL(scheme=proxy.scheme, host=proxy.host, port=proxy.port, target=target)
         connect = httpcore2.Request(
             b"CONNECT",
-            where,
+            proxy_url,
             headers=[(b"Host", target), *proxy.headers],
             extensions={"timeout": _timeouts(request)},
         )
-        response = await _Exchanges(where.origin, stream).handle_async_request(connect)
+        response = await _Http11Connection(proxy_url.origin, stream).handle_async_request(connect)
         if 200 <= response.status < 300:
             return cast("httpcore2.AsyncNetworkStream", _extensions(response)["network_stream"])
         message = (
@@ -234,18 +228,19 @@ class CheckedPool(httpcore2.AsyncConnectionPool):
     """
 
     def __init__(
-        self, network: CheckedNetwork, tls: Callable[[], ssl.SSLContext], proxies: Proxies | None = None
+        self, network: CheckedNetwork, tls: Callable[[], ssl.SSLContext], proxies: ProxySelector | None = None
     ) -> None:
-        super().__init__(network_backend=network, max_connections=MAX_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS)
+        # Servers close idle connections after five seconds or more.
+        super().__init__(network_backend=network, max_connections=MAX_CONNECTIONS, keepalive_expiry=4.0)
         self._network = network
         self._tls = tls
-        self._proxies = proxies
+        self._select_proxy = proxies
 
     def create_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
         """Return a new connection, which is not connected yet."""
         proxy = None
-        if self._proxies is not None:
-            proxy = self._proxies(origin.scheme.decode("ascii"), origin.host.decode("ascii"), origin.port)
+        if self._select_proxy is not None:
+            proxy = self._select_proxy(origin.scheme.decode("ascii"), origin.host.decode("ascii"), origin.port)
         return CheckedConnection(origin, self._network, self._tls, proxy, self._keepalive_expiry)
 
     async def aclose(self) -> None:
@@ -254,7 +249,7 @@ class CheckedPool(httpcore2.AsyncConnectionPool):
         await super().aclose()
 
 
-class _Exchanges(httpcore2.AsyncHTTP11Connection):
+class _Http11Connection(httpcore2.AsyncHTTP11Connection):
     """Requests and responses on one stream."""
 
     _interim = 0
@@ -264,7 +259,9 @@ class _Exchanges(httpcore2.AsyncHTTP11Connection):
         if isinstance(event, h11.InformationalResponse):
             self._interim += 1
             if self._interim > _MAX_INTERIM:
-                raise _too_many_interim(self._origin.host.decode("ascii"))
+                host = self._origin.host.decode("ascii")
+                message = f"The host {host!r} sent more than {_MAX_INTERIM} interim answers (1xx), and no final one."
+                raise ToolError(message, code="too_many_interim", status=502)
         elif isinstance(event, h11.Response):
             self._interim = 0
         return event
@@ -276,9 +273,9 @@ class _Exchanges(httpcore2.AsyncHTTP11Connection):
             await super()._response_closed()
 
 
-def _check(host: str, port: int, addresses: Iterable[str], allowed: Allowed) -> None:
+def _check_addresses(host: str, port: int, addresses: Iterable[str], allowed: HostAllowlist) -> None:
     """Raise ``ToolError`` (``address_refused``) if any address of a host is refused."""
-    if not all(allowed.takes(host, port, address) for address in addresses):
+    if not all(allowed.permits(host, port, address) for address in addresses):
         raise ToolError(
             f"The host {host!r} leads to an address that is not public, and is not an allowed internal host.",
             code="address_refused",
@@ -286,7 +283,7 @@ def _check(host: str, port: int, addresses: Iterable[str], allowed: Allowed) -> 
         )
 
 
-async def _addresses(host: str, resolver: Resolver) -> Sequence[str]:
+async def _resolve(host: str, resolver: Resolver) -> Sequence[str]:
     if is_address(host):
         return [host]  # already in canonical form
     try:
@@ -297,7 +294,7 @@ async def _addresses(host: str, resolver: Resolver) -> Sequence[str]:
         return ()
 
 
-def trusted_tls(ca_file: str | None = None) -> ssl.SSLContext:
+def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
     """Return a TLS context that trusts the machine's certificate authorities and those in ``ca_file`` (PEM).
 
     The environment variables ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` replace the machine's authorities. Changed files
@@ -317,7 +314,7 @@ def _version(path: str) -> _Version:
     try:
         stat = Path(path).stat()
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_error(path, error) from None
     return path, stat.st_mtime_ns, stat.st_size
 
 
@@ -332,31 +329,15 @@ def _tls(_machine: tuple[_Version, ...], certificate_file: _Version) -> ssl.SSLC
             path = certificate_file[0]
             context.load_verify_locations(path)
     except OSError as error:  # includes ``ssl.SSLError``
-        raise _unreadable(path, error) from None
+        raise _unreadable_error(path, error) from None
     return context
 
 
-def _unreadable(path: str, error: OSError) -> DefinitionError:
+def _unreadable_error(path: str, error: OSError) -> DefinitionError:
     return DefinitionError(f"the certificates in {path} cannot be read: {error.strerror or error}")
 
 
-def _unknown(host: str) -> ToolError:
-    return ToolError(f"The host {host!r} is unknown: no address belongs to it.", code="unknown_host", status=502)
-
-
-def _headers_too_long(host: str) -> ToolError:
-    """Return the error for a response whose headers, or lines between chunks of its body, are too long."""
-    long = f"The host {host!r} sent headers, or a single line, of more than 100 KiB."
-    return ToolError(long, code="headers_too_long", status=502)
-
-
-def _too_many_interim(host: str) -> ToolError:
-    """Return the error for a server that sends interim responses without a final one."""
-    message = f"The host {host!r} sent more than {_MAX_INTERIM} interim answers (1xx), and no final one."
-    return ToolError(message, code="too_many_interim", status=502)
-
-
-def _broken(host: str) -> TransientError:
+def _broken_connection_error(host: str) -> TransientError:
     broken = f"The connection to {host!r} broke off, or did not carry valid HTTP."
     return TransientError(broken, code="unreachable")
 
@@ -367,19 +348,22 @@ def convert_failures(host: str) -> Generator[None]:
     try:
         yield
     except ssl.SSLError:  # httpcore does not convert TLS errors after the handshake
-        raise _broken(host) from None
+        raise _broken_connection_error(host) from None
     except httpcore2.PoolTimeout:
         raise NotSent(f"Too many requests to {host!r} are under way.", code=BUSY) from None
     except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
         cause = error.__context__  # the pool re-raises its connections' errors without their cause
         if isinstance(cause, ssl.SSLCertVerificationError):
-            why = f"its certificate is not trusted: {cause.verify_message}"
+            reason = f"its certificate is not trusted: {cause.verify_message}"
         elif isinstance(cause, ssl.SSLError):
-            why = "it does not speak TLS as required"
-        elif getattr(cause, "error_status_hint", None) == _TOO_LONG:
-            raise _headers_too_long(host) from None
+            reason = "it does not speak TLS as required"
+        elif getattr(cause, "error_status_hint", None) == 431:  # a line or headers exceed h11's limit of 100 KiB
+            message = f"The host {host!r} sent headers, or a single line, of more than 100 KiB."
+            raise ToolError(message, code="headers_too_long", status=502) from None
         elif isinstance(error, httpcore2.ConnectError | httpcore2.ConnectTimeout):
             raise NotSent(f"The host {host!r} cannot be reached.", code="unreachable") from None
         else:
-            raise _broken(host) from None
-        raise ToolError(f"The host {host!r} cannot be reached safely: {why}.", code="tls_failed", status=502) from None
+            raise _broken_connection_error(host) from None
+        raise ToolError(
+            f"The host {host!r} cannot be reached safely: {reason}.", code="tls_failed", status=502
+        ) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
@@ -16,12 +15,11 @@ _TEXT: Final = re.compile(
     r"|rtf|typescript|x-(?:httpd-php|latex|perl|python|ruby|sh|subrip|tex))"
 )
 _CHARSET: Final = re.compile(r';\s*charset\s*=\s*["\']?\s*([^\s;"\']{1,40})', re.IGNORECASE)
-_PIECE: Final = 65_536
 UTF_8: Final = "utf-8-sig"
 """The codec of UTF-8, with or without a byte order mark."""
 # The Web's encoding labels (encoding.spec.whatwg.org), reduced to letters and digits. As there, Latin 1 means
 # windows-1252, and GB 2312 all of GB 18030. Python's other codecs are excluded: they are not charsets, or are slow.
-_NAMES: Final = {
+_LABELS: Final = {
     UTF_8: "utf8 unicode11utf8 unicode20utf8",
     "utf-16": "utf16 unicode ucs2 csunicode iso10646ucs2",
     "utf-16-le": "utf16le unicodefeff",
@@ -62,7 +60,7 @@ def media_type_of(content_type: str) -> str:
     return media_type if _TYPE.fullmatch(media_type) else ""
 
 
-def of_type(media_type: str) -> str:
+def describe_media_type(media_type: str) -> str:
     """Return a phrase for a media type, which may be an empty string, for use in messages."""
     return f"of the type {media_type}" if media_type else "of no known type"
 
@@ -90,35 +88,30 @@ def codec_of(content_type: str, beginning: bytes = b"") -> str | None:
     return codec
 
 
-def decoded(data: bytearray, codec: str, *, is_cut: bool) -> str:
+def decode(data: bytearray, codec: str, *, is_cut: bool) -> str:
     """Decode bytes to text, with U+FFFD for invalid ones. ``data`` is emptied in the process.
 
     Decodes in pieces: a single call would block all other threads, for seconds if most of the data is invalid.
     ``is_cut`` is whether the bytes may end within a character.
     """
     decoder, pieces = codecs.getincrementaldecoder(codec)("replace"), list[str]()
+    size = 65_536  # bytes
     while data:
-        pieces.append(decoder.decode(bytes(data[:_PIECE])))
-        del data[:_PIECE]
+        pieces.append(decoder.decode(bytes(data[:size])))
+        del data[:size]
     if not is_cut:
         pieces.append(decoder.decode(b"", final=True))
     return "".join(pieces)
 
 
-def every_codec() -> tuple[str, ...]:
+def all_codecs() -> tuple[str, ...]:
     """Return the codecs that ``codec_named`` can return."""
     return tuple(dict.fromkeys(_codecs().values()))
 
 
 @cache
 def _codecs() -> dict[str, str]:
-    return dict(_named())
-
-
-def _named() -> Iterator[tuple[str, str]]:
-    for codec, names in _NAMES.items():
-        yield from ((name, codec) for name in names.split())
-    for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16):
-        yield f"iso8859{part}", f"iso8859-{part}"
-    for page in range(1250, 1259):
-        yield from ((f"{maker}{page}", f"cp{page}") for maker in ("windows", "cp", "xcp"))
+    codecs = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
+    codecs |= {f"iso8859{part}": f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)}
+    codecs |= {f"{maker}{page}": f"cp{page}" for page in range(1250, 1259) for maker in ("windows", "cp", "xcp")}
+    return codecs

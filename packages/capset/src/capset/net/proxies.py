@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from capset.errors import DefinitionError, ToolError
 from capset.net.addresses import is_loopback
-from capset.net.urls import read_url
+from capset.net.urls import parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class Proxy:
         return [(b"Proxy-Authorization", b"Basic " + base64.b64encode(self.credentials.encode()))]
 
 
-Proxies = Callable[[str, str, int], Proxy | None]
+ProxySelector = Callable[[str, str, int], Proxy | None]
 """Returns the proxy for the scheme, host and port of a URL, or ``None`` for a direct connection."""
 
 
-def read_proxy(text: str) -> Proxy:
+def parse_proxy(text: str) -> Proxy:
     """Parse ``http://HOST:PORT`` or ``https://HOST:PORT``, with optional percent-encoded credentials before the host.
 
     Raises ``DefinitionError``, which shows no credentials, for anything else.
     """
-    scheme, _, rest = text.partition("://")
-    credentials, _, authority = rest.rpartition("@")
+    scheme, _, remainder = text.partition("://")
+    credentials, _, authority = remainder.rpartition("@")
     try:
-        url = read_url(f"{scheme}://{authority}")
+        url = parse_url(f"{scheme}://{authority}")
     except ToolError as error:
         raise DefinitionError(f"a proxy is http://HOST:PORT or https://HOST:PORT. {error.message}") from None
     return Proxy(url.scheme, url.host, url.port, unquote(credentials))
@@ -61,11 +61,11 @@ def environment_proxy(scheme: str, host: str, port: int) -> Proxy | None:
     """
     from urllib.request import getproxies_environment  # slow to import
 
-    named = getproxies_environment()
-    text = named.get(scheme) or named.get("all")
-    if not text or is_loopback(host) or _is_exempt(host, port, named.get("no", "")):
+    proxies = getproxies_environment()
+    text = proxies.get(scheme) or proxies.get("all")
+    if not text or is_loopback(host) or _is_exempt(host, port, proxies.get("no", "")):
         return None
-    return read_proxy(text if "://" in text else f"http://{text}")
+    return parse_proxy(text if "://" in text else f"http://{text}")
 
 
 def _is_exempt(host: str, port: int, exemptions: str) -> bool:

@@ -20,36 +20,30 @@ if TYPE_CHECKING:
     import httpcore2
 
 
-PIECE: Final = 65_536
+CHUNK_BYTES: Final = 65_536
 """The approximate maximum size of one piece, in bytes."""
 _ZSTD: Final = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-_WINDOW_BITS: Final = 23
-"""The largest window of zstd in HTTP, 8 MB (RFC 9659)."""
-_FRAMES: Final = 1_000
-"""The maximum number of zstd frames, plus one for each KiB in them. Starting a frame takes time, so endless empty ones
-would keep the decoder busy.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The bytes read. ``cut`` is the limit that truncated them, if any: size or time."""
+    """The bytes read. ``truncated_by`` is the limit that truncated them, if any: size or time."""
 
     data: bytes
-    cut: Literal["size", "time"] | None = None
+    truncated_by: Literal["size", "time"] | None = None
 
 
 class HttpResponse:
     """A response whose headers have arrived. ``url`` is the URL after all redirects; header names are lower-case."""
 
-    def __init__(self, url: Url, answer: httpcore2.Response) -> None:
+    def __init__(self, url: Url, response: httpcore2.Response) -> None:
         self.url = str(url)
         self.host = url.host
-        self.status = answer.status
+        self.status = response.status
         self.headers = tuple(
-            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in answer.headers
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers
         )
-        self._answer = answer
+        self._response = response
 
     def header(self, name: str) -> str | None:
         """Return a header's value (several are joined by commas), or ``None`` if it is absent."""
@@ -72,19 +66,19 @@ class HttpResponse:
 
         decoder = decoder_for(self.header("content-encoding") or "")
         with convert_failures(self.host):
-            async with aclosing(self._answer.aiter_stream()) as stream:
+            async with aclosing(self._response.aiter_stream()) as stream:
                 async for data in stream:
                     for piece in decoder.decode(data):
                         yield piece
         if not decoder.is_complete:
             raise TransientError("The answer broke off.", code="unreachable")
 
-    async def read(self, limit: int, *, within: float | None = None) -> Body:
-        """Return at most ``limit`` bytes of the decoded body, and only what arrives ``within`` that many seconds.
+    async def read(self, limit: int, *, seconds: float | None = None) -> Body:
+        """Return at most ``limit`` bytes of the decoded body, and only what arrives within ``seconds``.
 
         Raises the errors of ``chunks``; a truncated body is not an error.
         """
-        data, scope = bytearray(), asyncio.timeout(within)
+        data, scope = bytearray(), asyncio.timeout(seconds)
         try:
             async with scope, aclosing(self.chunks()) as chunks:
                 async for piece in chunks:
@@ -112,7 +106,7 @@ class Decoder(Protocol):
 
 
 @cache
-def codings() -> str:
+def accepted_codings() -> str:
     """Return the supported content codings, as a value of ``Accept-Encoding``."""
     optional = {"br": find_spec("brotli"), "zstd": find_spec(_ZSTD.partition(".")[0]) and find_spec(_ZSTD)}
     return ", ".join(["gzip", "deflate", *(name for name, spec in optional.items() if spec)])
@@ -127,7 +121,7 @@ def decoder_for(coding: str) -> Decoder:
     name = coding.strip().lower()
     if name in ("", "identity"):
         return _Identity()
-    if name not in ("x-gzip", *codings().split(", ")):
+    if name not in ("x-gzip", *accepted_codings().split(", ")):
         raise ToolError(f"The answer is encoded as {name[:64]!r}, which is not supported.", code="bad_encoding")
     return _DECODERS[name]()
 
@@ -146,7 +140,7 @@ class _Zlib:
         self._bits = list(bits)
         self._inner = zlib.decompressobj(self._bits[0])
         self._repeats = len(bits) == 1
-        self._begun = False
+        self._is_started = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         while data or not self._inner.eof:
@@ -154,27 +148,27 @@ class _Zlib:
                 if not self._repeats or not (data := data.lstrip(b"\0")):
                     return
                 self._inner = zlib.decompressobj(self._bits[0])
-            piece = self._decompressed(data)
+            piece = self._decompress(data)
             data = self._inner.unused_data if self._inner.eof else self._inner.unconsumed_tail
-            self._begun = True
+            self._is_started = True
             if piece:
                 yield piece
             elif not data:
                 return
 
-    def _decompressed(self, data: bytes) -> bytes:
+    def _decompress(self, data: bytes) -> bytes:
         try:
-            return self._inner.decompress(data, PIECE)
+            return self._inner.decompress(data, CHUNK_BYTES)
         except zlib.error:
-            if self._begun or len(self._bits) == 1:
-                raise _broken() from None
+            if self._is_started or len(self._bits) == 1:
+                raise _decoding_error() from None
             self._inner = zlib.decompressobj(self._bits[1])  # many servers omit the header of deflate
             self._bits = self._bits[1:]
-            return self._decompressed(data)
+            return self._decompress(data)
 
     @property
     def is_complete(self) -> bool:
-        return self._inner.eof or not self._begun
+        return self._inner.eof or not self._is_started
 
 
 class _BrotliStream(Protocol):
@@ -187,23 +181,23 @@ class _Brotli:
         brotli = import_module("brotli")  # has no type annotations
         self._inner: _BrotliStream = brotli.Decompressor()
         self._error: type[Exception] = brotli.error
-        self._begun = False
+        self._is_started = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         try:
             while not self._inner.is_finished():
-                self._begun = True
-                piece = self._inner.process(data, output_buffer_limit=PIECE)
+                self._is_started = True
+                piece = self._inner.process(data, output_buffer_limit=CHUNK_BYTES)
                 data = b""
                 if not piece:
                     return
                 yield piece
         except self._error:
-            raise _broken() from None
+            raise _decoding_error() from None
 
     @property
     def is_complete(self) -> bool:
-        return self._inner.is_finished() or not self._begun
+        return self._inner.is_finished() or not self._is_started
 
 
 class _Zstd:
@@ -215,34 +209,37 @@ class _Zstd:
         else:
             from backports import zstd
 
-        self._new = lambda: zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_BITS})
+        window_bits = 23  # 8 MB, the largest window in HTTP (RFC 9659)
+        self._new = lambda: zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: window_bits})
         self._inner = self._new()
         self._error = zstd.ZstdError
-        self._begun = False
-        self._frames = _FRAMES * 1_024
+        self._is_started = False
+        # At most 1,000 frames, plus one for each KiB in them: starting a frame takes time, so endless empty ones would
+        # keep the decoder busy. Counted in bytes.
+        self._frame_credit = 1_000 * 1_024
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         try:
             while data or not (self._inner.needs_input or self._inner.eof):
                 if self._inner.eof:
-                    self._frames -= 1_024
-                    if self._frames < 0:
-                        raise _broken()
+                    self._frame_credit -= 1_024
+                    if self._frame_credit < 0:
+                        raise _decoding_error()
                     self._inner = self._new()
-                self._begun = True
-                piece = self._inner.decompress(data, PIECE)
+                self._is_started = True
+                piece = self._inner.decompress(data, CHUNK_BYTES)
                 data = self._inner.unused_data if self._inner.eof else b""
                 if piece:
-                    self._frames += len(piece)
+                    self._frame_credit += len(piece)
                     yield piece
                 elif not data:
                     return
         except self._error:
-            raise _broken() from None
+            raise _decoding_error() from None
 
     @property
     def is_complete(self) -> bool:
-        return self._inner.eof or not self._begun
+        return self._inner.eof or not self._is_started
 
 
 _DECODERS: Final[dict[str, Callable[[], Decoder]]] = {
@@ -254,5 +251,5 @@ _DECODERS: Final[dict[str, Callable[[], Decoder]]] = {
 }
 
 
-def _broken() -> ToolError:
+def _decoding_error() -> ToolError:
     return ToolError("The answer is not encoded as it says.", code="bad_encoding")

@@ -14,17 +14,16 @@ from urllib.parse import quote, urljoin
 
 from capset.errors import ToolError
 
-MAX_URL: Final = 8_192
+MAX_URL_LENGTH: Final = 8_192
 """The maximum length of a URL, in characters."""
-_MAX_HOST: Final = 253
 _PORTS: Final = {"http": 80, "https": 443}
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _QUAD: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
-_NEVER: Final = re.compile(r"[\x00-\x20\x7f\\]")
-_AS_IT_IS: Final = "".join(map(chr, range(0x21, 0x7F)))
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_UNQUOTED: Final = "".join(map(chr, range(0x21, 0x7F)))
 # Ports of other protocols, some of which take a request for their own commands (fetch.spec.whatwg.org, bad port).
 _BAD_PORTS: Final = frozenset(
     (
@@ -62,69 +61,69 @@ class Url:
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}"
 
-    def joined(self, location: str) -> Url:
-        """Return the target of a redirect from here. Raises ``ToolError`` as ``read_url`` does."""
+    def join(self, location: str) -> Url:
+        """Return the target of a redirect from here. Raises ``ToolError`` as ``parse_url`` does."""
         try:
-            _refuse_letters(location)
-            return read_url(urljoin(str(self), location))
+            _check_characters(location)
+            return parse_url(urljoin(str(self), location))
         except ValueError:  # from urljoin, for unclosed brackets
-            raise _refused("that a redirect leads to is not well formed") from None
+            raise _url_error("that a redirect leads to is not well formed") from None
         except ToolError as error:
             raise ToolError(f"The redirect is not valid. {error.message}", code=error.code) from None
 
 
-def read_url(text: str) -> Url:
+def parse_url(text: str) -> Url:
     """Parse an absolute URL. Raises ``ToolError`` (``url_refused``) with the reason."""
-    if len(text) > MAX_URL:
-        raise _refused(f"has {len(text)} characters, more than {MAX_URL}")
-    _refuse_letters(text)
+    if len(text) > MAX_URL_LENGTH:
+        raise _url_error(f"has {len(text)} characters, more than {MAX_URL_LENGTH}")
+    _check_characters(text)
     match = _URL.fullmatch(text)
     if match is None:
-        raise _refused("is not an absolute URL; expected one such as https://example.com/")
+        raise _url_error("is not an absolute URL; expected one such as https://example.com/")
     scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4]
     if scheme != "http" and scheme != "https":  # noqa: PLR1714  # narrows the type
-        raise _refused("has another scheme than http and https")
+        raise _url_error("has another scheme than http and https")
     if not authority:
-        raise _refused("has no host; expected one such as https://example.com/")
+        raise _url_error("has no host; expected one such as https://example.com/")
     if "@" in authority:
-        raise _refused("has a user name or password in it; send credentials in a header")
-    host, port = read_authority(authority)
+        raise _url_error("has a user name or password in it; send credentials in a header")
+    host, port = parse_authority(authority)
     target = (path or "/") if query is None else f"{path or '/'}?{query}"
     try:
-        return Url(scheme, host, port or _PORTS[scheme], quote(target, safe=_AS_IT_IS))
+        return Url(scheme, host, port or _PORTS[scheme], quote(target, safe=_UNQUOTED))
     except UnicodeEncodeError:
-        raise _refused("has a character that UTF-8 cannot encode") from None
+        raise _url_error("has a character that UTF-8 cannot encode") from None
 
 
-def read_authority(text: str) -> tuple[str, int | None]:
-    """Parse ``host`` or ``host:port``, an IPv6 address in brackets. Raises ``ToolError`` as ``read_url`` does."""
+def parse_authority(text: str) -> tuple[str, int | None]:
+    """Parse ``host`` or ``host:port``, an IPv6 address in brackets. Raises ``ToolError`` as ``parse_url`` does."""
     if text.startswith("["):
-        inside, closed, rest = text[1:].partition("]")
-        if not closed or (rest and not rest.startswith(":")):
-            raise _refused("has an IPv6 address that is not well formed")
-        return _ipv6(inside), _port(rest[1:]) if rest else None
+        address, bracket, remainder = text[1:].partition("]")
+        if not bracket or (remainder and not remainder.startswith(":")):
+            raise _url_error("has an IPv6 address that is not well formed")
+        return _ipv6(address), _port(remainder[1:]) if remainder else None
     host, colon, port = text.partition(":")
     return _name_or_ipv4(host), _port(port) if colon else None
 
 
 def _ipv6(text: str) -> str:
     if "%" in text:
-        raise _refused("has an address with a zone, which is meaningful on one machine only")
+        raise _url_error("has an address with a zone, which is meaningful on one machine only")
     try:
         return str(IPv6Address(text))
     except AddressValueError:
-        raise _refused("has an IPv6 address that is not well formed") from None
+        raise _url_error("has an IPv6 address that is not well formed") from None
 
 
 def _name_or_ipv4(host: str) -> str:
     if not host.isascii():
-        raise _refused("has a host that is not ASCII; write it in its xn-- form")
+        raise _url_error("has a host that is not ASCII; write it in its xn-- form")
     host = host.lower()  # not earlier: lowering turns some letters into ASCII
     if host.endswith("."):
-        raise _refused("has a host that ends with a dot")
+        raise _url_error("has a host that ends with a dot")
     labels = host.split(".")
-    if len(host) > _MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
-        raise _refused("has a host that is neither a name nor an address")
+    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):  # DNS has no longer names
+        raise _url_error("has a host that is neither a name nor an address")
     if not _NUMBER.fullmatch(labels[-1]):
         return host
     # No name ends with a number: this is an address, and only the usual form is parsed alike everywhere.
@@ -133,21 +132,21 @@ def _name_or_ipv4(host: str) -> str:
             return str(IPv4Address(host))
     except AddressValueError:
         pass
-    raise _refused("has an IPv4 address in an unusual form; expected four decimal numbers")
+    raise _url_error("has an IPv4 address in an unusual form; expected four decimal numbers")
 
 
 def _port(text: str) -> int:
     if not _PORT.fullmatch(text) or int(text) > 65_535:
-        raise _refused("has a port that is not a number from 1 to 65535")
+        raise _url_error("has a port that is not a number from 1 to 65535")
     if int(text) in _BAD_PORTS:
-        raise _refused(f"has the port {text}, which belongs to another protocol")
+        raise _url_error(f"has the port {text}, which belongs to another protocol")
     return int(text)
 
 
-def _refuse_letters(text: str) -> None:
-    if _NEVER.search(text):
-        raise _refused("has a space, a control character or a backslash; write it percent-encoded")
+def _check_characters(text: str) -> None:
+    if _FORBIDDEN.search(text):
+        raise _url_error("has a space, a control character or a backslash; write it percent-encoded")
 
 
-def _refused(why: str) -> ToolError:
-    return ToolError(f"The URL {why}.", code="url_refused")
+def _url_error(reason: str) -> ToolError:
+    return ToolError(f"The URL {reason}.", code="url_refused")

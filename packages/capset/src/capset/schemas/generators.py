@@ -36,7 +36,7 @@ class UntitledJsonSchema(GenerateJsonSchema):
         if isinstance(factory := schema.get("default_factory"), CopiedDefault):
             schema = {**schema, "default": factory.value}
         default = schema.get("default")
-        items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_data().dump_python(default)]
+        items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_any_adapter().dump_python(default)]
         if any(map(_holds_set, items)):
             raise ValueError("a default must not contain a nested set: its order differs between processes")
         if isinstance(default, Set):
@@ -83,22 +83,23 @@ class ResultJsonSchema(UntitledJsonSchema):
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:  # pydantic's own union of core schemas is private
         """Return the schema of one part of a type, after checking how its values are serialised."""
-        kind, noted = schema["type"], cast("Mapping[str, Any]", schema.get("metadata", {}))
-        is_stated = kind not in _OBJECTS and not _STATED.isdisjoint(noted)
-        has_words = not _NOTES.issuperset(noted.get("pydantic_js_updates", ())) or "pydantic_js_extra" in noted
-        how = schema.get("serialization", {})
+        kind, metadata = schema["type"], cast("Mapping[str, Any]", schema.get("metadata", {}))
+        is_stated = kind not in _OBJECTS and not _STATED.isdisjoint(metadata)
+        has_words = not _NOTES.issuperset(metadata.get("pydantic_js_updates", ())) or "pydantic_js_extra" in metadata
+        serialization = schema.get("serialization", {})
         if kind in _OBJECTS:
-            has_words |= _says_more(schema)
-            if not how:
+            has_words |= _has_custom_schema(schema)
+            if not serialization:
                 _check_names(schema)
         self.is_authored |= is_stated or has_words
         is_open = schema.get("extra_behavior") == "allow"
         self.is_proven &= kind in _PROVEN and not (is_open or self.is_authored) and not any(map(schema.get, _UNSURE))
-        if how.get("type") in ("function-plain", "function-wrap") and "return_schema" not in how and not is_stated:
-            _refuse_undeclared(how["function"])
+        is_function = serialization.get("type") in ("function-plain", "function-wrap")
+        if is_function and "return_schema" not in serialization and not is_stated:
+            _refuse_undeclared(serialization["function"])
         json_schema = super().generate_inner(schema)
         names = json_schema.get("propertyNames", {})
-        if "$ref" in names and not _are_texts(self.resolve_ref_schema(names)):
+        if "$ref" in names and not _are_strings(self.resolve_ref_schema(names)):
             del json_schema["propertyNames"]
         return json_schema
 
@@ -110,13 +111,13 @@ class ResultJsonSchema(UntitledJsonSchema):
         json_schema = super().tagged_union_schema(schema)
         if callable(schema["discriminator"]):
             json_schema["anyOf"] = json_schema.pop("oneOf")
-        elif "discriminator" in json_schema and not self._have(
+        elif "discriminator" in json_schema and not self._all_have_property(
             json_schema["discriminator"]["propertyName"], json_schema["oneOf"]
         ):
             del json_schema["discriminator"]
         return json_schema
 
-    def _have(self, name: str, options: list[JsonSchemaValue]) -> bool:
+    def _all_have_property(self, name: str, options: list[JsonSchemaValue]) -> bool:
         try:
             return all(name in self.resolve_ref_schema(option).get("properties", {}) for option in options)
         except RuntimeError:  # an option is not finished yet, since it contains the union
@@ -130,7 +131,7 @@ class ResultJsonSchema(UntitledJsonSchema):
 def _check_names(schema: Mapping[str, Any]) -> None:
     """Refuse a class that serialises two fields under one name, or fields under names that its schema lacks."""
     names: dict[str, str] = {}
-    for name, alias in _names(schema):
+    for name, alias in _serialised_names(schema):
         if alias in names:
             raise ValueError(
                 f"{_class(schema)}: its fields {names[alias]!r} and {name!r} are both serialised as {alias!r}; "
@@ -144,7 +145,7 @@ def _check_names(schema: Mapping[str, Any]) -> None:
             )
 
 
-def _names(schema: Any) -> Iterator[tuple[str, str]]:
+def _serialised_names(schema: Any) -> Iterator[tuple[str, str]]:
     """Yield the name of every serialised field, and the name it is serialised under."""
     while schema["type"] not in _FIELDS:
         if schema.get("root_model") or not isinstance(schema.get("schema"), dict):
@@ -160,12 +161,12 @@ def _names(schema: Any) -> Iterator[tuple[str, str]]:
         yield field["property_name"], field.get("alias", field["property_name"])
 
 
-def _are_texts(schema: JsonSchemaValue) -> bool:
+def _are_strings(schema: JsonSchemaValue) -> bool:
     """Whether all values of an enum or a constant are strings, as the names in a JSON object always are."""
     return all(isinstance(choice, str) for choice in schema.get("enum", [schema.get("const", "")]))
 
 
-def _says_more(schema: Mapping[str, Any]) -> bool:
+def _has_custom_schema(schema: Mapping[str, Any]) -> bool:
     """Whether a class customises its JSON Schema."""
     classes = getattr(schema.get("cls"), "__mro__", ())
     custom_classes = (cls for cls in classes if not cls.__module__.startswith("pydantic."))
@@ -196,7 +197,7 @@ def _refuse_undeclared(function: Callable[..., Any]) -> None:
 
 
 @cache
-def _data() -> TypeAdapter[Any]:
+def _any_adapter() -> TypeAdapter[Any]:
     """Return the adapter for any value. Created on first use, since that would slow down the import."""
     return TypeAdapter(Any)
 

@@ -9,24 +9,18 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from capset.errors import DefinitionError, Field
-from capset.schemas.json_schema_graph import BASE, Data, SchemaNode, UnsoundSchema, graph
+from capset.schemas.json_schema_graph import BASE, Data, SchemaNode, UnsoundSchema, build_graph
 from capset.schemas.own_code import EXACT
 from capset.schemas.schema import MAPS_OF_SCHEMAS, SECRETS_WITHIN, Schema, has_marked_files, sorted_enums
 from capset.schemas.strict_json import copy_json, parse_json
 from capset.schemas.unchecked_patterns import regex_options, unlinear_patterns, without_patterns
-from capset.schemas.validation_errors import SchemaMismatch, fields_of
+from capset.schemas.validation_errors import SchemaMismatch, json_schema_fields
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError as Invalid
     from jsonschema_rs import Validator
 
-_LISTED_FROM: Final = 10_000
-_CHECKED_FROM: Final = 300_000
-_PER_VALUE: Final = 20
-"""Each of the limits above, on the schemas that apply to a value, grows by this for every value inside it."""
-
-
-_Met: TypeAlias = tuple[Iterable[SchemaNode], Any, bool, bool]
+_Applicable: TypeAlias = tuple[Iterable[SchemaNode], Any, bool, bool]
 
 
 class SchemaWalk:
@@ -42,42 +36,43 @@ class SchemaWalk:
 
     def __init__(self, root: SchemaNode, value: Any, *, fills: bool) -> None:
         self.is_listable = self.is_checkable = True
-        extra = _PER_VALUE * _size(value)
+        # The limits on the number of schemas that apply to a value grow with the number of values inside it.
+        extra = 20 * _size(value)
         visits = likely = 0
         waiting = [(root, value, fills, True)]
         while waiting:
-            node, inside, fills, is_likely = waiting.pop()
+            node, part, fills, is_likely = waiting.pop()
             visits += 1
             likely += is_likely
-            if likely > _CHECKED_FROM + extra:
+            if likely > 300_000 + extra:
                 self.is_listable = self.is_checkable = False
                 return
-            if visits > _LISTED_FROM + extra:
+            if visits > 10_000 + extra:
                 self.is_listable = False
-            for nodes, member, filling, likely_too in _met(node, inside, fills):
-                is_so = is_likely and likely_too
-                if is_so or self.is_listable:
-                    waiting.extend((met, member, filling, is_so) for met in nodes)
+            for nodes, member, filling, likely_too in _applicable(node, part, fills):
+                is_member_likely = is_likely and likely_too
+                if is_member_likely or self.is_listable:
+                    waiting.extend((inner, member, filling, is_member_likely) for inner in nodes)
 
 
-def _met(node: SchemaNode, value: Any, fills: bool) -> Iterator[_Met]:
+def _applicable(node: SchemaNode, value: Any, fills: bool) -> Iterator[_Applicable]:
     """Yield schemas with the value that they apply to, whether they fill in defaults there, and are likely to match."""
     yield node.always, value, fills, True
     for options in node.choices:
-        meant: list[SchemaNode] = []
-        others: list[SchemaNode] = []
+        likely: list[SchemaNode] = []
+        unlikely: list[SchemaNode] = []
         for option in options:
-            (meant if can_mean(option, value) else others).append(option)
-        yield meant, value, fills and len(meant) == 1, True
-        yield others, value, False, False
+            (likely if may_match(option, value) else unlikely).append(option)
+        yield likely, value, fills and len(likely) == 1, True
+        yield unlikely, value, False, False
     yield node.tests, value, False, True
     if isinstance(value, dict):
-        yield from _met_by_fields(node, cast("dict[str, Any]", value), fills)
+        yield from _applicable_to_fields(node, cast("dict[str, Any]", value), fills)
     elif isinstance(value, list):
-        yield from _met_by_items(node, cast("list[Any]", value), fills)
+        yield from _applicable_to_items(node, cast("list[Any]", value), fills)
 
 
-def _met_by_fields(node: SchemaNode, value: dict[str, Any], fills: bool) -> Iterator[_Met]:
+def _applicable_to_fields(node: SchemaNode, value: dict[str, Any], fills: bool) -> Iterator[_Applicable]:
     if fills:
         for name, default in node.defaults.items():
             if name not in value:
@@ -86,21 +81,21 @@ def _met_by_fields(node: SchemaNode, value: dict[str, Any], fills: bool) -> Iter
         field_node = node.fields.get(name)
         if field_node is not None:
             yield [field_node], member, fills, True
-        elif node.others is not None:
-            yield [node.others], member, fills and not node.patterns, True
-        yield [*node.patterns, *node.each], member, False, True
+        elif node.additional is not None:
+            yield [node.additional], member, fills and not node.patterns, True
+        yield [*node.patterns, *node.members], member, False, True
 
 
-def _met_by_items(node: SchemaNode, value: list[Any], fills: bool) -> Iterator[_Met]:
+def _applicable_to_items(node: SchemaNode, value: list[Any], fills: bool) -> Iterator[_Applicable]:
     for at, item in enumerate(value):
         if at < len(node.prefix):
             yield [node.prefix[at]], item, fills, True
         elif node.items is not None:
             yield [node.items], item, fills, True
-        yield node.each, item, False, True
+        yield node.members, item, False, True
 
 
-def can_mean(node: SchemaNode, value: Any) -> bool:
+def may_match(node: SchemaNode, value: Any) -> bool:
     """Whether a value may fit, judging only by its type, constants and enums, which distinguish options."""
     types = node.schema.get("type")
     if types is not None and _types_of(value).isdisjoint([types] if isinstance(types, str) else types):
@@ -111,7 +106,7 @@ def can_mean(node: SchemaNode, value: Any) -> bool:
         for name in node.fields.keys() & members.keys():
             if not _is_among(members[name], node.fields[name].schema):
                 return False
-    return all(can_mean(subschema, value) for subschema in node.always)
+    return all(may_match(subschema, value) for subschema in node.always)
 
 
 def _is_among(value: Any, schema: dict[str, Any]) -> bool:
@@ -168,7 +163,7 @@ class JsonSchema(Schema):
     ``object``, since nothing can be assumed about a value.
     """
 
-    __slots__ = ("_fills_defaults", "_names", "_root", "_validator", "unchecked_patterns")
+    __slots__ = ("_fills_defaults", "_names", "_validator", "root", "unchecked_patterns")
 
     def __init__(
         self,
@@ -182,7 +177,7 @@ class JsonSchema(Schema):
         # The parent's initialiser is not called, since it creates a schema from a type.
         self._fills_defaults = fills_defaults
         self._model_schema = None
-        self._root = root
+        self.root = root  # the schema as a graph, for walks
         self._validator = validator
         self.unchecked_patterns = tuple(sorted(unchecked_patterns))
         fields = _fields(root)
@@ -218,26 +213,21 @@ class JsonSchema(Schema):
         """The names of an object's fields, including those behind references."""
         return list(self._names)
 
-    @property
-    def root(self) -> SchemaNode:
-        """The schema as a graph, for walks."""
-        return self._root
-
     def _check(self, value: Any) -> Any:
-        return self._fitting(copy_json(value))
+        return self._validate(copy_json(value))
 
     def _check_json(self, text: bytes | str) -> Any:
-        return self._fitting(parse_json(text))
+        return self._validate(parse_json(text))
 
-    def _fitting(self, value: Any) -> Any:
-        walk = SchemaWalk(self._root, value, fills=self._fills_defaults)
+    def _validate(self, value: Any) -> Any:
+        walk = SchemaWalk(self.root, value, fills=self._fills_defaults)
         if not walk.is_checkable:
-            raise _whole("Input should be nested less deeply: checking it against its schema would take too long")
+            raise _input_error("Input should be nested less deeply: checking it against its schema would take too long")
         if self._validator.is_valid(value):
             return value
         if not walk.is_listable:
-            raise _whole("Input does not fit; listing what was expected would take too long")
-        raise SchemaMismatch(fields_of(self._validator.iter_errors(value), self._names))
+            raise _input_error("Input does not fit; listing what was expected would take too long")
+        raise SchemaMismatch(json_schema_fields(self._validator.iter_errors(value), self._names))
 
 
 def compile_json_schema(
@@ -286,7 +276,7 @@ def graph_of(schema: Schema) -> SchemaNode:
 
     document = schema.json_schema
     try:
-        return graph(document, rs.Registry([(BASE, document)], retriever=_refuse).resolver(BASE))
+        return build_graph(document, rs.Registry([(BASE, document)], retriever=_retrieve_nothing).resolver(BASE))
     except (rs.ReferencingError, ValueError) as error:  # an UnsoundSchema is a ValueError
         raise DefinitionError(f"the schema of these arguments cannot be walked: {error}") from None
 
@@ -297,7 +287,7 @@ def _document(label: str, json_schema: Mapping[str, Any] | bool) -> Data:
     if not isinstance(json_schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers pass untrusted data
         raise DefinitionError(f"{label}: a JSON Schema was expected, as a mapping; got {type(json_schema).__name__}")
     try:
-        document = cast("Data", copy_json(dict(json_schema), most=MAX_SCHEMA_LEVELS))
+        document = cast("Data", copy_json(dict(json_schema), max_levels=MAX_SCHEMA_LEVELS))
     except SchemaMismatch as misfit:
         _refuse_fields(label, misfit.fields)
     size = len(json.dumps(document, ensure_ascii=False).encode())
@@ -323,22 +313,20 @@ def _compiled(label: str, document: Data, *, is_strict: bool) -> tuple[Validator
             patterns = unlinear_patterns(document)
             validator = _validator(without_patterns(document, patterns), checks_formats=False)
         _sort_required(document)
-        resolver = rs.Registry([(BASE, document)], retriever=_refuse).resolver(BASE)
-        return validator, graph(document, resolver), patterns
+        resolver = rs.Registry([(BASE, document)], retriever=_retrieve_nothing).resolver(BASE)
+        return validator, build_graph(document, resolver), patterns
     except UnsoundSchema as error:
         raise DefinitionError(f"{label}: its JSON Schema cannot be used: {error}") from None
     except rs.ValidationError as error:
-        match error.kind:
-            case rs.ValidationErrorKind.Format("regex"):
-                at = ".".join(map(str, error.instance_path))
-                raise DefinitionError(
-                    f"{label}: its JSON Schema at {at}: a regular expression was expected that takes linear time",
-                    hint="write it without look-around and back-references, and with smaller repetitions",
-                ) from None
-            case rs.ValidationErrorKind.Referencing():
-                _refuse_reference(label, error)
-            case _:
-                _refuse_fields(label, fields_of([error], ()))
+        if _is_about_pattern(error):
+            path = ".".join(map(str, error.instance_path))
+            raise DefinitionError(
+                f"{label}: its JSON Schema at {path}: a regular expression was expected that takes linear time",
+                hint="write it without look-around and back-references, and with smaller repetitions",
+            ) from None
+        if isinstance(error.kind, rs.ValidationErrorKind.Referencing):
+            _refuse_reference(label, error)
+        _refuse_fields(label, json_schema_fields([error], ()))
     except (rs.ReferencingError, ValueError) as error:
         _refuse_reference(label, error)
 
@@ -352,21 +340,17 @@ def _validator(document: Data, *, checks_formats: bool) -> Validator:
 def _is_about_pattern(error: Invalid) -> bool:
     import jsonschema_rs as rs
 
-    match error.kind:
-        case rs.ValidationErrorKind.Format("regex"):
-            return True
-        case _:
-            return False
+    return isinstance(error.kind, rs.ValidationErrorKind.Format) and error.kind.format == "regex"
 
 
-def _refuse(uri: str) -> NoReturn:
+def _retrieve_nothing(uri: str) -> NoReturn:
     raise ValueError(f"{uri} is not fetched")
 
 
 def _refuse_reference(label: str, error: Exception) -> NoReturn:
-    named = re.search(r"'[^']*'", str(error))
+    reference = re.search(r"'[^']*'", str(error))
     raise DefinitionError(
-        f"{label}: its JSON Schema refers to {named[0] if named else 'something'}, which is not inside it",
+        f"{label}: its JSON Schema refers to {reference[0] if reference else 'something'}, which is not inside it",
         hint="nothing is fetched: put the target under $defs, and refer to it by #/$defs/…",
     ) from None
 
@@ -425,5 +409,5 @@ def _sort_required(schema: Any) -> None:
                 _sort_required(value)
 
 
-def _whole(words: str) -> SchemaMismatch:
-    return SchemaMismatch([Field("(arguments)", words)])
+def _input_error(expected: str) -> SchemaMismatch:
+    return SchemaMismatch([Field("(arguments)", expected)])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from capset.schemas.schema import schemas_in
@@ -14,11 +15,8 @@ from capset.schemas.schema import schemas_in
 if TYPE_CHECKING:
     from jsonschema_rs import Resolver
 
-MAX_NODES: Final = 100_000
 _MAX_CHAIN: Final = 64
 """The maximum length of a chain of schemas that apply to one value, each through the previous one."""
-_MAX_APPLIED: Final = 10_000
-"""The maximum number of schemas that apply to one value: nested references can make it 2**64 in a few lines."""
 BASE: Final = "json-schema:///"
 _META_SCHEMAS: Final = ("https://json-schema.org/draft", "http://json-schema.org/draft")
 """The prefixes of references to dialects, which are built into the validator and need not be walked."""
@@ -33,38 +31,24 @@ class _NoTarget(UnsoundSchema):
     """A reference has no target."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class SchemaNode:
     """One schema, with its subschemas for the same value (``always``, ``choices``, ``tests``) or for its children.
 
     All of ``always`` apply to every value, any option in each of ``choices`` may, and ``tests`` only tell values apart.
     """
 
-    __slots__ = (
-        "always",
-        "choices",
-        "defaults",
-        "each",
-        "fields",
-        "items",
-        "others",
-        "patterns",
-        "prefix",
-        "schema",
-        "tests",
-    )
-
-    def __init__(self, schema: Data) -> None:
-        self.schema = schema
-        self.always: list[SchemaNode] = []
-        self.choices: list[list[SchemaNode]] = []
-        self.tests: list[SchemaNode] = []
-        self.fields: dict[str, SchemaNode] = {}
-        self.defaults: dict[str, Any] = {}
-        self.patterns: list[SchemaNode] = []
-        self.others: SchemaNode | None = None
-        self.prefix: list[SchemaNode] = []
-        self.items: SchemaNode | None = None
-        self.each: list[SchemaNode] = []
+    schema: Data
+    always: list[SchemaNode] = field(default_factory=list["SchemaNode"])
+    choices: list[list[SchemaNode]] = field(default_factory=list[list["SchemaNode"]])
+    tests: list[SchemaNode] = field(default_factory=list["SchemaNode"])
+    fields: dict[str, SchemaNode] = field(default_factory=dict[str, "SchemaNode"])
+    defaults: dict[str, Any] = field(default_factory=dict[str, Any])
+    patterns: list[SchemaNode] = field(default_factory=list["SchemaNode"])
+    additional: SchemaNode | None = None
+    prefix: list[SchemaNode] = field(default_factory=list["SchemaNode"])
+    items: SchemaNode | None = None
+    members: list[SchemaNode] = field(default_factory=list["SchemaNode"])
 
     @property
     def in_place(self) -> Iterator[SchemaNode]:
@@ -75,24 +59,24 @@ class SchemaNode:
         yield from self.tests
 
 
-def graph(document: Data, resolver: Resolver) -> SchemaNode:
+def build_graph(document: Data, resolver: Resolver) -> SchemaNode:
     """Return the root node of a document that is valid by its meta-schema.
 
     Raises ``UnsoundSchema`` if a reference has no target in the document, or if references are endless.
     """
-    growth = _Growth(document, resolver.lookup("").draft)
-    root = growth.node(document, resolver)
-    growth.finish()
+    builder = _GraphBuilder(document, resolver.lookup("").draft)
+    root = builder.node(document, resolver)
+    builder.finish()
     measured: dict[SchemaNode, tuple[int, int]] = {}
-    for node in growth.nodes:
+    for node in builder.nodes:
         _measure(node, measured, 1)
     cache: dict[SchemaNode, tuple[Any] | None] = {}
-    for node in growth.nodes:
+    for node in builder.nodes:
         node.defaults = {name: default[0] for name, inner in node.fields.items() if (default := _default(inner, cache))}
     return root
 
 
-class _Growth:
+class _GraphBuilder:
     """The graph of a document while it is built; ``draft`` is the validator's number for its dialect."""
 
     def __init__(self, document: Data, draft: int) -> None:
@@ -100,7 +84,7 @@ class _Growth:
 
         self.nodes: list[SchemaNode] = []
         self._waiting: list[tuple[SchemaNode, Resolver]] = []
-        self._referred: dict[tuple[str, str], SchemaNode] = {}
+        self._nodes_by_reference: dict[tuple[str, str], SchemaNode] = {}
         self._is_old = draft <= Draft7
         """Whether the dialect ignores all keywords beside a ``$ref``."""
         self._id = "id" if draft == Draft4 else "$id"
@@ -118,28 +102,28 @@ class _Growth:
         """Nodes with dynamic references, the default target of each, and the name of the anchor."""
 
     def node(self, schema: object, resolver: Resolver) -> SchemaNode:
-        if len(self.nodes) >= MAX_NODES:
-            raise UnsoundSchema(f"it should contain at most {MAX_NODES:,} schemas, including those that it refers to")
+        if len(self.nodes) >= 100_000:
+            raise UnsoundSchema("it should contain at most 100,000 schemas, including those that it refers to")
         # The validator refuses anything else, with a clearer message.
         mapping: Data = {"not": {}} if schema is False else {}
         if isinstance(schema, dict):
             mapping = cast("Data", schema)
         node = SchemaNode(mapping)
         self.nodes.append(node)
-        inside = self._inside(mapping, resolver)
-        self._bases[inside.base_uri] = None
+        inner_resolver = self._inner_resolver(mapping, resolver)
+        self._bases[inner_resolver.base_uri] = None
         anchor = self._anchor_of(mapping)
-        if anchor is not None and (anchor, inside.base_uri) not in self._anchors:
-            self._anchors.add((anchor, inside.base_uri))
-            self._new_anchors.append((anchor, inside))
-        self._waiting.append((node, inside))
+        if anchor is not None and (anchor, inner_resolver.base_uri) not in self._anchors:
+            self._anchors.add((anchor, inner_resolver.base_uri))
+            self._new_anchors.append((anchor, inner_resolver))
+        self._waiting.append((node, inner_resolver))
         return node
 
     def finish(self) -> None:
         """Add the subschemas of all nodes, until there are no new ones."""
         while self._waiting or self._new_anchors:
             if self._waiting:
-                self._grow(*self._waiting.pop())
+                self._expand(*self._waiting.pop())
                 continue
             anchor, resolver = self._new_anchors.pop()
             with suppress(_NoTarget):  # it is where the validator does not expect a schema
@@ -171,14 +155,14 @@ class _Growth:
         node.tests = [*anchored.values()]
         return node
 
-    def _grow(self, node: SchemaNode, resolver: Resolver) -> None:
+    def _expand(self, node: SchemaNode, resolver: Resolver) -> None:
         schema = node.schema
 
-        def single(key: str) -> SchemaNode | None:
+        def child(key: str) -> SchemaNode | None:
             subschema = schema.get(key)
             return self.node(cast("object", subschema), resolver) if isinstance(subschema, dict | bool) else None
 
-        def several(key: str) -> list[SchemaNode]:
+        def children(key: str) -> list[SchemaNode]:
             subschemas = schema.get(key)
             return (
                 [self.node(inner, resolver) for inner in cast("list[Any]", subschemas)]
@@ -186,18 +170,18 @@ class _Growth:
                 else []
             )
 
-        def named(key: str) -> dict[str, SchemaNode]:
+        def children_by_name(key: str) -> dict[str, SchemaNode]:
             mapping = schema.get(key)
-            inside = cast("dict[str, object]", mapping) if isinstance(mapping, dict) else {}
+            subschemas = cast("dict[str, object]", mapping) if isinstance(mapping, dict) else {}
             # ``dependencies`` of an old dialect may be lists of names.
             return {
                 name: self.node(subschema, resolver)
-                for name, subschema in inside.items()
+                for name, subschema in subschemas.items()
                 if not isinstance(subschema, list)
             }
 
-        def present(*nodes: SchemaNode | None) -> list[SchemaNode]:
-            return [child for child in nodes if child is not None]
+        def existing(*nodes: SchemaNode | None) -> list[SchemaNode]:
+            return [node for node in nodes if node is not None]
 
         if isinstance(reference := schema.get("$ref"), str):
             node.always.append(self._target(reference, resolver))
@@ -211,25 +195,25 @@ class _Growth:
             for definition in cast("Data", definitions).values():
                 if _has_dynamic_anchor(definition):  # a dynamic reference may lead there, even if no other does
                     self.node(definition, resolver)
-        node.always += several("allOf")
-        node.choices += [options for key in ("anyOf", "oneOf") if (options := several(key))]
-        node.tests += present(*map(single, ("not", "if", "then", "else")))
-        node.tests += [*named("dependentSchemas").values(), *named("dependencies").values()]
-        node.fields = named("properties")
-        node.patterns = list(named("patternProperties").values())
-        node.others = single("additionalProperties")
+        node.always += children("allOf")
+        node.choices += [options for key in ("anyOf", "oneOf") if (options := children(key))]
+        node.tests += existing(*map(child, ("not", "if", "then", "else")))
+        node.tests += [*children_by_name("dependentSchemas").values(), *children_by_name("dependencies").values()]
+        node.fields = children_by_name("properties")
+        node.patterns = list(children_by_name("patternProperties").values())
+        node.additional = child("additionalProperties")
         is_list = isinstance(schema.get("items"), list)
-        node.prefix = several("items" if is_list else "prefixItems")
-        node.items = single("additionalItems" if is_list else "items")
-        node.each = present(*map(single, ("contains", "unevaluatedItems", "unevaluatedProperties")))
+        node.prefix = children("items" if is_list else "prefixItems")
+        node.items = child("additionalItems" if is_list else "items")
+        node.members = existing(*map(child, ("contains", "unevaluatedItems", "unevaluatedProperties")))
 
     def _target(self, reference: str, resolver: Resolver) -> SchemaNode:
         key = (resolver.base_uri, reference)
-        if key not in self._referred:
-            self._referred[key] = self.node(*_resolve(resolver, reference))
-        return self._referred[key]
+        if key not in self._nodes_by_reference:
+            self._nodes_by_reference[key] = self.node(*_resolve(resolver, reference))
+        return self._nodes_by_reference[key]
 
-    def _inside(self, schema: Data, resolver: Resolver) -> Resolver:
+    def _inner_resolver(self, schema: Data, resolver: Resolver) -> Resolver:
         """Return the resolver for the contents of a schema. An ``$id`` that is not a string is a field of that name."""
         from jsonschema_rs import ReferencingError
 
@@ -283,8 +267,8 @@ def _measure(node: SchemaNode, measured: dict[SchemaNode, tuple[int, int]], dept
             f"it should apply at most {_MAX_CHAIN} schemas to one value in a chain; "
             "a reference may lead back to itself only through a field or an item"
         )
-    if count > _MAX_APPLIED:
-        raise UnsoundSchema(f"it should apply at most {_MAX_APPLIED:,} schemas to one value")
+    if count > 10_000:  # nested references can make it 2**64 in a few lines
+        raise UnsoundSchema("it should apply at most 10,000 schemas to one value")
     measured[node] = chain, count
     return chain, count
 

@@ -28,10 +28,10 @@ Data: TypeAlias = dict[str, Any]
 """A JSON Schema."""
 ARGUMENTS: Final = "arguments"
 """The single argument of a wrapped schema, whose value is the arguments themselves."""
-_AT_TOP: Final = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "$ref")
+_REJECTED_AT_TOP: Final = ("allOf", "anyOf", "oneOf", "not", "enum", "const", "$ref")
 """The keywords that providers reject at the top, or that define the type of the arguments elsewhere."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_OTHER: Final = re.compile(r"[^A-Za-z0-9.-]+")
+_INVALID_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9.-]+")
 _NOT_STRICT: Final = frozenset({"allOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired"})
 _WITHOUT_NAMES: Final = frozenset(
     {
@@ -42,8 +42,8 @@ _WITHOUT_NAMES: Final = frozenset(
 """The keywords beside which arguments can be renamed, since none but the properties refers to them by name."""
 _DEFINITIONS: Final = ("$defs", "definitions")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_OLDER: Final = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/2019-09)/schema#?")
-_MOVED: Final = re.compile(r"/(items|additionalItems|dependencies)(/|$)")
+_OLDER_DIALECT: Final = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/2019-09)/schema#?")
+_MOVED_PARTS: Final = re.compile(r"/(items|additionalItems|dependencies)(/|$)")
 """Matches references to a part that is at another place in 2020-12."""
 _LIMITS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
@@ -61,7 +61,7 @@ class ModelSchema:
     may_be_strict: bool
     """Whether OpenAI's strict mode supports all of its keywords."""
 
-    def restored(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def restore(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Convert a model's arguments back to the tool's own schema.
 
         Arguments that do not have the form of ``json_schema`` are returned unchanged, for the kernel to validate.
@@ -80,7 +80,7 @@ def model_schema(json_schema: Data) -> ModelSchema:
     Arguments whose names are rejected are renamed. A schema that is rejected at its top is wrapped in a single
     argument, ``arguments``; so is one whose arguments cannot be renamed, since other keywords refer to them by name.
     """
-    schema = _with_items(_modern(json_schema))
+    schema = _with_items(_to_2020_12(json_schema))
     names: dict[str, str] = {}
     is_wrapped = bool(refused_keywords(schema))
     if not is_wrapped and (refused := refused_names(schema)):
@@ -94,7 +94,7 @@ def model_schema(json_schema: Data) -> ModelSchema:
 
 def refused_keywords(schema: Mapping[str, Any]) -> list[str]:
     """Return the keywords at the top of a schema that a provider rejects there."""
-    return [key for key in _AT_TOP if key in schema]
+    return [key for key in _REJECTED_AT_TOP if key in schema]
 
 
 def refused_names(schema: Mapping[str, Any]) -> list[str]:
@@ -140,17 +140,17 @@ def _new_names(schema: Data, refused: list[str]) -> dict[str, str]:
         or not all(map(_is_to_definition, references))
     ):
         return {}
-    plain = {name: _OTHER.sub("_", name).strip("_") for name in refused}
+    plain = {name: _INVALID_CHARACTERS.sub("_", name).strip("_") for name in refused}
     counts = Counter(plain.values())
     names = {
-        name: new if counts[new] == 1 and new not in properties and _NAME.fullmatch(new) else _marked(new, name)
+        name: new if counts[new] == 1 and new not in properties and _NAME.fullmatch(new) else _with_digest(new, name)
         for name, new in plain.items()
     }
     new_names = {*names.values()}
     return names if len(new_names) == len(names) and new_names.isdisjoint(properties) else {}
 
 
-def _marked(new: str, name: str) -> str:
+def _with_digest(new: str, name: str) -> str:
     digits = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{new[:55] or 'argument'}_{digits}"
 
@@ -160,7 +160,7 @@ def _renamed(schema: Data, names: Mapping[str, str]) -> Data:
     if not names:
         return schema
     properties = {
-        names.get(name, name): _noted(name, inner) if name in names else inner
+        names.get(name, name): _with_original_name(name, inner) if name in names else inner
         for name, inner in cast("Data", schema["properties"]).items()
     }
     renamed = {**schema, "properties": properties, "additionalProperties": False}
@@ -169,13 +169,13 @@ def _renamed(schema: Data, names: Mapping[str, str]) -> Data:
     return renamed
 
 
-def _noted(name: str, schema: object) -> object:
+def _with_original_name(name: str, schema: object) -> object:
     """Add the original name of an argument to its description, since other texts use that name."""
     if schema is False:
         return schema
-    noted: Data = dict(cast("Data", schema)) if isinstance(schema, dict) else {}
-    description = noted.get("description")
-    return {**noted, "description": f"{name}: {description}" if description else name}
+    annotated: Data = dict(cast("Data", schema)) if isinstance(schema, dict) else {}
+    description = annotated.get("description")
+    return {**annotated, "description": f"{name}: {description}" if description else name}
 
 
 def _wrapped(schema: Data) -> Data:
@@ -213,49 +213,49 @@ def _is_to_definition(reference: str) -> bool:
     return unquote(reference).startswith(("#/$defs/", "#/definitions/"))
 
 
-def _modern(schema: Data) -> Data:
+def _to_2020_12(schema: Data) -> Data:
     """Convert a schema of an older dialect to 2020-12.
 
     A schema is left unchanged if it refers to a part that has another place in 2020-12, or contains a recursive
     reference or ``unevaluatedItems``, for which other items count.
     """
     dialect = schema.get("$schema")
-    if not isinstance(dialect, str) or not _OLDER.fullmatch(dialect):
+    if not isinstance(dialect, str) or not _OLDER_DIALECT.fullmatch(dialect):
         return schema
     modern = deepcopy(schema)
     del modern["$schema"]
     schemas = [*schemas_in(modern)]
-    if any(map(_must_stay, schemas)):
+    if any(map(_is_unconvertible, schemas)):
         return schema
     for inner in schemas:
         if "2019-09" not in dialect:
-            _drop_what_does_not_count(inner)
+            _drop_ignored_siblings(inner)
             if isinstance(schema_id := inner.pop("id" if "draft-04" in dialect else "$id", None), str):
                 inner.update({"$anchor": schema_id[1:]} if schema_id.startswith("#") else {"$id": schema_id})
-        _modernise(inner)
+        _convert_keywords(inner)
     return modern
 
 
-def _must_stay(schema: Data) -> bool:
+def _is_unconvertible(schema: Data) -> bool:
     reference = schema.get("$ref")
-    is_moved = isinstance(reference, str) and _MOVED.search(reference) is not None
+    is_moved = isinstance(reference, str) and _MOVED_PARTS.search(reference) is not None
     return is_moved or "$recursiveRef" in schema or "unevaluatedItems" in schema
 
 
-def _drop_what_does_not_count(schema: Data) -> None:
+def _drop_ignored_siblings(schema: Data) -> None:
     """Remove the keywords beside a reference that 2020-12 applies and older dialects ignore."""
     if isinstance(schema.get("$ref"), str):
         for key in schema.keys() - {"$ref", "title", "description", *_DEFINITIONS}:
             del schema[key]
 
 
-def _modernise(schema: Data) -> None:
+def _convert_keywords(schema: Data) -> None:
     """Convert the keywords of a schema that have another form or name in 2020-12."""
-    rest = schema.pop("additionalItems", None)
+    additional_items = schema.pop("additionalItems", None)
     if isinstance(schema.get("items"), list):
         schema["prefixItems"] = schema.pop("items")
-        if rest is not None:
-            schema["items"] = rest
+        if additional_items is not None:
+            schema["items"] = additional_items
     for limit, exclusive in _LIMITS:
         if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and limit in schema:
             schema[exclusive] = schema.pop(limit)

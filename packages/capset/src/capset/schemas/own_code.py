@@ -17,16 +17,16 @@ _BY_NAME: Final = frozenset({"fields", "choices"})
 _SAFE: Final = ("builtins", "pydantic", "pydantic_core")
 """The packages whose functions are not the host's own."""
 # A memo over the few classes that definitions declare; not a registry.
-_KNOWN: Final[WeakKeyDictionary[type[BaseModel], bool]] = WeakKeyDictionary()
+_CACHE: Final[WeakKeyDictionary[type[BaseModel], bool]] = WeakKeyDictionary()
 
 
 def has_own_code(model: type[BaseModel]) -> bool:
     """Whether validating or serialising a model may call the host's own functions; see ``runs_own_code``."""
-    has_code = _KNOWN.get(model)
+    has_code = _CACHE.get(model)
     if has_code is None:
         if not model.__pydantic_complete__:
             model.model_rebuild()
-        has_code = _KNOWN[model] = runs_own_code(model.__pydantic_core_schema__)
+        has_code = _CACHE[model] = runs_own_code(model.__pydantic_core_schema__)
     return has_code
 
 
@@ -42,7 +42,7 @@ def runs_own_code(core_schema: Any) -> bool:  # typed dicts of pydantic-core, of
                 mapping.get("custom_init")
                 or mapping.get("post_init")
                 or mapping.get("computed_fields")
-                or _looks_up(mapping)
+                or _has_own_missing(mapping)
             ):
                 return True
         elif not isinstance(node, list | tuple | type) and is_own_function(node):
@@ -100,7 +100,7 @@ def is_own_function(function: object) -> bool:
     return callable(cast("object", function)) and not _is_safe(cast("object", function))
 
 
-def _looks_up(node: Mapping[str, object]) -> bool:
+def _has_own_missing(node: Mapping[str, object]) -> bool:
     """Whether a schema is that of an enum with its own ``_missing_``."""
     kind = node.get("cls")
     if node.get("type") != "enum" or not (isinstance(kind, type) and issubclass(kind, Enum)):

@@ -21,9 +21,9 @@ _OPEN: Final = frozenset(
 )
 """Keywords through which other schemas affect an object's properties, so that only its author can close it."""
 
-_BESIDE: Final = frozenset({"$ref", "$defs", "title", "description"})
+_ANNOTATIONS: Final = frozenset({"$ref", "$defs", "title", "description"})
 """Keywords allowed beside a reference that do not affect validation."""
-_WORDS: Final = frozenset(
+_KEYWORDS: Final = frozenset(
     {
         *("type", "enum", "const", "default", "title", "description", "examples", "deprecated", "format", "pattern"),
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"),
@@ -48,11 +48,11 @@ def close_object(schema: Mapping[str, Any]) -> dict[str, Any]:
     root = _closed(root, reached)
     if not defs:
         return root
-    definitions, done = dict(defs), set[str]()
-    while todo := (reached & definitions.keys()) - done:
+    definitions, closed = dict(defs), set[str]()
+    while todo := (reached & definitions.keys()) - closed:
         for name in sorted(todo):
             definitions[name] = _closed(definitions[name], reached)
-            done.add(name)
+            closed.add(name)
     return {**root, "$defs": definitions}
 
 
@@ -151,7 +151,9 @@ def parameters_schema(owner: str, parameters: Mapping[str, Any]) -> JsonSchema:
         raise DefinitionError(f"{label}: a mapping was expected; got {parameters!r:.80}")
     is_whole = isinstance(parameters.get("type"), str) or "$ref" in parameters
     document = close_object(
-        followed(parameters if is_whole else _joined(label, {"type": "object", "properties": parameters}))
+        resolve_reference(
+            parameters if is_whole else _with_required_list(label, {"type": "object", "properties": parameters})
+        )
     )
     if document.get("type") != "object":
         raise DefinitionError(
@@ -162,18 +164,18 @@ def parameters_schema(owner: str, parameters: Mapping[str, Any]) -> JsonSchema:
     return schema
 
 
-def _joined(label: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _with_required_list(label: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object's schema with the ``required: true`` of properties collected in a list, as in JSON Schema."""
-    joined, required = dict(schema), list[str]()
+    converted, required = dict(schema), list[str]()
     properties: dict[str, Any] = {}
     for name, parameter in cast("Mapping[str, Any]", schema["properties"]).items():
         properties[name], is_required = _parameter(f"{label}.{name}", parameter)
         if is_required:
             required.append(name)
-    joined["properties"] = properties
+    converted["properties"] = properties
     if required:
-        joined["required"] = required
-    return joined
+        converted["required"] = required
+    return converted
 
 
 def _parameter(label: str, parameter: object) -> tuple[dict[str, Any], bool]:
@@ -183,27 +185,27 @@ def _parameter(label: str, parameter: object) -> tuple[dict[str, Any], bool]:
             hint="a complete JSON Schema has type: object beside its properties",
         )
     schema = dict(cast("Mapping[str, Any]", parameter))
-    if wrong := [key for key in schema if key not in _WORDS]:
+    if unknown_keys := [key for key in schema if key not in _KEYWORDS]:
         raise DefinitionError(
-            f"{label}: {unknown('keyword', str(wrong[0]), _WORDS)}",
+            f"{label}: {unknown('keyword', str(unknown_keys[0]), _KEYWORDS)}",
             hint="a complete JSON Schema has type: object beside its properties",
         )
     is_required = schema.get("required", False)
     if isinstance(is_required, bool):
         schema.pop("required", None)
         if schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping):
-            schema = _joined(label, schema)
+            schema = _with_required_list(label, schema)
         return schema, is_required
     return schema, False  # ``required`` of an object is a list, as in JSON Schema
 
 
-def followed(schema: Mapping[str, Any]) -> dict[str, Any]:  # a JSON Schema that is not checked yet
+def resolve_reference(schema: Mapping[str, Any]) -> dict[str, Any]:  # a JSON Schema that is not checked yet
     """Return a schema with its top-level reference resolved, since pydantic writes nested models as references."""
     resolved, defs, visited = dict(schema), schema.get("$defs", {}), set[str]()
     while isinstance(reference := resolved.get("$ref"), str) and reference not in visited:
         visited.add(reference)
         target = defs.get(reference.removeprefix("#/$defs/"))
-        if not isinstance(target, Mapping) or resolved.keys() - _BESIDE:
+        if not isinstance(target, Mapping) or resolved.keys() - _ANNOTATIONS:
             break
         del resolved["$ref"]
         resolved = {**cast("Mapping[str, Any]", target), **resolved}

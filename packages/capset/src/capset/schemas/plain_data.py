@@ -20,15 +20,7 @@ from uuid import UUID
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from pydantic_core import from_json, to_json
 
-_MAX_LEVELS: Final = 100
-_MAX_VALUES: Final = 10_000
-"""The maximum number of values visited: a few lists that contain each other twice have far too many paths."""
-_MAX_DIGITS: Final = 4000
-"""Python does not write integers of more than 4,300 decimal digits."""
-_MAX_NAME: Final = 100
-_MAX_EXACT: Final = 2**53
-"""Every JSON parser reads integers up to this one exactly."""
-_LEFT_OUT: Final = "…"
+_ELLIPSIS: Final = "…"
 _LEAVES: Final = frozenset(
     {
         *(NoneType, bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID),
@@ -37,8 +29,6 @@ _LEAVES: Final = frozenset(
 )
 """Types that pydantic serialises itself, without running any other code."""
 _NO_SECRETS: Final = _LEAVES - {SecretStr, SecretBytes}
-_MAX_VALIDATED: Final = 300
-"""More levels than pydantic validates and serialises."""
 
 
 def plain(value: Any) -> Any:
@@ -68,33 +58,33 @@ def plain_json(text: bytes) -> Any:
 
 def plain_unvalidated(value: Any) -> Any:
     """Return any value as plain JSON data. Values that reading would consume, like generators, become a type name."""
-    return _Look().at(value)
+    return _Converter().convert(value)
 
 
-def distinct(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def unique_members(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return all members by name. Repeated names, such as masks, get numbers from the second one on."""
     by_name: dict[str, Any] = {}
     for name, member in members:
-        by_name[free_name(name, by_name)] = member
+        by_name[unique_name(name, by_name)] = member
     return by_name
 
 
-def free_name(name: str, taken: Mapping[str, Any]) -> str:
+def unique_name(name: str, members: Mapping[str, Any]) -> str:
     """Return ``name``, with a number appended if it is taken."""
-    while name in taken:
-        name = f"{name} #{len(taken) + 1}"
+    while name in members:
+        name = f"{name} #{len(members) + 1}"
     return name
 
 
-def unmasked(value: Any) -> Any:
+def reveal_secrets(value: Any) -> Any:
     """Return data with the secrets that pydantic would mask in clear. Use it only for a keyed digest."""
     match value:
         case SecretStr() | SecretBytes() | Secret():
             return cast("Secret[Any]", value).get_secret_value()
         case dict():
-            return {key: unmasked(member) for key, member in cast("dict[Any, Any]", value).items()}
+            return {key: reveal_secrets(member) for key, member in cast("dict[Any, Any]", value).items()}
         case list():
-            return [unmasked(item) for item in cast("list[Any]", value)]
+            return [reveal_secrets(item) for item in cast("list[Any]", value)]
         case _:
             return value
 
@@ -107,23 +97,23 @@ def secrets_in(value: Any) -> list[Any]:
     return _sorted(_Secrets().of(value, 0))
 
 
-def whole(value: Any) -> Any:
+def plain_with_all_parts(value: Any) -> Any:
     """Return a validated value as plain JSON data with all its parts, including those that its JSON data leaves out.
 
     Secrets stay masked. Use it only for a keyed digest. Raises ``RecursionError`` if the value is nested too deeply.
     """
     match value:
         case BaseModel():
-            return whole({**vars(value), **(value.model_extra or {})})
+            return plain_with_all_parts({**vars(value), **(value.model_extra or {})})
         case Mapping():
             members = cast("Mapping[Any, Any]", value).items()
-            return sorted(([plain(key), whole(member)] for key, member in members), key=to_json)
+            return sorted(([plain(key), plain_with_all_parts(member)] for key, member in members), key=to_json)
         case list() | tuple() | deque():
-            return [whole(item) for item in cast("list[Any]", value)]
+            return [plain_with_all_parts(item) for item in cast("list[Any]", value)]
         case set() | frozenset():
-            return sorted(map(whole, cast("set[Any]", value)), key=to_json)
+            return sorted(map(plain_with_all_parts, cast("set[Any]", value)), key=to_json)
         case _ if is_dataclass(value) and not isinstance(value, type):
-            return whole({field.name: getattr(value, field.name) for field in fields(value)})
+            return plain_with_all_parts({field.name: getattr(value, field.name) for field in fields(value)})
         case _:
             return plain(value)
 
@@ -143,7 +133,7 @@ def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
             if not member.isascii():
                 return False
         elif kind is int:
-            if not -_MAX_EXACT <= member <= _MAX_EXACT:
+            if not -(2**53) <= member <= 2**53:  # every JSON parser reads these exactly
                 return False
         elif kind is not bool and member is not None:
             return False
@@ -174,7 +164,7 @@ class _Secrets:
 
     def of(self, value: Any, level: int) -> list[tuple[_Path, Any]]:
         kind = cast("type[Any]", type(value))
-        if kind in _NO_SECRETS or level > _MAX_VALIDATED:
+        if kind in _NO_SECRETS or level > 300:  # more levels than pydantic validates and serialises
             return []
         if (cached := self._known.get(id(value))) is not None:
             return cached[1]
@@ -209,8 +199,8 @@ class _Secrets:
                 yield from enumerate(cast("list[Any]", value))
             case set() | frozenset():
                 # Sets have no order, so each item is listed with its own secrets.
-                each = ((item, self.of(item, level + 1)) for item in cast("set[Any]", value))
-                secrets += [(("*",), [plain(item), _sorted(inner)]) for item, inner in each if inner]
+                items = ((item, self.of(item, level + 1)) for item in cast("set[Any]", value))
+                secrets += [(("*",), [plain(item), _sorted(inner)]) for item, inner in items if inner]
             case _ if is_dataclass(value) and not isinstance(value, type):
                 yield from ((field.name, getattr(value, field.name)) for field in fields(value))
             case _:
@@ -221,24 +211,26 @@ def _sorted(secrets: list[tuple[_Path, Any]]) -> list[Any]:
     return sorted(([list(path), clear] for path, clear in secrets), key=to_json)
 
 
-class _Look:
-    """One conversion of a value. Errors in the value's own code are caught; ``_above`` are ids of enclosing values."""
+class _Converter:
+    """One conversion of a value. Errors in the value's own code are caught."""
 
     def __init__(self) -> None:
-        self._left = _MAX_VALUES
-        self._above: set[int] = set()
+        # A few lists that contain each other twice have far too many paths.
+        self._values_left = 10_000
+        self._ancestor_ids: set[int] = set()
+        """The ids of the enclosing values."""
 
-    def at(self, value: Any) -> Any:
-        if self._left <= 0 or len(self._above) > _MAX_LEVELS or id(value) in self._above:
-            return _LEFT_OUT
-        self._left -= 1
-        self._above.add(id(value))
+    def convert(self, value: Any) -> Any:
+        if self._values_left <= 0 or len(self._ancestor_ids) > 100 or id(value) in self._ancestor_ids:
+            return _ELLIPSIS
+        self._values_left -= 1
+        self._ancestor_ids.add(id(value))
         try:
             return self._to_plain(value)
         except Exception:  # an object may raise anything, even when its type is read
-            return _named(value)
+            return _type_name(value)
         finally:
-            self._above.discard(id(value))
+            self._ancestor_ids.discard(id(value))
 
     def _to_plain(self, value: Any) -> Any:
         match value:
@@ -249,9 +241,10 @@ class _Look:
             case bytes() | bytearray():
                 return f"bytes {value.hex()}"
             case Enum():
-                return self.at(value.value)
+                return self.convert(value.value)
             case int():
-                return int(value) if value.bit_length() < _MAX_DIGITS * 3 else hex(value)
+                # Python does not write integers of more than 4,300 decimal digits, of at least 3 bits each.
+                return int(value) if value.bit_length() < 4_000 * 3 else hex(value)
             case float():
                 return float(value) if isfinite(value) else None
             case BaseModel():
@@ -262,33 +255,33 @@ class _Look:
                 plain_items = self._items(cast("list[Any]", value))
                 return sorted(plain_items, key=to_json) if isinstance(value, set | frozenset) else plain_items
             case Iterator():
-                return _named(cast("object", value))
+                return _type_name(cast("object", value))
             case _ if is_dataclass(value) and not isinstance(value, type):
                 return self._members({field.name: getattr(value, field.name) for field in fields(value)})
             case _:
-                return from_json(to_json(value, fallback=_named, inf_nan_mode="null"))
+                return from_json(to_json(value, fallback=_type_name, inf_nan_mode="null"))
 
     def _members(self, members: Mapping[Any, Any]) -> dict[str, Any]:
         plain_members: dict[str, Any] = {}
         for key, member in members.items():
-            if self._left <= 0:
-                plain_members[_LEFT_OUT] = _LEFT_OUT
+            if self._values_left <= 0:
+                plain_members[_ELLIPSIS] = _ELLIPSIS
                 break
             name = _text(key) if isinstance(key, str) else self._key(key)
-            plain_members[free_name(name, plain_members)] = self.at(member)  # 1 and "1" are two keys
+            plain_members[unique_name(name, plain_members)] = self.convert(member)  # 1 and "1" are two keys
         return plain_members
 
     def _key(self, key: Any) -> str:
-        plain_key = self.at(key)
+        plain_key = self.convert(key)
         return plain_key if isinstance(plain_key, str) else to_json(plain_key).decode()
 
     def _items(self, items: list[Any]) -> list[Any]:
         plain_items: list[Any] = []
         for item in items:
-            if self._left <= 0:
-                plain_items.append(_LEFT_OUT)
+            if self._values_left <= 0:
+                plain_items.append(_ELLIPSIS)
                 break
-            plain_items.append(self.at(item))
+            plain_items.append(self.convert(item))
         return plain_items
 
 
@@ -296,39 +289,39 @@ def _text(text: str) -> str:
     return str.encode(text, errors="backslashreplace").decode()
 
 
-def _named(value: object) -> str:
+def _type_name(value: object) -> str:
     try:
-        return _text(type(value).__name__[:_MAX_NAME])
+        return _text(type(value).__name__[:100])
     except Exception:  # a metaclass may raise anything too
         return "object"
 
 
-LONG: Final = 262_144
+LONG_TEXT_LENGTH: Final = 262_144
 """Strings of at least this many characters are passed on without copying."""
-_PIECE: Final = 65_536
 
 
 def has_long_text(value: object) -> bool:
     """Whether a value is a dict with a long string among its members."""
     if type(value) is dict:
         for member in cast("dict[Any, Any]", value).values():
-            if type(member) is str and len(member) >= LONG:
+            if type(member) is str and len(member) >= LONG_TEXT_LENGTH:
                 return True
     return False
 
 
-def without_copies(plain: Mapping[str, Any]) -> dict[str, Any]:
+def to_json_data(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return JSON-compatible members as JSON data, reusing the long string objects of ``plain``.
 
     Raises ``ValueError`` for a string with a lone surrogate, and for anything that JSON text cannot represent.
     """
-    texts = {name: member for name, member in plain.items() if type(member) is str and len(member) >= LONG}
+    texts = {name: member for name, member in plain.items() if type(member) is str and len(member) >= LONG_TEXT_LENGTH}
     for text in texts.values():
-        _refuse_surrogates(text)
+        _check_surrogates(text)
     return from_json(to_json({**plain, **dict.fromkeys(texts, "")})) | texts
 
 
-def _refuse_surrogates(text: str) -> None:
+def _check_surrogates(text: str) -> None:
     if not text.isascii():
-        for at in range(0, len(text), _PIECE):
-            text[at : at + _PIECE].encode()
+        size = 65_536  # characters
+        for at in range(0, len(text), size):
+            text[at : at + size].encode()

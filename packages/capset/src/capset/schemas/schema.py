@@ -20,8 +20,8 @@ from typing_extensions import TypedDict
 from capset.errors import DefinitionError
 from capset.schemas.generators import ResultJsonSchema, UntitledJsonSchema
 from capset.schemas.own_code import json_form_of, runs_own_code
-from capset.schemas.plain_data import has_long_text, without_copies
-from capset.schemas.validation_errors import SchemaMismatch, fields_of
+from capset.schemas.plain_data import has_long_text, to_json_data
+from capset.schemas.validation_errors import SchemaMismatch, json_schema_fields
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -153,7 +153,7 @@ class Schema:
         if self._has_numbers and not is_finite(value):
             raise ValueError("JSON has no NaN and no infinities")
         if has_long_text(value):
-            return without_copies(self._to_python(value, mode="json", by_alias=self._by_alias, warnings="error"))
+            return to_json_data(self._to_python(value, mode="json", by_alias=self._by_alias, warnings="error"))
         return from_json(self._to_json(value, by_alias=self._by_alias, warnings="error"), allow_inf_nan=False)
 
     def text(self, value: Any) -> str:
@@ -216,15 +216,15 @@ class ResultSchema(Schema):
         if not self._is_proven:
             validator = self._validator or self.compile()
             if not validator.is_valid(data):
-                raise SchemaMismatch(fields_of(validator.iter_errors(data), self.names))
+                raise SchemaMismatch(json_schema_fields(validator.iter_errors(data), self.names))
         return data
 
-    def held_to(self, published: JsonSchemaValue) -> Self:
+    def with_published(self, published: JsonSchemaValue) -> Self:
         """Return a copy of this schema whose JSON data must fit ``published`` instead."""
-        other = copy(self)
-        other._published, other._validator = published, None
-        other._is_proven = other.is_exact = False
-        return other
+        copied = copy(self)
+        copied._published, copied._validator = published, None
+        copied._is_proven = copied.is_exact = False
+        return copied
 
     def compile(self) -> Validator:
         """Return the validator of the published schema. Raises ``ValueError`` if it is not a valid JSON Schema."""
@@ -269,7 +269,7 @@ def schema_of(label: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
                     hint="write patterns as in ECMAScript, with ^ and $ for \\A and \\Z",
                 ) from None
         return schema
-    is_open = any(subschema.get("additionalProperties", False) is not False for subschema in _listed(tidy))
+    is_open = any(subschema.get("additionalProperties", False) is not False for subschema in _objects_in(tidy))
     is_closed = close_objects(tidy)
     # A schema is closed as a whole, so a model that is explicitly open cannot be exempted.
     if is_closed and is_open:
@@ -279,13 +279,13 @@ def schema_of(label: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
 
 def close_objects(schema: JsonSchemaValue) -> bool:
     """Close every object that lists its properties and does not mention others; return whether there was one."""
-    silent = [subschema for subschema in _listed(schema) if "additionalProperties" not in subschema]
+    silent = [subschema for subschema in _objects_in(schema) if "additionalProperties" not in subschema]
     for subschema in silent:
         subschema["additionalProperties"] = False
     return bool(silent)
 
 
-def _listed(schema: JsonSchemaValue) -> list[dict[str, Any]]:
+def _objects_in(schema: JsonSchemaValue) -> list[dict[str, Any]]:
     return [subschema for subschema in schemas_in(schema) if "properties" in subschema]
 
 

@@ -24,7 +24,7 @@ def parse_json(text: bytes | str) -> Any:  # JSON has many types
     """
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
-        value = json.loads(decoded, object_pairs_hook=_distinct, parse_constant=_no_constant)
+        value = json.loads(decoded, object_pairs_hook=_unique_members, parse_constant=_no_constant)
         _check_parsed(value)
         return value
     except SchemaMismatch:
@@ -46,10 +46,10 @@ class ValueCounter:
     JSON, the number is meaningless.
     """
 
-    __slots__ = ("_cut", "_is_inside", "found")
+    __slots__ = ("_cut", "_is_inside", "count")
 
     def __init__(self) -> None:
-        self.found = 1
+        self.count = 1
         self._is_inside = False
         self._cut = b""  # a backslash whose escaped character is in the next piece
 
@@ -60,21 +60,21 @@ class ValueCounter:
         if b"\\" in piece:
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')
-        outside = b"".join(parts[self._is_inside :: 2])
+        unquoted = b"".join(parts[self._is_inside :: 2])
         self._is_inside ^= len(parts) % 2 == 0
-        self.found += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-        return self.found
+        self.count += unquoted.count(b",") + unquoted.count(b"[") + unquoted.count(b"{")
+        return self.count
 
 
-def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS) -> Any:
+def copy_json(value: Any, place: tuple[int | str, ...] = (), max_levels: int = MAX_LEVELS) -> Any:
     """Return a copy of plain JSON data: dict, list, str, int, float, bool and None.
 
     Raises ``SchemaMismatch`` for a value of another type, a key that is not a string, NaN, an infinity or a lone
-    surrogate, none of which JSON can represent, and for more than ``most`` levels.
+    surrogate, none of which JSON can represent, and for more than ``max_levels`` levels.
     """
     match value:
-        case list() | dict() if len(place) >= most:
-            raise _too_deep(most)
+        case list() | dict() if len(place) >= max_levels:
+            raise _too_deep(max_levels)
         case None | True | False:
             return value
         case str():
@@ -88,14 +88,14 @@ def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEV
                 raise _mismatch(place, "Input should be a finite number")
             return float(value)
         case list():
-            return [copy_json(item, (*place, at), most) for at, item in enumerate(cast("list[Any]", value))]
+            return [copy_json(item, (*place, at), max_levels) for at, item in enumerate(cast("list[Any]", value))]
         case dict():
             members: dict[str, Any] = {}
             for key, member in cast("dict[Any, Any]", value).items():
                 if not isinstance(key, str):
                     raise _mismatch(place, "Input should have only strings as names of its fields")
                 name = _text(key, place)
-                members[name] = copy_json(member, (*place, name), most)
+                members[name] = copy_json(member, (*place, name), max_levels)
             return members
         case _:
             raise _mismatch(
@@ -116,7 +116,7 @@ def _check_parsed(value: Any, place: tuple[int | str, ...] = ()) -> None:
             copy_json(value, place)
 
 
-def checked_bounds(value: Any) -> Any:
+def copy_bounded(value: Any) -> Any:
     """Copy like ``copy_json``. Raises ``SchemaMismatch`` also beyond ``MAX_SIZE`` values and characters."""
     try:
         size = size_of(value)
@@ -139,14 +139,14 @@ def size_of(value: object, sizes: dict[int, int] | None = None) -> int:
             return len(value) + 1
         case dict():
             mapping = cast("dict[object, object]", value)
-            inside = [*mapping, *mapping.values()]
+            members = [*mapping, *mapping.values()]
         case list():
-            inside = cast("list[object]", value)
+            members = cast("list[object]", value)
         case _:
             return 1
     if place not in sizes:
         sizes[place] = MAX_SIZE + 1  # in case it contains itself
-        sizes[place] = 1 + sum(size_of(member, sizes) for member in inside)
+        sizes[place] = 1 + sum(size_of(member, sizes) for member in members)
     return sizes[place]
 
 
@@ -160,7 +160,7 @@ def _text(text: str, place: tuple[int | str, ...]) -> str:
     return plain_text
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         raise _mismatch((), "Invalid JSON: an object has a duplicate name")
@@ -171,8 +171,8 @@ def _no_constant(_: str) -> None:
     raise _mismatch((), "Invalid JSON: NaN and infinities are not allowed")
 
 
-def _too_deep(max_depth: int) -> SchemaMismatch:
-    return _mismatch((), f"Input should be nested at most {max_depth} levels deep")
+def _too_deep(max_levels: int) -> SchemaMismatch:
+    return _mismatch((), f"Input should be nested at most {max_levels} levels deep")
 
 
 def _mismatch(place: tuple[int | str, ...], expected: str) -> SchemaMismatch:

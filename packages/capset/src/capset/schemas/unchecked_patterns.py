@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from jsonschema_rs import RegexOptions
 
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-_MAX_REGEX_BYTES: Final = 1 << 20
 
 
 def regex_options() -> RegexOptions:
     """Return the options of a validator whose patterns run in linear time."""
     import jsonschema_rs as rs
 
-    return rs.RegexOptions(size_limit=_MAX_REGEX_BYTES)
+    return rs.RegexOptions(size_limit=1 << 20)  # bytes
 
 
 def unlinear_patterns(document: Mapping[str, Any]) -> frozenset[str]:
@@ -54,8 +53,8 @@ def without_patterns(document: Mapping[str, Any], patterns: Collection[str]) -> 
         by_pattern = _pattern_properties(schema)
         if not by_pattern.keys().isdisjoint(patterns):
             # The removed patterns might match any name, so no name is additional.
-            rest = {pattern: inner for pattern, inner in by_pattern.items() if pattern not in patterns}
-            schema["patternProperties"] = {"": {}, **rest}
+            checked = {pattern: inner for pattern, inner in by_pattern.items() if pattern not in patterns}
+            schema["patternProperties"] = {"": {}, **checked}
     return relaxed
 
 

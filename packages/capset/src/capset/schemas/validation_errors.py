@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError as Invalid
 
 
-MAX_LISTED: Final = 100
+MAX_REPORTED: Final = 100
 """The maximum number of errors reported, so that thousands of wrong fields do not result in a huge response."""
 MISSING_FIELD: Final = "required, but missing"
 UNKNOWN_FIELD: Final = "no such parameter"
 
-Told: TypeAlias = tuple[Sequence[int | str], str]
+FieldProblem: TypeAlias = tuple[Sequence[int | str], str]
 """A path in the input, and what was expected there."""
 
-_OWN_WORDS: Final[Mapping[str, str]] = {
+_SAFE_MESSAGES: Final[Mapping[str, str]] = {
     "base64_decode": "Input should be valid base64",
     "byte_size_unit": "Input should be a number of bytes with a known unit",
     "bytes_invalid_encoding": "Data should be valid {encoding}",
@@ -43,11 +43,9 @@ _OWN_WORDS: Final[Mapping[str, str]] = {
 _EMAIL: Final = "value is not a valid email address"
 """The start of pydantic's message, before the quoted address; its error type is that of any ``ValueError``."""
 
-_RAISED: Final = frozenset({"assertion_error", "value_error"})
+_EXCEPTION_TYPES: Final = frozenset({"assertion_error", "value_error"})
 """Error types of exceptions. Built-in ones, such as that of ``int("x")``, quote their input."""
-_MIN_QUOTE: Final = 4
 
-_MAX_QUOTED: Final = 200
 _TYPES: Final = {
     "array": "an array",
     "boolean": "a boolean",
@@ -57,7 +55,7 @@ _TYPES: Final = {
     "object": "an object",
     "string": "a string",
 }
-_COUNTED: Final = {
+_LIMIT_PHRASES: Final = {
     "AdditionalItems": ("at most", "item"),
     "MaxItems": ("at most", "item"),
     "MaxLength": ("at most", "character"),
@@ -66,7 +64,7 @@ _COUNTED: Final = {
     "MinLength": ("at least", "character"),
     "MinProperties": ("at least", "field"),
 }
-_PLAIN: Final = {
+_MESSAGES: Final = {
     "Constant": "Input should be {expected_value}",
     "Contains": "Input should have an item of the kind that its schema asks for",
     "ContentEncoding": "Input should be encoded as {content_encoding}",
@@ -111,13 +109,13 @@ def validation_fields(error: ValidationError | SchemaMismatch, names: Sequence[s
     """
     if isinstance(error, SchemaMismatch):
         return list(error.fields)
-    return fields_at(error.errors(include_url=False), names, received)
+    return pydantic_fields(error.errors(include_url=False), names, received)
 
 
-def fields_at(problems: Sequence[ErrorDetails], names: Sequence[str], received: Any) -> list[Field]:
+def pydantic_fields(problems: Sequence[ErrorDetails], names: Sequence[str], received: Any) -> list[Field]:
     """Do the same as ``validation_fields`` for the details of a pydantic error."""
-    messages: list[Told] = []
-    for problem in problems[:MAX_LISTED]:
+    messages: list[FieldProblem] = []
+    for problem in problems[:MAX_REPORTED]:
         place = _place(problem["loc"], received, is_named=problem["type"] in ("missing", "extra_forbidden"))
         match problem["type"]:
             case "missing":
@@ -125,24 +123,24 @@ def fields_at(problems: Sequence[ErrorDetails], names: Sequence[str], received: 
             case "extra_forbidden" | "unexpected_keyword_argument":
                 words = UNKNOWN_FIELD
             case _:
-                words = _words(problem)
+                words = _safe_message(problem)
         messages.append((place, words))
-    return listed(messages, len(problems), names)
+    return to_fields(messages, len(problems), names)
 
 
-def listed(messages: Iterable[Told], count: int, names: Sequence[str]) -> list[Field]:
+def to_fields(messages: Iterable[FieldProblem], count: int, names: Sequence[str]) -> list[Field]:
     """Return at most 100 of ``count`` problems as fields: one for each path, and one for the rest."""
     expected: dict[str, list[str]] = {}
-    meant: dict[str, str | None] = {}
+    suggestions: dict[str, str | None] = {}
     for place, words in messages:
         path = dotted_path(place)
         if words == UNKNOWN_FIELD:
-            meant[path] = closest(str(place[-1]), names) if len(place) == 1 else None
+            suggestions[path] = closest(str(place[-1]), names) if len(place) == 1 else None
         expected.setdefault(path, [])
         if words not in expected[path]:
             expected[path].append(words)
-    fields = [Field(path, " or ".join(words), meant.get(path)) for path, words in expected.items()]
-    remaining = count - MAX_LISTED
+    fields = [Field(path, " or ".join(words), suggestions.get(path)) for path, words in expected.items()]
+    remaining = count - MAX_REPORTED
     return [*fields, Field("…", f"{remaining} more do not fit")] if remaining > 0 else fields
 
 
@@ -151,26 +149,22 @@ def dotted_path(place: Sequence[int | str]) -> str:
     return ".".join(map(str, place)) or "(arguments)"
 
 
-def _words(problem: ErrorDetails) -> str:
+def _safe_message(problem: ErrorDetails) -> str:
     message, received, context = problem["msg"], problem["input"], problem.get("ctx", {})
     if message.startswith(_EMAIL):
         return _EMAIL
-    if template := _OWN_WORDS.get(problem["type"]):
+    if template := _SAFE_MESSAGES.get(problem["type"]):
         return template.format_map(context)
     if isinstance(context.get("error"), AddressValueError | NetmaskValueError):
         return "Input should be a valid IP address"
     if (
-        problem["type"] in _RAISED
+        problem["type"] in _EXCEPTION_TYPES
         and isinstance(received, str)
-        and (repr(received) in message or _quotes(message, received))
+        # Very short input may occur in any message.
+        and (repr(received) in message or (len(received) >= 4 and received in message))
     ):
         return "Input does not fit"
     return message
-
-
-def _quotes(message: str, received: str) -> bool:
-    """Whether a message quotes the input; very short input may occur in any message."""
-    return len(received) >= _MIN_QUOTE and received in message
 
 
 def _place(location: Sequence[int | str], received: Any, *, is_named: bool) -> list[int | str]:
@@ -179,27 +173,27 @@ def _place(location: Sequence[int | str], received: Any, *, is_named: bool) -> l
     pydantic puts the names of a union's types between them, which the caller does not know.
     """
     place: list[int | str] = []
-    inside = received
+    current = received
     for position, part in enumerate(location):
         last = position == len(location) - 1
-        if isinstance(inside, Mapping) and part in inside:
-            inside = cast("Mapping[Any, Any]", inside)[part]
-        elif isinstance(part, int) and isinstance(inside, list | tuple) and part < len(cast("list[Any]", inside)):
-            inside = cast("list[Any]", inside)[part]
+        if isinstance(current, Mapping) and part in current:
+            current = cast("Mapping[Any, Any]", current)[part]
+        elif isinstance(part, int) and isinstance(current, list | tuple) and part < len(cast("list[Any]", current)):
+            current = cast("list[Any]", current)[part]
         elif not (is_named and last) and not (position == 0 and isinstance(part, str)):
             continue
         place.append(part)
     return place
 
 
-def fields_of(errors: Iterable[Invalid], names: Sequence[str]) -> list[Field]:
+def json_schema_fields(errors: Iterable[Invalid], names: Sequence[str]) -> list[Field]:
     """List the fields that do not fit, as ``validation_fields`` does; ``names`` are the top-level names."""
     messages = (entry for error in errors for entry in _field_errors(error))
-    first = list(islice(messages, MAX_LISTED))
-    return listed(first, len(first) + sum(1 for _ in messages), names)
+    first = list(islice(messages, MAX_REPORTED))
+    return to_fields(first, len(first) + sum(1 for _ in messages), names)
 
 
-def _field_errors(error: Invalid) -> Iterator[Told]:
+def _field_errors(error: Invalid) -> Iterator[FieldProblem]:
     from jsonschema_rs import ValidationErrorKind as Kind
 
     place = tuple(error.instance_path)
@@ -231,14 +225,14 @@ def _error_text(error: Invalid) -> str:
         )
     if kind == "Enum":
         return "Input should be one of: " + _quoted(values["options"])[1:-1]
-    if counted := _COUNTED.get(kind):
+    if limit_phrase := _LIMIT_PHRASES.get(kind):
         limit = values["limit"]
-        bound, noun = counted
+        bound, noun = limit_phrase
         return f"Input should have {bound} {limit} {noun}{'' if limit == 1 else 's'}"
-    words = _PLAIN.get(keyword) or _PLAIN.get(kind, "Input does not fit")
+    words = _MESSAGES.get(keyword) or _MESSAGES.get(kind, "Input does not fit")
     return words.format_map({name: _quoted(value) for name, value in values.items()}) if "{" in words else words
 
 
 def _quoted(value: Any) -> str:  # a keyword's value, of any JSON type
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
+    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -14,24 +14,24 @@ from capset.fingerprint.checkpoints import (
     CheckpointKey,
     PublicKey,
     TrustedKey,
-    Unsound,
+    VerificationError,
     check_signature,
-    signed,
+    sign_checkpoint,
 )
 from capset.stores.base import Entry
 
 # A record's columns by name. Those of the writer are missing until the record is chained.
 Row = dict[str, Any]
 
-GIVEN: Final = tuple(name for name in COLUMNS if name not in ("seq", "writer", "previous", "hash"))
+ENTRY_COLUMNS: Final = tuple(name for name in COLUMNS if name not in ("seq", "writer", "previous", "hash"))
 """The columns that an entry provides; the writer adds the others."""
 
-_names: Final = frozenset(GIVEN)
-_texts: Final = itemgetter(*(name for name in GIVEN if name not in NUMBERS))
-_numbers: Final = itemgetter(*(name for name in GIVEN if name in NUMBERS))
+_column_names: Final = frozenset(ENTRY_COLUMNS)
+_text_values: Final = itemgetter(*(name for name in ENTRY_COLUMNS if name not in NUMBERS))
+_number_values: Final = itemgetter(*(name for name in ENTRY_COLUMNS if name in NUMBERS))
 _TEXT: Final = {str, type(None)}
 
-HINT: Final = "run capset audit verify --key FILE to see where"
+_VERIFY_HINT: Final = "run capset audit verify --key FILE to see where"
 
 
 class BadEntry(StoreError):
@@ -44,32 +44,34 @@ def columns_of(entry: Entry) -> Row:
         columns = dict(entry.columns())
     except Exception as error:
         raise BadEntry("a record could not be made of its call") from error
-    return checked(columns)
+    return check_columns(columns)
 
 
-def checked(columns: Row) -> Row:
+def check_columns(columns: Row) -> Row:
     """Return ``columns``. Raises ``BadEntry`` unless their names and types are exactly those of a record.
 
     A value of another type would be stored differently from what its hash covers.
     """
-    if columns.keys() != _names:
-        named = ", ".join(sorted(map(str, columns.keys() ^ _names)))
-        raise BadEntry(f"a record could not be made of its call: its columns are not those of a record: {named:.200}")
-    if not _TEXT.issuperset(map(type, _texts(columns))):
+    if columns.keys() != _column_names:
+        differences = ", ".join(sorted(map(str, columns.keys() ^ _column_names)))
+        raise BadEntry(
+            f"a record could not be made of its call: its columns are not those of a record: {differences:.200}"
+        )
+    if not _TEXT.issuperset(map(type, _text_values(columns))):
         raise BadEntry("a record could not be made of its call: one of its text columns is not text")
-    for number in _numbers(columns):
+    for number in _number_values(columns):
         if number is not None and (type(number) is not int or abs(number) > 2**53):
             raise BadEntry("a record could not be made of its call: one of its numbers is not an integer, or too large")
     return columns
 
 
-def interrupted(intent: Mapping[str, Any], now: str) -> Row:
-    """Return the outcome record of an intent whose writer is gone. Raises ``BadEntry`` as ``checked`` does.
+def interrupted_outcome(intent: Mapping[str, Any], now: str) -> Row:
+    """Return the outcome record of an intent whose writer is gone. Raises ``BadEntry`` as ``check_columns`` does.
 
     ``intent`` has the columns of its record, ``now`` is the time of the outcome in ISO 8601 UTC.
     """
-    columns = {name: intent[name] for name in GIVEN}
-    return checked(columns | {"phase": "outcome", "outcome": "interrupted", "code": "interrupted", "time": now})
+    columns = {name: intent[name] for name in ENTRY_COLUMNS}
+    return check_columns(columns | {"phase": "outcome", "outcome": "interrupted", "code": "interrupted", "time": now})
 
 
 def check_may_sign(key: CheckpointKey, retired: Collection[str]) -> None:
@@ -93,21 +95,24 @@ def check_newest(newest: Checkpoint, key: CheckpointKey, hash_at: Callable[[int]
     if newest.key == key.public.id:
         try:
             check_signature(newest, [TrustedKey(key.public)])
-        except Unsound as error:
-            raise StoreError(f"no checkpoint was made: {error}", hint=HINT) from None
+        except VerificationError as error:
+            raise StoreError(f"no checkpoint was made: {error}", hint=_VERIFY_HINT) from None
     if newest.seq >= newest.since and hash_at(newest.seq) != newest.hash:
         raise StoreError(
-            f"no checkpoint was made: record {newest.seq} is not the one of checkpoint {newest.number}", hint=HINT
+            f"no checkpoint was made: record {newest.seq} is not the one of checkpoint {newest.number}",
+            hint=_VERIFY_HINT,
         )
 
 
-def following(newest: Checkpoint | None, head: tuple[int, str], key: CheckpointKey, now: str) -> Checkpoint | None:
+def next_checkpoint(
+    newest: Checkpoint | None, head: tuple[int, str], key: CheckpointKey, now: str
+) -> Checkpoint | None:
     """Return the checkpoint over a log's last record, its ``head``, or ``None`` if this key has nothing to sign."""
     if newest is None:
-        return signed(key, None, seq=head[0], hash=head[1], since=1, now=now) if head[0] else None
+        return sign_checkpoint(key, None, seq=head[0], hash=head[1], since=1, now=now) if head[0] else None
     if head == (newest.seq, newest.hash) and newest.key == key.public.id:
         return None
-    return signed(key, newest, seq=head[0], hash=head[1], since=newest.since, now=now)
+    return sign_checkpoint(key, newest, seq=head[0], hash=head[1], since=newest.since, now=now)
 
 
 def may_adopt(
@@ -123,7 +128,7 @@ def may_adopt(
     return newest in (None, key.id, replacing) if adopted is None else adopted.id == replacing
 
 
-def no_anchor(before: str) -> Conflict:
+def no_checkpoint_error(before: str) -> Conflict:
     """Return the error for a log that has old records, but no checkpoint at which to cut them off."""
     return Conflict(
         f"nothing was pruned: no checkpoint of this key covers records from before {before} and none after it",
@@ -134,10 +139,12 @@ def no_anchor(before: str) -> Conflict:
 def check_sound(verification: Verification) -> None:
     """Raise ``Conflict`` if the verification of the records to cut off found a problem: as evidence, they stay."""
     if verification.problem is not None:
-        raise Conflict(f"nothing was pruned: the oldest records are not sound: {verification.problem}", hint=HINT)
+        raise Conflict(
+            f"nothing was pruned: the oldest records are not sound: {verification.problem}", hint=_VERIFY_HINT
+        )
 
 
-def no_link(seq: int) -> VerifiedPart:
+def missing_link(seq: int) -> VerifiedPart:
     """Return the result of verifying a part that follows a missing record."""
     problem = f"record {seq}, which the next one follows, is missing"
     return VerifiedPart(Verification(0, problem, seq, seq + 1), GENESIS, is_end=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from capset.definitions.calls.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parents_of
+from capset.definitions.calls.files import MAX_PATH_BYTES, MAX_PATH_LEVELS, FileQuota, FileStat, parents_of
 from capset.errors import FileError, QuotaExceeded, VersionMismatch, counted
-from capset.stores.base.files import STANDARD
+from capset.stores.base.files import DEFAULT_QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ def check_room(quota: FileQuota, growth: Growth, usage: Callable[[], Usage]) -> 
     if more <= 0 and not is_new and not growth.directories:
         return
     used = usage()
-    _check(growth.path, "byte of files", "bytes of files", used.size_bytes, more, quota.session_bytes)
-    _check(growth.path, "file", "files", used.files, int(is_new), quota.session_files)
-    _check(growth.path, "directory", "directories", used.directories, growth.directories, quota.session_files)
+    _check_limit(growth.path, "byte of files", "bytes of files", used.size_bytes, more, quota.session_bytes)
+    _check_limit(growth.path, "file", "files", used.files, int(is_new), quota.session_files)
+    _check_limit(growth.path, "directory", "directories", used.directories, growth.directories, quota.session_files)
 
 
-def _check(path: str, noun: str, several: str, existing: int, more: int, limit: int) -> None:
+def _check_limit(path: str, noun: str, several: str, existing: int, more: int, limit: int) -> None:
     if more > 0 and existing + more > limit:
         used = counted(existing, noun, several)
         raise QuotaExceeded(
@@ -104,11 +104,11 @@ class TreeRows(Protocol):
         """Return the session's totals."""
         ...
 
-    def gone(self) -> int:
+    def highest_removed_version(self) -> int:
         """Return the highest version of all removed entries; 0 if there are none."""
         ...
 
-    def went(self, version: int) -> None:
+    def record_removal(self, version: int) -> None:
         """Record the version of a removed entry."""
         ...
 
@@ -144,7 +144,7 @@ def read(node: TreeNode | None, path: str) -> tuple[FileStat, str]:
     return node.stat, node.digest
 
 
-def listing(rows: TreeRows, path: str, *, recursive: bool) -> list[FileStat]:
+def list_directory(rows: TreeRows, path: str, *, recursive: bool) -> list[FileStat]:
     """Return a directory's entries, directories first, then by name; if ``recursive``, all descendants by path.
 
     Raises ``FileError`` if the directory does not exist.
@@ -168,15 +168,15 @@ def write(
     size: int,
     now: str,
     version: int | None = None,
-    quota: FileQuota = STANDARD,
+    quota: FileQuota = DEFAULT_QUOTA,
 ) -> tuple[FileStat, TreeNode | None]:
     """Create or replace a file and its missing parents. Return the file and the row that it replaced, if any.
 
     Raises the same errors as ``check_write``.
     """
     old, missing = check_write(rows, path, size=size, version=version, quota=quota)
-    first = rows.gone() + 1 if missing or not old else 0
-    _make(rows, missing, first, now)
+    first = rows.highest_removed_version() + 1 if missing or not old else 0
+    _create_directories(rows, missing, first, now)
     version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (first, now)
     new = FileStat(path, False, size, version, created_at, now)
     rows.put(TreeNode(new, digest))
@@ -184,7 +184,7 @@ def write(
 
 
 def check_write(
-    rows: TreeRows, path: str, *, size: int, version: int | None = None, quota: FileQuota = STANDARD
+    rows: TreeRows, path: str, *, size: int, version: int | None = None, quota: FileQuota = DEFAULT_QUOTA
 ) -> tuple[TreeNode | None, Sequence[str]]:
     """Return the row that a write would replace, if any, and the missing directories above it.
 
@@ -211,11 +211,11 @@ def delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = 
     Deleting ``/`` deletes its content only. Raises ``FileError`` for a directory that is not empty, unless
     ``recursive``, and if an entry in the tree or above it is read-only. Raises ``VersionMismatch`` as ``write`` does.
     """
-    gone = check_delete(rows, path, recursive=recursive, version=version)
-    rows.remove([node.stat.path for node in gone])
-    if gone:
-        rows.went(max(node.stat.version for node in gone))
-    return gone
+    deleted = check_delete(rows, path, recursive=recursive, version=version)
+    rows.remove([node.stat.path for node in deleted])
+    if deleted:
+        rows.record_removal(max(node.stat.version for node in deleted))
+    return deleted
 
 
 def check_delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[TreeNode]:
@@ -228,11 +228,11 @@ def check_delete(rows: TreeRows, path: str, *, recursive: bool, version: int | N
     below = list(rows.descendants(path)) if is_directory else []
     if below and not recursive:
         raise FileError(f"the directory {path!r} is not empty; delete it with recursive=true")
-    gone = [top, *below] if top else below
+    deleted = [top, *below] if top else below
     above = [node for parent in parents_of(path) if (node := rows.get(parent))]
-    for node in (*above, *gone):
+    for node in (*above, *deleted):
         _refuse_readonly("delete", path, node)
-    return gone
+    return deleted
 
 
 def move(
@@ -243,7 +243,7 @@ def move(
     overwrite: bool,
     now: str,
     version: int | None = None,
-    quota: FileQuota = STANDARD,
+    quota: FileQuota = DEFAULT_QUOTA,
 ) -> tuple[FileStat, TreeNode | None]:
     """Move a file, or a directory with its content. Return the entry at ``target`` and the row of a replaced file.
 
@@ -262,7 +262,7 @@ def move(
     missing = _missing_parents(rows, "move to", target)
     old = rows.get(target)
     if target == "/" or (old and (not overwrite or old.digest is None or top.digest is None)):
-        raise _taken(target, is_file=bool(old and old.digest), both=bool(old and old.digest and top.digest))
+        raise _exists_error(target, is_file=bool(old and old.digest), both=bool(old and old.digest and top.digest))
     below = rows.descendants(source) if top.digest is None else ()
     above = [node for parent in parents_of(source) if (node := rows.get(parent))]
     for node in (*above, top, *below):
@@ -270,19 +270,19 @@ def move(
     if old:
         _refuse_readonly("overwrite", target, old)
     for node in below:
-        _refuse_unfit(source, target, f"{target}{node.stat.path[len(source) :]}")
+        _check_path_limits(source, target, f"{target}{node.stat.path[len(source) :]}")
     check_room(quota, Growth(target, directories=len(missing)), rows.usage)
-    rows.went(max(node.stat.version for node in (top, *below)))
-    first = rows.gone() + 1
-    _make(rows, missing, first, now)
+    rows.record_removal(max(node.stat.version for node in (top, *below)))
+    first = rows.highest_removed_version() + 1
+    _create_directories(rows, missing, first, now)
     if old:
         rows.remove([target])
-    new = moved(top, source, target, version=old.stat.version + 1 if old else first, now=now)
+    new = moved_node(top, source, target, version=old.stat.version + 1 if old else first, now=now)
     rows.move(source, target, version=new.stat.version, now=now)
     return new.stat, old
 
 
-def moved(node: TreeNode, source: str, target: str, *, version: int, now: str) -> TreeNode:
+def moved_node(node: TreeNode, source: str, target: str, *, version: int, now: str) -> TreeNode:
     """Return a row at or below ``source``, changed by a move to ``target``."""
     path = f"{target}{node.stat.path[len(source) :]}"
     return TreeNode(replace(node.stat, path=path, version=version, modified_at=now), node.digest)
@@ -302,31 +302,33 @@ def _missing_parents(rows: TreeRows, verb: str, path: str) -> Sequence[str]:
     return missing
 
 
-def _make(rows: TreeRows, directories: Sequence[str], version: int, now: str) -> None:
+def _create_directories(rows: TreeRows, directories: Sequence[str], version: int, now: str) -> None:
     for path in directories:
         rows.put(TreeNode(FileStat(path, True, 0, version, now, now), None))
 
 
-def _taken(path: str, *, is_file: bool, both: bool) -> FileError:
+def _exists_error(path: str, *, is_file: bool, both: bool) -> FileError:
     problem = f"there is a {'file' if is_file else 'directory'} {path!r} already"
     hint = "overwrite=true replaces it" if both else "delete it first, or name another path"
     return FileError(f"{problem}; {hint}", code="file_exists", status=409)
 
 
-def _refuse_unfit(source: str, target: str, path: str) -> None:
+def _check_path_limits(source: str, target: str, path: str) -> None:
     size, levels = len(path.encode()), path.count("/")
-    if size > MAX_PATH_BYTES or levels > MAX_LEVELS:
+    if size > MAX_PATH_BYTES or levels > MAX_PATH_LEVELS:
         raise FileError(
             f"cannot move {source!r} to {target!r}: {path!r} would be {size} bytes long and {levels} levels deep;"
-            f" the limits are {MAX_PATH_BYTES} bytes and {MAX_LEVELS} levels"
+            f" the limits are {MAX_PATH_BYTES} bytes and {MAX_PATH_LEVELS} levels"
         )
 
 
 def _check_version(path: str, node: TreeNode | None, expected: int | None) -> None:
     version = node.stat.version if node else 0
     if expected is not None and version != expected:
-        has = f"exists in version {version}" if version else "does not exist"
-        raise VersionMismatch(f"{path!r} {has}; expected version {expected}" if expected else f"{path!r} already {has}")
+        state = f"exists in version {version}" if version else "does not exist"
+        raise VersionMismatch(
+            f"{path!r} {state}; expected version {expected}" if expected else f"{path!r} already {state}"
+        )
 
 
 def _refuse_readonly(verb: str, path: str, node: TreeNode) -> None:

@@ -1,11 +1,11 @@
-"""Functions that make and check rows of agents, lineage and signing keys, so that all stores behave alike."""
+"""Functions that make and check rows, so that all stores behave alike."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, TypeVar, get_args
 
@@ -29,7 +29,7 @@ from capset.stores.texts import is_storable, storable
 LineageRow = RegistrationRow | LinkRow | EnvelopeRow | TransitionRow | PayloadRow
 _Row = TypeVar("_Row", RegistrationRow, LinkRow, EnvelopeRow, TransitionRow, PayloadRow)
 
-TRANSITIONS: Final = 1_000
+MAX_TRANSITIONS: Final = 1_000
 """Maximum number of transitions returned for a session."""
 _KINDS: Final = frozenset(get_args(PayloadKind))
 
@@ -95,8 +95,8 @@ def row_digest(row: AgentRow | KeyRow | PersonRow) -> str:
     revocation.
     """
     if isinstance(row, AgentRow):
-        named = {"id": row.id, "org": row.org, "version": row.version, "static_hash": row.static_hash}
-        values: dict[str, Any] = {**json.loads(version_text(row)), **named}
+        identity = {"id": row.id, "org": row.org, "version": row.version, "static_hash": row.static_hash}
+        values: dict[str, Any] = {**json.loads(version_text(row)), **identity}
     else:
         values = asdict(row)
         values.pop("revoked_at", None)
@@ -105,7 +105,7 @@ def row_digest(row: AgentRow | KeyRow | PersonRow) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def copied(row: AgentRow) -> AgentRow:
+def copy_agent(row: AgentRow) -> AgentRow:
     """Return a copy of a row that shares no mutable value with it."""
     return version_row(
         row,
@@ -176,6 +176,11 @@ def transition_of(turn: TurnRows, last_id: str, last_hash: str) -> TransitionRow
     return TransitionRow(link.org, link.session, last_id, link.id, turn.reason, link.created_at)
 
 
+def changed_values(previous: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:  # of several types
+    """Return the values of ``then`` that differ from those of ``previous``."""
+    return {name: value for name, value in then.items() if value != previous[name]}
+
+
 def is_renewed(keys: Sequence[SigningKey], renewed: str) -> bool:
     """Return whether the newest signing key was made at ``renewed`` or later."""
     return bool(keys) and keys[0].made_at >= renewed
@@ -186,16 +191,16 @@ def renewed_keys(keys: Sequence[SigningKey], now: str, expired: str) -> list[Sig
     return [SigningKey(secrets.token_hex(32), now), *[key for key in keys if key.made_at >= expired]]
 
 
-def can_be(*texts: str | None) -> bool:
+def are_storable(*texts: str | None) -> bool:
     """Return whether all these texts can be stored. Queries for other texts are skipped."""
     return all(is_storable(text) for text in texts if text)
 
 
-def taken(label: str, id: str) -> StoreError:
+def id_taken_error(label: str, id: str) -> StoreError:
     """Return the error for an id that is taken. ``label`` names the row, with its article."""
     return StoreError(f"there is {label} {id!r} already")
 
 
-def no_link(id: str) -> StoreError:
+def missing_link_error(id: str) -> StoreError:
     """Return the error for a reference to a missing link."""
     return StoreError(f"there is no link {id!r} in this org", hint="record the link first")

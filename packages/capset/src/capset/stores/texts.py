@@ -32,26 +32,26 @@ def is_storable(text: str) -> bool:
     return True
 
 
-def gone(noun: str) -> StateError:
+def missing_session_error(noun: str) -> StateError:
     """Return the error for a value (``noun``) of a session that does not exist, or no longer exists."""
     return StateError(f"the session of this {noun} was deleted", status=404)
 
 
-def over(turn: str) -> StateError:
+def ended_turn_error(turn: str) -> StateError:
     """Return the error for a turn that is not, or no longer, the caller's current turn of its session."""
     return StateError(f"the turn {turn!r} has ended, or belongs to another process", status=409)
 
 
-def busy(turn: str) -> StateError:
+def running_turn_error(turn: str) -> StateError:
     """Return the error for an operation that is impossible during a turn of the session."""
     return StateError(f"the session is in the turn {turn!r}: wait for its end, or cancel it", status=409)
 
 
-LONGEST: Final = 64
+MAX_WORD_CHARACTERS: Final = 64
 """Number of characters of a word that are compared, after removing diacritics."""
-MOST: Final = 20_000
+MAX_WORDS: Final = 20_000
 """Number of words of a text that are indexed: its first ones."""
-ASKED: Final = 32
+MAX_QUERY_WORDS: Final = 32
 """Number of distinct words of a query that are searched: its first ones."""
 
 # Thai, Lao, Burmese, Khmer, Han with its iteration mark and zero, Kana, Bopomofo. Hangul has spaces.
@@ -63,36 +63,36 @@ _WORD: Final = re.compile(rf"(?=[^\W_])[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])
 
 
 def words(text: str) -> list[str]:
-    """Return a text's words (letters and digits) in order: at most ``MOST``, each cut to ``LONGEST`` characters."""
-    folded = text.lower() if text.isascii() else _unmarked(_unmarked(text).casefold())
-    return [match[0][:LONGEST] for match in islice(_WORD.finditer(folded), MOST)]
+    """Return a text's words in order: at most ``MAX_WORDS``, each cut to ``MAX_WORD_CHARACTERS`` letters and digits."""
+    folded = text.lower() if text.isascii() else _strip_marks(_strip_marks(text).casefold())
+    return [match[0][:MAX_WORD_CHARACTERS] for match in islice(_WORD.finditer(folded), MAX_WORDS)]
 
 
-def asked(query: str) -> list[str]:
-    """Return the distinct words of a query, at most ``ASKED``. Queries have no syntax."""
-    return list(dict.fromkeys(words(query)))[:ASKED]
+def query_terms(query: str) -> list[str]:
+    """Return the distinct words of a query, at most ``MAX_QUERY_WORDS``. Queries have no syntax."""
+    return list(dict.fromkeys(words(query)))[:MAX_QUERY_WORDS]
 
 
-def hits(query_words: Sequence[str], text_words: Sequence[str]) -> int:
+def count_matches(terms: Sequence[str], text_words: Sequence[str]) -> int:
     """Return how many words of a query equal a word of a text or are a prefix of one.
 
     ``text_words`` are the text's words, sorted.
     """
-    places = [(word, bisect_left(text_words, word)) for word in query_words]
-    return sum(place < len(text_words) and text_words[place].startswith(word) for word, place in places)
+    positions = [(word, bisect_left(text_words, word)) for word in terms]
+    return sum(position < len(text_words) and text_words[position].startswith(word) for word, position in positions)
 
 
-def best(query: str, texts: Mapping[str, Sequence[str]], limit: int) -> list[str]:
+def rank(query: str, texts: Mapping[str, Sequence[str]], limit: int) -> list[str]:
     """Return the ids of the texts that match a query, best first, at most ``limit``.
 
     ``texts`` maps ids to sorted words. Texts with more of the query's words come first, then those with greater ids.
     """
-    query_words = asked(query)
-    matches = [(count, text_id) for text_id, text_words in texts.items() if (count := hits(query_words, text_words))]
+    terms = query_terms(query)
+    matches = [(count, text_id) for text_id, text_words in texts.items() if (count := count_matches(terms, text_words))]
     return [text_id for _, text_id in sorted(matches, reverse=True)[: max(limit, 0)]]
 
 
-def _unmarked(text: str) -> str:
+def _strip_marks(text: str) -> str:
     # Marks are removed before case folding too, which would turn the Greek iota subscript into a letter.
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join([character for character in decomposed if not unicodedata.category(character).startswith("M")])

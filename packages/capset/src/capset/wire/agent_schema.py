@@ -24,7 +24,7 @@ def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> No
     file_schema = plain_schema(AgentFileShape.model_json_schema())
     definitions: Node = file_schema["$defs"]
     schema: Node = {**definitions.pop(AgentFileShape.__name__), "$defs": definitions}
-    schema = _rooted(schema)
+    schema = _root_references(schema)
     if capabilities is not None:
         sorted_capabilities = sorted(capabilities, key=lambda capability: capability.name)
         schema["$defs"] |= {
@@ -35,13 +35,13 @@ def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> No
     return {"$schema": DIALECT, **schema, "title": "A capset agent file"}
 
 
-def _rooted(schema: Any) -> Any:
+def _root_references(schema: Any) -> Any:
     """Return a schema in which a nested agent refers to the root of the schema."""
     if isinstance(schema, list):
-        return [_rooted(inner) for inner in cast("list[Any]", schema)]
+        return [_root_references(inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return "#" if schema == f"{_DEFINITIONS}{AgentFileShape.__name__}" else schema
-    return {key: _rooted(inner) for key, inner in cast("Mapping[str, Any]", schema).items()}
+    return {key: _root_references(inner) for key, inner in cast("Mapping[str, Any]", schema).items()}
 
 
 def _entries(capability: AnyCapability) -> Iterator[Node]:
@@ -53,21 +53,21 @@ def _entries(capability: AnyCapability) -> Iterator[Node]:
     yield ids
     members: Node = {"id": ids}
     if capability.presets:
-        members["presets"] = _closed({name: _preset(name in capability.default) for name in capability.presets})
+        members["presets"] = _closed_object({name: _preset(name in capability.default) for name in capability.presets})
     if capability.config is not None:
         config = {key: inner for key, inner in config_schema(capability.config).json_schema.items() if key != "$defs"}
-        members["config"] = _within(capability, config)
+        members["config"] = _capability_references(capability, config)
     if names := [tool.name for tool in capability.every_tool]:
         members["prefix"] = {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"}
-        members["rename"] = _closed({name: {"type": "string", "pattern": f"^{TOOL.pattern}$"} for name in names})
-    yield {**_closed(members), "required": ["id"], "description": ids["description"]}
+        members["rename"] = _closed_object({name: {"type": "string", "pattern": f"^{TOOL.pattern}$"} for name in names})
+    yield {**_closed_object(members), "required": ["id"], "description": ids["description"]}
 
 
 def _preset(is_on: bool) -> Node:
     return {"type": "boolean", "description": f"{'on' if is_on else 'off'} by default"}
 
 
-def _closed(members: Node) -> Node:
+def _closed_object(members: Node) -> Node:
     return {"type": "object", "properties": members, "additionalProperties": False}
 
 
@@ -75,19 +75,19 @@ def _definitions(capability: AnyCapability) -> Iterator[tuple[str, Node]]:
     """Yield the definitions of a capability's config schema, under names that start with the capability's."""
     if capability.config is not None:
         for name, inner in config_schema(capability.config).json_schema.get("$defs", {}).items():
-            yield f"{capability.name}.{name}", _within(capability, inner)
+            yield f"{capability.name}.{name}", _capability_references(capability, inner)
 
 
-def _within(capability: AnyCapability, schema: Any) -> Any:
+def _capability_references(capability: AnyCapability, schema: Any) -> Any:
     """Return a schema whose references point to the definitions of one capability."""
     if isinstance(schema, list):
-        return [_within(capability, inner) for inner in cast("list[Any]", schema)]
+        return [_capability_references(capability, inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return schema
     node = cast("Mapping[str, Any]", schema)
     if isinstance(ref := node.get("$ref"), str) and ref.startswith(_DEFINITIONS):
         return {**node, "$ref": f"{_DEFINITIONS}{capability.name}.{ref.removeprefix(_DEFINITIONS)}"}
-    return {key: _within(capability, inner) for key, inner in node.items()}
+    return {key: _capability_references(capability, inner) for key, inner in node.items()}
 
 
 def plain_schema(schema: Any) -> Any:

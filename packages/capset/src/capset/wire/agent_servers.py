@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from capset.definitions.tools.options import Effect
-from capset.wire.shapes import Shape
+from capset.wire.shapes import Shape, StrictShape
 
-_MAX_NAMED = 1_000
+_MAX_TOOLS = 1_000
 
 
 class ToolApprovalShape(Shape):
@@ -100,20 +100,16 @@ class ToolSourceState(ToolSourceShape):
     next: str | None = None
 
 
-class ToolApprovals(Shape):
+class ToolApprovals(StrictShape):
     """The tools to approve: the hash that the caller has seen, by the tool's name in its source."""
 
-    model_config = ConfigDict(strict=True)
-
-    tools: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(min_length=1, max_length=_MAX_NAMED)
+    tools: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(min_length=1, max_length=_MAX_TOOLS)
 
 
-class ToolWithdrawals(Shape):
+class ToolWithdrawals(StrictShape):
     """The tools whose approval is to be withdrawn, by their names in their source."""
 
-    model_config = ConfigDict(strict=True)
-
-    tools: list[str] = Field(min_length=1, max_length=_MAX_NAMED)
+    tools: list[str] = Field(min_length=1, max_length=_MAX_TOOLS)
 
 
 class ChangedApprovals(Shape):

@@ -10,26 +10,24 @@ from pydantic import ConfigDict, Discriminator, Field, StrictBool, Tag
 from capset.composition.compose import Composition
 from capset.composition.conflicts import CompositionConflict
 from capset.composition.resolve import MAX_CAPABILITIES
-from capset.definitions.agents import MAX_MODEL, Agent
+from capset.definitions.agents import MAX_MODEL_CHARACTERS, Agent
 from capset.definitions.names import AGENT
 from capset.definitions.tools.options import Effect
 from capset.errors import Field as Misfit
 from capset.evaluation.compare.differences import Diff
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.changes import Change
-from capset.kernel.agent_definition import entry_of, own_of
+from capset.kernel.agent_definition import agent_settings, entry_of
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, CapabilityRow
 from capset.wire.allowances import AllowanceShape
 from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape
 from capset.wire.errors import FieldShape
-from capset.wire.shapes import Shape, Whole
+from capset.wire.shapes import PageShape, Shape, SparseShape, StrictShape, WholeNumber
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
 from capset.wire.tool_sources import AgentServerShape, ApiShape, McpServerShape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
 """Text without NUL, which every database accepts."""
-MAX_SERVERS: Final = 8
-"""The maximum number of MCP servers of one stored agent."""
 
 
 class CapabilityEntry(Shape):
@@ -74,7 +72,7 @@ class AgentShape(Shape):
     system_prompt: str = ""
     instructions: list[str] = Field(default_factory=list)
     capabilities: list[Entry] = Field(default_factory=list[Entry])
-    model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL)] | None = None
+    model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL_CHARACTERS)] | None = None
     static_context: dict[str, Any] | None = None
     allowance: AllowanceShape | None = None
 
@@ -124,7 +122,7 @@ class AgentInput(AgentShape):
     status: AgentStatus = "active"
     mcp_servers: dict[str, AgentServerShape] | None = Field(
         default=None,
-        max_length=MAX_SERVERS,
+        max_length=8,
         description="The agent's own MCP servers, at URLs, by name; `mcp:NAME` in `capabilities` uses one. Only "
         "administrators add or change them.",
     )
@@ -228,7 +226,7 @@ def defined_agent_detail(composition: Composition) -> AgentDetail:
         version=1,
         static_hash=composition.static_hash,
         read_only=True,
-        **(own_of(agent) if isinstance(agent, Agent) else {}),
+        **(agent_settings(agent) if isinstance(agent, Agent) else {}),
         notices=list(composition.notices),
     )
 
@@ -237,11 +235,11 @@ def _entry(plain: str | dict[str, Any]) -> str | CapabilityEntry:  # JSON
     return plain if isinstance(plain, str) else CapabilityEntry.model_validate(plain)
 
 
-LAST: Final = 2**31 - 1
+MAX_VERSION: Final = 2**31 - 1
 """The highest possible version number."""
 
 
-Version = Annotated[int, Field(ge=1, le=LAST), Whole]
+Version = Annotated[int, Field(ge=1, le=MAX_VERSION), WholeNumber]
 
 
 class VersionShape(Shape):
@@ -258,22 +256,17 @@ class VersionShape(Shape):
     created_at: str | None = None
 
 
-class VersionPageShape(Shape):
+class VersionPageShape(PageShape[VersionShape]):
     """A page of an agent's versions, newest first, and the cursor of the next page, if any."""
 
-    items: list[VersionShape]
-    next: str | None = None
 
-
-class RollbackInput(Shape):
+class RollbackInput(StrictShape):
     """The version whose content is to become the next version."""
-
-    model_config = ConfigDict(strict=True)
 
     version: Version
 
 
-class AgentDiffShape(Shape):
+class AgentDiffShape(SparseShape):
     """A comparison of two versions of an agent.
 
     ``fields`` are the fields that differ, whether or not a hash covers them. ``composition`` compares what the versions
@@ -287,10 +280,6 @@ class AgentDiffShape(Shape):
     fields: list[ChangeShape]
     composition: DiffShape | None
     notices: list[str]
-
-    def plain(self) -> dict[str, Any]:
-        """Return plain JSON data. Unknown members are omitted; a null is a value."""
-        return self.model_dump(mode="json", exclude_unset=True)
 
 
 def version_shape(row: AgentRow) -> VersionShape:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic_core import from_json
 
 from capset.definitions.governance.approvals import ApprovalRow, ApprovalScope, ApprovalStatus
@@ -16,17 +16,17 @@ from capset.definitions.secrets import mask_urls
 from capset.errors import StoreError
 from capset.evaluation.code import known_code
 from capset.fingerprint.canonical import read
-from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
+from capset.kernel.governance.approval_needs import ApprovalNeeds, approvals_of, round_of
 from capset.kernel.governance.file_arguments import files_of
 from capset.kernel.governance.redaction import Redactor, redacted
 from capset.stores.base import ApprovalQuery, MessageRow, Page, PendingSummary
 from capset.wire.agents import Text
 from capset.wire.fingerprints import CodeShape, code_shape
 from capset.wire.pages import read_page
-from capset.wire.shapes import Shape, Whole
+from capset.wire.shapes import PageShape, Shape, StrictShape, WholeNumber
 
 
-class ApproveInput(Shape):
+class ApproveInput(StrictShape):
     """An approval: ``once``, or for the whole ``session`` as long as the tool and the arguments stay the same.
 
     ``arguments`` replace all the requested arguments, for one call only. ``note`` gives the reason. If an earlier
@@ -34,23 +34,19 @@ class ApproveInput(Shape):
     of approvals starts over with the requested arguments.
     """
 
-    model_config = ConfigDict(strict=True)
-
     scope: ApprovalScope = "once"
     arguments: dict[str, Any] | None = None  # of the tool's own schema
-    round: Annotated[int, Field(ge=0), Whole] | None = None
+    round: Annotated[int, Field(ge=0), WholeNumber] | None = None
     note: Annotated[Text, Field(max_length=1_000)] | None = None
 
 
-class RejectInput(Shape):
+class RejectInput(StrictShape):
     """A rejection. ``note`` gives the reason, which the caller can read."""
 
-    model_config = ConfigDict(strict=True)
-
     note: Annotated[Text, Field(max_length=1_000)] | None = None
 
 
-class ApproverNeedShape(Shape):
+class ApproverRequirementShape(Shape):
     """The requirements of one rule for each approver: a permission, and the allowed values of attributes.
 
     ``same_attributes`` names attributes for which approvers must have the requester's value. If the requester has none,
@@ -72,11 +68,11 @@ class ApprovalNeedsShape(Shape):
 
     approvals: int
     forbid_own: bool
-    rules: list[ApproverNeedShape]
+    rules: list[ApproverRequirementShape]
     text: str
 
 
-class GivenApprovalShape(Shape):
+class GrantedApprovalShape(Shape):
     """One approval: who gave it, when, with which note, and for which scope."""
 
     by: str
@@ -150,7 +146,7 @@ class ApprovalShape(Shape):
     decided_at: str | None = None
     note: str | None = None
     needs: ApprovalNeedsShape | None = None
-    approvals: list[GivenApprovalShape] = Field(default_factory=list[GivenApprovalShape])
+    approvals: list[GrantedApprovalShape] = Field(default_factory=list[GrantedApprovalShape])
     round: int = 0
     escalates_at: str | None = None
     escalated_at: str | None = None
@@ -175,16 +171,13 @@ class PendingSummaryShape(Shape):
     by_age: PendingAgesShape
 
 
-class ApprovalPageShape(Shape):
+class ApprovalPageShape(PageShape[ApprovalShape]):
     """A page of requests, and the cursor of the next page, if any."""
-
-    items: list[ApprovalShape]
-    next: str | None = None
 
 
 Refusal = Callable[[ApprovalRow], str | None]
 """Returns the reason why the caller may not approve a request, or ``None`` if it may."""
-_MADE: Final = frozenset({"masked", "files", "code", "needs", "approvals", "round", "decidable", "refusal"})
+_COMPUTED: Final = frozenset({"masked", "files", "code", "needs", "approvals", "round", "decidable", "refusal"})
 """The members of a request's shape that are not fields of its row."""
 
 
@@ -199,18 +192,16 @@ def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> Approval
         modified = redacted(raw_modified, longest=None)
     except ValueError:
         raise StoreError(f"the request {row.id} was changed: its arguments or policies are not JSON") from None
-    columns = {name: getattr(row, name) for name in ApprovalShape.model_fields if name not in _MADE}
-    code, approvals = known_code(row.code_hash), given_approvals(row)
+    columns = {name: getattr(row, name) for name in ApprovalShape.model_fields if name not in _COMPUTED}
+    code, approvals = known_code(row.code_hash), approvals_of(row)
     refused = refusal and refusal(row)
     computed = {
         "modified": modified,
         "masked": row.status == "pending" and (row.unmasked is not None or modified != raw_modified),
-        "files": [{name: getattr(file, name) for name in FileArgumentShape.model_fields} for file in files_of(row)],
+        "files": [FileArgumentShape.model_validate(file, from_attributes=True) for file in files_of(row)],
         "code": code and code_shape(code),
         "needs": _needs_shape(row),
-        "approvals": [
-            {name: getattr(approval, name) for name in GivenApprovalShape.model_fields} for approval in approvals
-        ],
+        "approvals": [GrantedApprovalShape.model_validate(approval, from_attributes=True) for approval in approvals],
         "round": round_of(row),
         "decidable": None if refusal is None else refused is None,
         "refusal": refused,
@@ -219,7 +210,7 @@ def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> Approval
 
 
 def pending_summary_shape(summary: PendingSummary) -> PendingSummaryShape:
-    """Return the wire shape of counts by the ages in ``kernel.governance.approvals.AGES``."""
+    """Return the wire shape of counts by the ages in ``kernel.governance.approvals.AGE_BOUNDS_SECONDS``."""
     minutes, hour, day = summary.since
     ages = PendingAgesShape(
         under_5_minutes=minutes, under_1_hour=hour - minutes, under_1_day=day - hour, older=summary.pending - day
@@ -230,9 +221,9 @@ def pending_summary_shape(summary: PendingSummary) -> PendingSummaryShape:
 def _needs_shape(row: ApprovalRow) -> ApprovalNeedsShape | None:
     if row.needs is None:
         return None
-    needs = ApprovalNeeds.read(row)
+    needs = ApprovalNeeds.of_row(row)
     rules = [
-        ApproverNeedShape(
+        ApproverRequirementShape(
             permission=rule.permission,
             attributes={name: [*values] for name, values in rule.attributes.items()},
             same_attributes=[*rule.same_attributes],
@@ -248,15 +239,15 @@ async def approval_page_shape(
     read: Callable[[ApprovalQuery], Awaitable[Page[ApprovalRow]]], query: ApprovalQuery, refusal: Refusal | None = None
 ) -> ApprovalPageShape:
     """Return the wire shape of a page of requests, and whether the caller may decide each."""
-    items, following = await read_page(read, query, lambda row: approval_shape(row, refusal), attrgetter("id"))
-    return ApprovalPageShape(items=items, next=following)
+    items, next_cursor = await read_page(read, query, lambda row: approval_shape(row, refusal), attrgetter("id"))
+    return ApprovalPageShape(items=items, next=next_cursor)
 
 
 EntryKind = Literal["instructions", "user", "agent", "reasoning", "call", "result", "summary", "other"]
-MAX_TEXT: Final = 2_000
+MAX_TEXT_CHARACTERS: Final = 2_000
 """The maximum length of an entry's text, in characters."""
-_PARSED_BYTES: Final = 1024 * 1024
-"""The maximum length of a message that is split into parts, and of a text in it that is parsed as JSON."""
+_MAX_PARSED_CHARACTERS: Final = 1024 * 1024
+"""The maximum length, in characters, of a message that is split into parts, and of a text that is parsed as JSON."""
 _KINDS: Final[Mapping[str, EntryKind]] = {
     "system-prompt": "instructions",
     "user-prompt": "user",
@@ -295,7 +286,7 @@ class ApprovalConversationShape(Shape):
 
 def conversation_entries(row: MessageRow, redact: Redactor | None) -> list[ConversationEntryShape]:
     """Return the entries of a message. Raises ``StoreError`` if it was altered."""
-    if len(row.data) > _PARSED_BYTES:
+    if len(row.data) > _MAX_PARSED_CHARACTERS:
         parts: list[tuple[EntryKind, str | None, str | None]] = [("other", None, f"{len(row.data):,} characters")]
         within = None
     else:
@@ -332,27 +323,27 @@ def _parts(message: Any, redact: Redactor | None) -> Iterator[tuple[EntryKind, s
             continue  # such as model settings, which mean nothing to readers
         name = fields.get("tool_name")
         tool = None if name is None else _text(name, redact)
-        yield kind, tool, None if kind == "call" else _text(_said(fields.get("content")), redact)
+        yield kind, tool, None if kind == "call" else _text(_content_text(fields.get("content")), redact)
 
 
-def _said(content: object) -> object:
+def _content_text(content: object) -> object:
     """Return a person's content as text, with placeholders for media."""
     items = cast("list[object]", content) if isinstance(content, list) else []
     if not any(isinstance(part, str) for part in items):
         return cast("object", content)
-    return "\n".join(part if isinstance(part, str) else f"[{_medium(part)}]" for part in items)
+    return "\n".join(part if isinstance(part, str) else f"[{_media_kind(part)}]" for part in items)
 
 
-def _medium(item: object) -> str:
+def _media_kind(item: object) -> str:
     return str(cast("dict[str, object]", item).get("kind", "media")) if isinstance(item, dict) else "media"
 
 
 def _text(value: object, redact: Redactor | None) -> str:
     """Return data as text with secrets masked, also those in JSON within a string."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _PARSED_BYTES:
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _MAX_PARSED_CHARACTERS:
         with suppress(ValueError):  # a text that only starts like JSON
             value = from_json(value)
     masked = value if redact is None else redact(value)
     masked = mask_urls(masked) if isinstance(masked, str) else json.dumps(redacted(masked), ensure_ascii=False)
-    excess = len(masked) - MAX_TEXT
-    return f"{masked[:MAX_TEXT]}… [{excess:,} more characters]" if excess > 0 else masked
+    excess = len(masked) - MAX_TEXT_CHARACTERS
+    return f"{masked[:MAX_TEXT_CHARACTERS]}… [{excess:,} more characters]" if excess > 0 else masked

@@ -19,13 +19,9 @@ from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditLog, AuditQuery, Measured, MeasuredCall
 from capset.wire.pages import read_page
-from capset.wire.shapes import Shape
+from capset.wire.shapes import PageShape, Shape
 
-TOOLS: Final = 10
-"""Maximum number of tools that a summary lists."""
 _EARLIEST: Final = int(datetime.min.replace(tzinfo=UTC).timestamp())
-PERCENTS: Final = (50, 95, 99)
-"""The latency percentiles of a summary."""
 
 
 @cache
@@ -46,11 +42,8 @@ class AuditPageShape(Shape):
     next: int | None = None
 
 
-class RecordPageShape(Shape):
+class RecordPageShape(PageShape[dict[str, Any]]):
     """A page of records, and the cursor of the next page, if any."""
-
-    items: list[dict[str, Any]]
-    next: str | None = None
 
 
 class VerificationShape(Shape):
@@ -212,8 +205,8 @@ class SuccessionShape(Shape):
 
 async def audit_page_shape(log: AuditLog, query: AuditQuery) -> AuditPageShape:
     """Return the wire shape of a page of records."""
-    items, following = await read_page(log.query, query, record_data, attrgetter("seq"))
-    return AuditPageShape(items=items, next=following)
+    items, next_cursor = await read_page(log.query, query, record_data, attrgetter("seq"))
+    return AuditPageShape(items=items, next=next_cursor)
 
 
 async def record_page_shape(log: AuditLog, query: AuditQuery) -> RecordPageShape:
@@ -231,7 +224,7 @@ def summary_shape(measured: Measured, *, since: int, until: int, bucket: int) ->
     for call in measured.calls:
         by_bucket.setdefault(_seconds(call.time) // bucket * bucket, []).append(call)
         by_tool.setdefault(call.tool, []).append(call)
-    busiest = sorted(by_tool, key=lambda tool: (-len(by_tool[tool]), tool))[:TOOLS]
+    busiest = sorted(by_tool, key=lambda tool: (-len(by_tool[tool]), tool))[:10]
     return SummaryShape(
         since=iso_of_seconds(since),
         until=iso_of_seconds(until),
@@ -246,7 +239,7 @@ def summary_shape(measured: Measured, *, since: int, until: int, bucket: int) ->
 
 def _counts(calls: Sequence[MeasuredCall]) -> dict[str, Any]:  # the members of CallCountsShape
     times = sorted(call.duration_us for call in calls if call.duration_us is not None)
-    ranks = {f"p{percent}_us": times[-(-len(times) * percent // 100) - 1] for percent in PERCENTS if times}
+    ranks = {f"p{percent}_us": times[-(-len(times) * percent // 100) - 1] for percent in (50, 95, 99) if times}
     decisions = Counter(call.decision or "none" for call in calls)
     outcomes = Counter(call.outcome or "none" for call in calls)
     return {"calls": len(calls), "decisions": dict(decisions), "outcomes": dict(outcomes), **ranks}

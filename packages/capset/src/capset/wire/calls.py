@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from capset.definitions.calls.contents import ABSENT, ForeignResult
 from capset.definitions.calls.messages import Kind, Message, Progress
 from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.results import Result
 from capset.wire.errors import ErrorShape, Problem, error_shape
-from capset.wire.shapes import Shape
+from capset.wire.shapes import Shape, StrictShape
 
 
-class CallInput(Shape):
+class CallInput(StrictShape):
     """A call of a tool, named ``tool`` or ``capability.tool``, with its arguments.
 
     To make a call that had to wait for approval, send it again unchanged. ``approval`` may name its request; then no
     other approval is used.
     """
-
-    model_config = ConfigDict(strict=True)
 
     tool: Annotated[str, Field(min_length=1, max_length=200)]
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])  # of the tool's own schema
@@ -53,8 +51,8 @@ class CallShape(Shape):
         """Return plain JSON data with exactly one of ``data`` and ``error``, even if ``data`` is null."""
         ending = self.model_dump(mode="json", include={"record", "session", "runtime_hash", "prompt_hash"})
         if self.error is None:
-            beside = self.model_dump(mode="json", include={"structured", "note"}, exclude_none=True)
-            return {"success": True, "data": self.data, **beside, **ending}
+            foreign_members = self.model_dump(mode="json", include={"structured", "note"}, exclude_none=True)
+            return {"success": True, "data": self.data, **foreign_members, **ending}
         approval_member = {} if self.approval is None else {"approval": self.approval}
         return {
             "success": False,
@@ -89,8 +87,8 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
         "prompt_hash": result.prompt_hash,
     }
     if result.error is None:
-        beside = {} if result.foreign is None else _beside(result.foreign)
-        return {"success": True, "data": data, **beside, **ending}
+        foreign_members = {} if result.foreign is None else _foreign_members(result.foreign)
+        return {"success": True, "data": data, **foreign_members, **ending}
     error = result.error
     approval_member = {} if (approval := approval_of(error)) is None else {"approval": approval}
     return {
@@ -102,7 +100,7 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
     }
 
 
-def _beside(foreign: ForeignResult) -> dict[str, Any]:
+def _foreign_members(foreign: ForeignResult) -> dict[str, Any]:
     """Return the other members for the result of an MCP server or API: different structured content, and the note."""
     is_other = foreign.structured not in (ABSENT, None) and foreign.structured != foreign.value
     structured = {"structured": foreign.structured} if is_other else {}

@@ -137,7 +137,7 @@ def capability_detail(capability: AnyCapability, readiness: Mapping[str, str] | 
         aliases=list(capability.aliases),
         instructions=list(capability.part.instructions),
         tools=[tool_shape(tool) for tool in capability.every_tool],
-        toolkits=list(map(_toolkit, _toolkits(capability))),
+        toolkits=list(map(_toolkit_shape, _all_toolkits(capability))),
         presets=[
             PresetShape(
                 name=name,
@@ -150,7 +150,7 @@ def capability_detail(capability: AnyCapability, readiness: Mapping[str, str] | 
         ],
         uses=[use.name for use in capability.uses if not callable(use)],
         config=config_schema(capability.config).json_schema if capability.config is not None else None,
-        data=_data(capability),
+        data=_data_names(capability),
         secrets=list(capability.secrets),
         expose=list(capability.expose),
         readiness=dict(readiness or {}),
@@ -158,7 +158,7 @@ def capability_detail(capability: AnyCapability, readiness: Mapping[str, str] | 
     )
 
 
-def _data(capability: AnyCapability) -> list[str]:
+def _data_names(capability: AnyCapability) -> list[str]:
     names: dict[str, None] = {}
     for part in capability.parts.values():
         names |= dict.fromkeys(f"{resource.scope}.{resource.name}" for resource in part.resources)
@@ -189,12 +189,12 @@ def tool_shape(tool: AnyTool) -> ToolShape:
     )
 
 
-def _toolkits(capability: AnyCapability) -> Iterable[AnyToolkit]:
+def _all_toolkits(capability: AnyCapability) -> Iterable[AnyToolkit]:
     """Return every toolkit of a capability and its presets once, outer ones before nested ones."""
     return dict.fromkeys(toolkit for part in capability.parts.values() for toolkit in toolkits_in(part.members))
 
 
-def _toolkit(toolkit: AnyToolkit) -> ToolkitShape:
+def _toolkit_shape(toolkit: AnyToolkit) -> ToolkitShape:
     return ToolkitShape(
         name=toolkit.name,
         members=[member.name for member in toolkit.members] if isinstance(toolkit, Toolkit) else [],

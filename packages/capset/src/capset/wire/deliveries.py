@@ -15,12 +15,10 @@ from capset.kernel.governance.redaction import redacted
 from capset.stores.base import DeliveryQuery, DeliveryRow, DeliveryState, Page
 from capset.wire.approvals import ApprovalShape, approval_shape
 from capset.wire.pages import read_page
-from capset.wire.shapes import Shape
+from capset.wire.shapes import PageShape, Shape
 
-TEXT: Final = 1_000
+MAX_TEXT_CHARACTERS: Final = 1_000
 """The maximum length of texts in arguments sent to a channel, in characters. Longer ones are truncated, with a mark."""
-ARGUMENTS: Final = 16 * 1024
-"""The maximum size of arguments sent to a channel, as JSON in bytes. A mark replaces larger ones."""
 
 
 class NotifiedRequestShape(Shape):
@@ -64,18 +62,15 @@ class DeliveryShape(Shape):
     error: str | None = None
 
 
-class DeliveryPageShape(Shape):
+class DeliveryPageShape(PageShape[DeliveryShape]):
     """A page of deliveries, and the cursor of the next page, if any."""
-
-    items: list[DeliveryShape]
-    next: str | None = None
 
 
 def notified_request(row: ApprovalRow, url: str | None) -> NotifiedRequestShape:
     """Return a request within the size limits for channels. Raises ``StoreError`` as ``approval_shape`` does."""
     request = approval_shape(row)
     short: dict[str, Any] = {name: _shortened(getattr(request, name)) for name in ("arguments", "modified")}
-    short |= {name: redacted(getattr(request, name), longest=TEXT) for name in ("reason", "note")}
+    short |= {name: redacted(getattr(request, name), longest=MAX_TEXT_CHARACTERS) for name in ("reason", "note")}
     is_short = any(value != getattr(request, name) for name, value in short.items())
     return NotifiedRequestShape(request=request.model_copy(update=short), shortened=is_short, url=url)
 
@@ -87,21 +82,21 @@ def notification_shape(delivery: DeliveryRow, event: EventName, row: ApprovalRow
 
 def delivery_shape(row: DeliveryRow) -> DeliveryShape:
     """Return the wire shape of a delivery."""
-    return DeliveryShape.model_validate({name: getattr(row, name) for name in DeliveryShape.model_fields})
+    return DeliveryShape.model_validate(row, from_attributes=True)
 
 
 async def delivery_page_shape(
     read: Callable[[DeliveryQuery], Awaitable[Page[DeliveryRow]]], query: DeliveryQuery
 ) -> DeliveryPageShape:
     """Return the wire shape of a page of deliveries."""
-    items, following = await read_page(read, query, delivery_shape, attrgetter("id"))
-    return DeliveryPageShape(items=items, next=following)
+    items, next_cursor = await read_page(read, query, delivery_shape, attrgetter("id"))
+    return DeliveryPageShape(items=items, next=next_cursor)
 
 
 def _shortened(value: Any) -> Any:  # JSON data
     if value is None:
         return None
-    short = redacted(value, longest=TEXT)
-    if len(to_json(short)) <= ARGUMENTS:
+    short = redacted(value, longest=MAX_TEXT_CHARACTERS)
+    if len(to_json(short)) <= 16 * 1024:  # bytes
         return short
     return {"omitted": f"{len(to_json(value))} bytes"}

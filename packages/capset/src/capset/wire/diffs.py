@@ -11,7 +11,7 @@ from capset.evaluation.replay.evaluation import Replay
 from capset.evaluation.snapshot.envelope import PolicyResult
 from capset.fingerprint.changes import Change, ChangeKind
 from capset.fingerprint.diff import HASHES, HashName, explain_relationship, hash_of
-from capset.wire.shapes import Shape
+from capset.wire.shapes import Shape, SparseShape
 
 
 class ChangeShape(Shape):
@@ -23,7 +23,7 @@ class ChangeShape(Shape):
     after: Any = None
 
 
-class MovedShape(Shape):
+class HashChangeShape(Shape):
     """A hash or profile before and after; null if there was no invocation."""
 
     before: str | None
@@ -62,7 +62,7 @@ class ToolsShape(Shape):
     stayed: int
 
 
-class AnswerShape(Shape):
+class PolicyDecisionShape(Shape):
     """A policy's decision."""
 
     kind: Literal["allow", "ask", "deny"]
@@ -74,8 +74,8 @@ class PolicyChangeShape(Shape):
 
     id: str
     kind: PolicyKind
-    before: AnswerShape | None = None
-    after: AnswerShape | None = None
+    before: PolicyDecisionShape | None = None
+    after: PolicyDecisionShape | None = None
 
 
 class ModeShape(Shape):
@@ -85,7 +85,7 @@ class ModeShape(Shape):
     after: PolicyMode
 
 
-class PartShape(Shape):
+class PayloadChangeShape(Shape):
     """A payload of the definition whose hash differs. ``name`` is absent for the definition itself."""
 
     kind: str
@@ -109,7 +109,7 @@ class CodeChangeShape(Shape):
     changes: list[ChangeShape] | None = None
 
 
-class DiffShape(Shape):
+class DiffShape(SparseShape):
     """The differences. ``policies``, ``prompt`` and ``definition`` are absent if one side has only hashes.
 
     ``differs`` says whether anything differs besides what ``notes`` mention, which no hash covers.
@@ -117,19 +117,15 @@ class DiffShape(Shape):
 
     differs: bool
     relationship: str
-    profile: MovedShape
-    hashes: dict[HashName, MovedShape]
+    profile: HashChangeShape
+    hashes: dict[HashName, HashChangeShape]
     tools: ToolsShape
     policies: list[PolicyChangeShape] | None = None
     mode: ModeShape | None = None
     prompt: list[ChangeShape] | None = None
-    definition: list[PartShape] | None = None
+    definition: list[PayloadChangeShape] | None = None
     code: list[CodeChangeShape]
     notes: list[str]
-
-    def plain(self) -> dict[str, Any]:
-        """Return plain JSON data. Unknown members are omitted; a null is a value."""
-        return self.model_dump(mode="json", exclude_unset=True)
 
 
 def diff_shape(diff: Diff) -> DiffShape:
@@ -137,41 +133,41 @@ def diff_shape(diff: Diff) -> DiffShape:
     before, after = diff.before, diff.after
     optional: dict[str, Any] = {}  # omitted members must stay unset
     if diff.policies is not None:
-        optional["policies"] = [_policy(policy) for policy in diff.policies]
+        optional["policies"] = [_policy_change_shape(policy) for policy in diff.policies]
     if diff.modes is not None:
         optional["mode"] = ModeShape(before=diff.modes[0], after=diff.modes[1])
     if diff.prompt is not None:
         optional["prompt"] = change_shapes(diff.prompt)
     if diff.definition is not None:
-        optional["definition"] = [_part(part) for part in diff.definition]
+        optional["definition"] = [_payload_change_shape(part) for part in diff.definition]
     return DiffShape(
         differs=diff.differs,
         relationship=explain_relationship(before, after),
-        profile=_moved(before.profile, after.profile),
-        hashes={name: _moved(hash_of(before, name), hash_of(after, name)) for name in HASHES},
+        profile=_hash_change_shape(before.profile, after.profile),
+        hashes={name: _hash_change_shape(hash_of(before, name), hash_of(after, name)) for name in HASHES},
         tools=ToolsShape(
-            came=[_ref(tool) for tool in diff.tools if tool.kind == "came"],
-            went=[_ref(tool) for tool in diff.tools if tool.kind == "went"],
-            changed=[_tool(tool) for tool in diff.tools if tool.kind == "changed"],
-            gated=[_tool(tool) for tool in diff.tools if tool.kind == "gated"],
-            stayed=diff.links.tools.stayed,
+            came=[_tool_ref_shape(tool) for tool in diff.tools if tool.kind == "added"],
+            went=[_tool_ref_shape(tool) for tool in diff.tools if tool.kind == "removed"],
+            changed=[_tool_change_shape(tool) for tool in diff.tools if tool.kind == "changed"],
+            gated=[_tool_change_shape(tool) for tool in diff.tools if tool.kind == "gated"],
+            stayed=diff.links.tools.unchanged,
         ),
         **optional,
-        code=[_code(change) for change in diff.code],
+        code=[_code_change_shape(change) for change in diff.code],
         notes=list(diff.notes),
     )
 
 
-def _moved(before: str | None, after: str | None) -> MovedShape:
-    return MovedShape(before=before, after=after, moved=before != after)
+def _hash_change_shape(before: str | None, after: str | None) -> HashChangeShape:
+    return HashChangeShape(before=before, after=after, moved=before != after)
 
 
 def change_shapes(changes: Iterable[Change]) -> list[ChangeShape]:
     """Return the wire shapes of some differences."""
-    return [_change(change) for change in changes]
+    return [_change_shape(change) for change in changes]
 
 
-def _change(change: Change) -> ChangeShape:
+def _change_shape(change: Change) -> ChangeShape:
     match change.kind:
         case "added":
             return ChangeShape(path=change.path, kind=change.kind, after=change.after)
@@ -181,30 +177,32 @@ def _change(change: Change) -> ChangeShape:
             return ChangeShape(path=change.path, kind=change.kind, before=change.before, after=change.after)
 
 
-def _ref(tool: ToolChange) -> ToolRefShape:
+def _tool_ref_shape(tool: ToolChange) -> ToolRefShape:
     payload = tool.payloads[0] or tool.payloads[1]
     optional: dict[str, Any] = {} if payload is None else {"payload": dict(payload)}
     return ToolRefShape(name=tool.name, hash=tool.before or tool.after or "", **optional)
 
 
-def _tool(tool: ToolChange) -> ToolChangeShape:
+def _tool_change_shape(tool: ToolChange) -> ToolChangeShape:
     optional: dict[str, Any] = {} if tool.changes is None else {"changes": change_shapes(tool.changes)}
     return ToolChangeShape(
         name=tool.name, before=tool.before or "", after=tool.after or "", **optional, gates=change_shapes(tool.gates)
     )
 
 
-def _policy(policy: PolicyChange) -> PolicyChangeShape:
+def _policy_change_shape(policy: PolicyChange) -> PolicyChangeShape:
     answers = {"before": policy.before, "after": policy.after}
-    optional: dict[str, Any] = {side: _answer(result) for side, result in answers.items() if result is not None}
+    optional: dict[str, Any] = {
+        side: _policy_decision_shape(result) for side, result in answers.items() if result is not None
+    }
     return PolicyChangeShape(id=policy.id, kind=policy.kind, **optional)
 
 
-def _answer(result: PolicyResult) -> AnswerShape:
-    return AnswerShape(kind=result.kind, reason=result.reason)
+def _policy_decision_shape(result: PolicyResult) -> PolicyDecisionShape:
+    return PolicyDecisionShape(kind=result.kind, reason=result.reason)
 
 
-def _code(change: CodeChange) -> CodeChangeShape:
+def _code_change_shape(change: CodeChange) -> CodeChangeShape:
     code = change.code
     optional: dict[str, Any] = {} if change.changes is None else {"changes": change_shapes(change.changes)}
     return CodeChangeShape(
@@ -212,11 +210,11 @@ def _code(change: CodeChange) -> CodeChangeShape:
     )
 
 
-def _part(part: PartChange) -> PartShape:
+def _payload_change_shape(part: PartChange) -> PayloadChangeShape:
     optional: dict[str, Any] = {} if part.name is None else {"name": part.name}
     if part.changes is not None:
         optional["changes"] = change_shapes(part.changes)
-    return PartShape(kind=part.kind, before=part.before, after=part.after, **optional)
+    return PayloadChangeShape(kind=part.kind, before=part.before, after=part.after, **optional)
 
 
 class FingerprintDiffShape(Shape):
@@ -228,7 +226,7 @@ class FingerprintDiffShape(Shape):
     changes: list[ChangeShape]
 
 
-class GoneShape(Shape):
+class ExcludedToolShape(Shape):
     """A tool that is no longer in play, or that ``hydrate`` refuses, and the reason."""
 
     name: str
@@ -239,7 +237,7 @@ class HydrateShape(Shape):
     """Whether ``hydrate`` accepts the envelope, the tools that it refuses, or why it refuses the whole envelope."""
 
     accepts: bool
-    refused: list[GoneShape]
+    refused: list[ExcludedToolShape]
     reason: str | None
 
 
@@ -257,7 +255,7 @@ class ReplayShape(Shape):
     attributes: dict[str, Any]
     differs: bool
     both: list[str]
-    only_then: list[GoneShape]
+    only_then: list[ExcludedToolShape]
     only_now: list[str]
     changed: list[str]
     flipped: list[str]
@@ -282,13 +280,15 @@ def replay_shape(replay: Replay) -> ReplayShape:
         attributes=replay.principal.attributes.masked(),
         differs=replay.differs,
         both=list(replay.both),
-        only_then=[GoneShape(name=gone_tool.name, reason=gone_tool.reason) for gone_tool in replay.gone],
+        only_then=[
+            ExcludedToolShape(name=missing_tool.name, reason=missing_tool.reason) for missing_tool in replay.missing
+        ],
         only_now=list(replay.only_now),
         changed=[tool.name for tool in replay.changed],
         flipped=[policy.id for policy in replay.flipped],
         hydrate=HydrateShape(
             accepts=refusal is None,
-            refused=[GoneShape(name=misfit.path, reason=misfit.expected) for misfit in replay.refused],
+            refused=[ExcludedToolShape(name=misfit.path, reason=misfit.expected) for misfit in replay.refused],
             reason=None if refusal is None else refusal.message,
         ),
         dropped=list(replay.dropped),

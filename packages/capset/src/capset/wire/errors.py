@@ -67,7 +67,7 @@ def problem_of(error: CapsetError, correlation: str) -> Problem:
     shape = error_shape(error)
     return Problem(
         type=f"urn:capset:error:{shape.code}",
-        title=_phrase(shape.status),
+        title=_status_phrase(shape.status),
         status=shape.status,
         detail=shape.message,
         code=shape.code,
@@ -79,7 +79,7 @@ def problem_of(error: CapsetError, correlation: str) -> Problem:
     )
 
 
-def _phrase(status: int) -> str:
+def _status_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from capset.definitions.tools.definition import AnyTool
 from capset.evaluation.code import Code, CodeKind, code_of
@@ -16,10 +16,6 @@ from capset.fingerprint.payloads import Payload
 from capset.stores.base import Sighting, Sightings
 from capset.wire.lineage import RefShape
 from capset.wire.shapes import Shape
-
-SIGHTED_AGENTS: Final = 200
-SIGHTED_SESSIONS: Final = 50
-"""Maximum numbers of agents and of sessions that are listed for a hash, newest first."""
 
 
 class CodeShape(Shape):
@@ -132,15 +128,15 @@ def sightings_shape(hash: str, sightings: Sightings) -> SightingsShape:
         agents=[
             SightedAgentShape(
                 agent_id=agent,
-                agent_name=several[0].agent_name,
-                first_at=several[-1].created_at,
-                last_at=several[0].created_at,
-                links=len(several),
-                last_link=several[0].link,
+                agent_name=agent_sightings[0].agent_name,
+                first_at=agent_sightings[-1].created_at,
+                last_at=agent_sightings[0].created_at,
+                links=len(agent_sightings),
+                last_link=agent_sightings[0].link,
             )
-            for agent, several in islice(by_agent.items(), SIGHTED_AGENTS)
+            for agent, agent_sightings in islice(by_agent.items(), 200)  # newest first
         ],
-        sessions=[*sessions][:SIGHTED_SESSIONS],
+        sessions=[*sessions][:50],
         covered_from=sightings.since,
         is_partial=sightings.since is not None,
     )
@@ -196,7 +192,7 @@ def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHas
     """Return the wire shape of a snapshot's hashes, with its tools sorted by name."""
     payloads = covered_payloads(snapshot)
     composition = snapshot.composition
-    definition = _covered(Ref(composition.block.name, snapshot.static_hash), payloads, set())
+    definition = _covered_shape(Ref(composition.block.name, snapshot.static_hash), payloads, set())
     return AgentHashesShape(
         agent=composition.block.name,
         principal=snapshot.principal.id,
@@ -232,10 +228,10 @@ def canonical_payloads(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-def _covered(ref: Ref, payloads: Mapping[str, Payload], described: set[str]) -> CoveredShape:
+def _covered_shape(ref: Ref, payloads: Mapping[str, Payload], described: set[str]) -> CoveredShape:
     payload: Mapping[str, Any] = payloads[ref.hash]
     is_new = ref.hash not in described
     described.add(ref.hash)
     inside = dict.fromkeys(inner_ref for _, inner_ref in refs_in(payload)) if is_new else {}
-    parts = [_covered(inner_ref, payloads, described) for inner_ref in inside]
+    parts = [_covered_shape(inner_ref, payloads, described) for inner_ref in inside]
     return CoveredShape(kind=str(payload["kind"]), name=ref.name, hash=ref.hash, parts=parts)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic_core import from_json
 
 from capset.errors import DefinitionError, StoreError
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
-from capset.evaluation.snapshot.turns import KeptTurn
+from capset.evaluation.snapshot.turns import StoredTurn
 from capset.stores.base import EnvelopeRow, LinkRow, TransitionRow
 from capset.wire.agents import Text
-from capset.wire.shapes import AttachedJson, Shape
+from capset.wire.shapes import AttachedJson, PageShape, Shape, StrictShape
 
 
-class LinkInput(Shape):
+class LinkInput(StrictShape):
     """A session whose current snapshot is to be stored, with data of the client.
 
     ``invocation`` says for whom this turn runs; only its hash is stored. ``context`` is stored in the envelope and
@@ -23,8 +23,6 @@ class LinkInput(Shape):
     ``reason`` explains a change of the runtime hash, if there is one. The principal and the environment are never taken
     from this input.
     """
-
-    model_config = ConfigDict(strict=True)
 
     session_id: Annotated[str, Field(min_length=1, max_length=200)]
     metadata: AttachedJson | None = None
@@ -71,18 +69,15 @@ class TransitionShape(Shape):
     at: str
 
 
-class KeptLinkShape(LinkShape):
+class StoredLinkShape(LinkShape):
     """A link that was just stored, the id of its envelope, and the transition if the session's runtime hash changed."""
 
     envelope_id: str
     transition: TransitionShape | None = None
 
 
-class LinkPageShape(Shape):
+class LinkPageShape(PageShape[LinkShape]):
     """A page of links, and the cursor of the next page, if any."""
-
-    items: list[LinkShape]
-    next: str | None = None
 
 
 class TransitionsShape(Shape):
@@ -108,12 +103,12 @@ def link_shape(row: LinkRow) -> LinkShape:
     return LinkShape(**_link(row))
 
 
-def kept_link_shape(turn: KeptTurn) -> KeptLinkShape:
+def stored_link_shape(turn: StoredTurn) -> StoredLinkShape:
     """Return the wire shape of a turn that was stored with its envelope."""
     if turn.envelope is None:
         raise ValueError("this turn was stored without an envelope")
-    moved = transition_shape(turn.transition) if turn.transition else None
-    return KeptLinkShape(**_link(turn.link), envelope_id=turn.envelope.id, transition=moved)
+    transition = transition_shape(turn.transition) if turn.transition else None
+    return StoredLinkShape(**_link(turn.link), envelope_id=turn.envelope.id, transition=transition)
 
 
 def transition_shape(row: TransitionRow) -> TransitionShape:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, cast
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from capset.clock import Clock, SystemClock, iso
@@ -19,9 +19,8 @@ from capset.ids import Ids
 from capset.kernel.streams.emission import error_data
 from capset.schemas.validation_errors import validation_fields
 from capset.wire.calls import message_data
-from capset.wire.shapes import Shape
+from capset.wire.shapes import StrictShape
 
-_MAX_NAME: Final = 100
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
@@ -34,65 +33,62 @@ def parse_strictly(text: bytes) -> tuple[Any, dict[str, str]]:  # any JSON
     parsed = from_json(text, allow_inf_nan=False)  # strict except for duplicate keys, of which the last one wins
     if isinstance(parsed, dict):
         return cast("dict[str, Any]", parsed), _members(text.decode())
-    _ONCE.decode(text.decode())
+    _DECODER.decode(text.decode())
     return parsed, {}
 
 
 def _members(text: str) -> dict[str, str]:
     """Return the texts of an object's members; the object must be valid JSON."""
     members: dict[str, str] = {}
-    place = _after_space(text, text.index("{") + 1)
-    while text[place] != "}":
-        key, place = _ONCE.raw_decode(text, place)
-        start = _after_space(text, text.index(":", place) + 1)
-        _, end = _ONCE.raw_decode(text, start)
+    position = _after_space(text, text.index("{") + 1)
+    while text[position] != "}":
+        key, position = _DECODER.raw_decode(text, position)
+        start = _after_space(text, text.index(":", position) + 1)
+        _, end = _DECODER.raw_decode(text, start)
         if key in members:
-            raise _twice(key)
+            raise _duplicate_key_error(key)
         members[key] = text[start:end]
-        place = _after_space(text, end)
-        if text[place] == ",":
-            place = _after_space(text, place + 1)
+        position = _after_space(text, end)
+        if text[position] == ",":
+            position = _after_space(text, position + 1)
     return members
 
 
-def _after_space(text: str, place: int) -> int:
-    match = _SPACE.match(text, place)
-    return match.end() if match else place
+def _after_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
 
 
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
     keys: set[str] = set()
     for key, _ in pairs:
         if key in keys:
-            raise _twice(key)
+            raise _duplicate_key_error(key)
         keys.add(key)
 
 
-def _twice(key: str) -> ValueError:
-    return ValueError(f"the key {key[:_MAX_NAME]!r} occurs twice in one object")
+def _duplicate_key_error(key: str) -> ValueError:
+    return ValueError(f"the key {key[:100]!r} occurs twice in one object")
 
 
-_ONCE: Final = json.JSONDecoder(object_pairs_hook=_refuse_twice)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_refuse_duplicates)
 
 
-LIMIT: Final = 1024 * 1024
+MAX_LINE_BYTES: Final = 1024 * 1024
 """The default maximum size of a line in bytes, without its line ending."""
-LINE: Final = "capset.line"
+LINE_ERROR_TYPE: Final = "capset.line"
 """The type of errors about lines without a valid type."""
-_MAX_TYPE: Final = 200
-_MAX_TEXT: Final = 1000
-_MAX_PATH: Final = 100
+_MAX_TYPE_CHARACTERS: Final = 200
+_MAX_TEXT_CHARACTERS: Final = 1000
 _MODEL: Final = re.compile(r" or instance of \w+")
 """Pydantic's mention of its models, which means nothing to senders."""
 
-_Text = Annotated[str, Field(min_length=1, max_length=_MAX_TEXT)]
-_Type = Annotated[str, Field(pattern=f"^(?:{MESSAGE.pattern}|{TOOL.pattern})$", max_length=_MAX_TYPE)]
+_Text = Annotated[str, Field(min_length=1, max_length=_MAX_TEXT_CHARACTERS)]
+_Type = Annotated[str, Field(pattern=f"^(?:{MESSAGE.pattern}|{TOOL.pattern})$", max_length=_MAX_TYPE_CHARACTERS)]
 
 
-class _Meta(Shape):
+class _Meta(StrictShape):
     """The metadata of a message. All members are optional."""
-
-    model_config = ConfigDict(strict=True)
 
     id: _Text | None = None
     timestamp: _Text | None = None
@@ -102,9 +98,7 @@ class _Meta(Shape):
     deadline: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 
-class _Envelope(Shape):
-    model_config = ConfigDict(strict=True)
-
+class _Envelope(StrictShape):
     kind: Kind
     type: _Type
     data: Any = None  # any JSON
@@ -118,7 +112,7 @@ class Verbatim(Message):
     line: bytes = field(default=b"", compare=False, repr=False)
 
 
-class _Refused(CapsetError):
+class _LineError(CapsetError):
     """The error of one line."""
 
     def __init__(self, status: int, code: str, message: str, fields: list[Misfit] | None = None) -> None:
@@ -139,7 +133,7 @@ class Reader:
 
     __slots__ = ("_clock", "_ids", "_is_skipping", "_limit", "_line", "_number")
 
-    def __init__(self, limit: int = LIMIT, clock: Clock | None = None) -> None:
+    def __init__(self, limit: int = MAX_LINE_BYTES, clock: Clock | None = None) -> None:
         """Set the ``limit`` in bytes, at least 1. ``clock`` stamps error messages, and messages without a timestamp."""
         if limit < 1:
             raise ValueError(f"a line's limit is a number of bytes, 1 or more; got {limit!r}")
@@ -152,35 +146,35 @@ class Reader:
 
     def feed(self, chunk: bytes) -> list[Message]:
         """Return the messages of the lines that end in ``chunk``, and the error for a line that became too long."""
-        read: list[Message] = []
+        messages: list[Message] = []
         *ends, rest = chunk.split(b"\n")
         for end in ends:
-            self._add(end, read)
-            self._finish(read)
-        self._add(rest, read)
-        return read
+            self._add(end, messages)
+            self._finish(messages)
+        self._add(rest, messages)
+        return messages
 
     def end(self) -> list[Message]:
         """Return the message of a last line without a line ending."""
-        read: list[Message] = []
-        self._finish(read)
-        return read
+        messages: list[Message] = []
+        self._finish(messages)
+        return messages
 
-    def _add(self, part: bytes, read: list[Message]) -> None:
+    def _add(self, part: bytes, messages: list[Message]) -> None:
         if self._is_skipping:
             return
         if len(self._line) + len(part) > self._limit:
             self._line.clear()
             self._is_skipping = True
             message = f"Line {self._number} has more than {self._limit} bytes, so it was skipped: send shorter lines"
-            read.append(self._error(_Refused(413, "message_too_large", message)))
+            messages.append(self._error(_LineError(413, "message_too_large", message)))
         else:
             self._line += part
 
-    def _finish(self, read: list[Message]) -> None:
+    def _finish(self, messages: list[Message]) -> None:
         line = bytes(self._line.strip(b" \t\r"))
         if line and not self._is_skipping:
-            read.append(self._message(line))
+            messages.append(self._message(line))
         self._line.clear()
         self._is_skipping = False
         self._number += 1
@@ -189,20 +183,20 @@ class Reader:
         try:
             parsed, texts = parse_strictly(line)
         except ValueError as error:
-            why = str(error).replace(" at line 1 column ", " at column ")
-            message = f"Line {self._number} is not strict JSON in UTF-8: {why}"
-            return self._error(_Refused(400, "broken_message", message))
+            reason = str(error).replace(" at line 1 column ", " at column ")
+            message = f"Line {self._number} is not strict JSON in UTF-8: {reason}"
+            return self._error(_LineError(400, "broken_message", message))
         try:
             envelope = _Envelope.model_validate(parsed)
         except ValidationError as error:
             fields = [
-                Misfit(misfit.path[:_MAX_PATH], _MODEL.sub("", misfit.expected), misfit.did_you_mean)
+                Misfit(misfit.path[:100], _MODEL.sub("", misfit.expected), misfit.did_you_mean)
                 for misfit in validation_fields(error, list(_Envelope.model_fields), parsed)
             ]
             message = (
                 f"Line {self._number} is no message: {'; '.join(map(str, fields)).replace('(arguments)', 'all of it')}"
             )
-            return self._error(_Refused(422, "invalid_message", message, fields), parsed)
+            return self._error(_LineError(422, "invalid_message", message, fields), parsed)
         meta = self._meta(envelope.meta)
         if envelope.kind not in ("command", "query"):
             return Verbatim(envelope.kind, envelope.type, envelope.data, meta, line)
@@ -223,10 +217,10 @@ class Reader:
         """Return the error message for an invalid line; ``parsed`` is its JSON value."""
         envelope = _mapping(parsed)
         sent = _mapping(envelope.get("meta"))
-        message_id, causation = self._ids.new(), _text(sent.get("id"))
-        error.correlation = _text(sent.get("correlation")) or causation or message_id
+        message_id, causation = self._ids.new(), _valid_text(sent.get("id"))
+        error.correlation = _valid_text(sent.get("correlation")) or causation or message_id
         meta = Meta(message_id, iso(self._clock.time_ns()), error.correlation, causation)
-        return Message("error", _type(envelope.get("type")), error_data(error), meta)
+        return Message("error", _valid_type(envelope.get("type")), error_data(error), meta)
 
 
 def line_of(message: Message) -> bytes:
@@ -245,10 +239,14 @@ def _mapping(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and 0 < len(value) <= _MAX_TEXT else None
+def _valid_text(value: object) -> str | None:
+    return value if isinstance(value, str) and 0 < len(value) <= _MAX_TEXT_CHARACTERS else None
 
 
-def _type(value: object) -> str:
-    is_type = isinstance(value, str) and len(value) <= _MAX_TYPE and (MESSAGE.fullmatch(value) or TOOL.fullmatch(value))
-    return cast("str", value) if is_type else LINE
+def _valid_type(value: object) -> str:
+    is_type = (
+        isinstance(value, str)
+        and len(value) <= _MAX_TYPE_CHARACTERS
+        and (MESSAGE.fullmatch(value) or TOOL.fullmatch(value))
+    )
+    return cast("str", value) if is_type else LINE_ERROR_TYPE

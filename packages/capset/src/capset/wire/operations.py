@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from capset.definitions.governance.limits import written_window
+from capset.definitions.governance.limits import format_window
 from capset.definitions.principals import Attributes
 from capset.definitions.tools.options import Effect
 from capset.kernel.governance.consumption import Consumption
 from capset.stores.base import KeyRow
 from capset.wire.allowances import AllowanceShape
 from capset.wire.audit import AuditPageShape, VerificationShape
-from capset.wire.shapes import Shape
+from capset.wire.shapes import PageShape, Shape, SparseShape, StrictShape
 
 
 class HealthShape(Shape):
@@ -85,7 +85,7 @@ class RestorationShape(Shape):
     approvals: int
 
 
-class DoorShape(Shape):
+class InterfaceCallShape(Shape):
     """A call through one of the server's interfaces (``door``), and its record."""
 
     door: str
@@ -95,7 +95,7 @@ class DoorShape(Shape):
     record: str
 
 
-class OversightShape(Shape):
+class GovernedCallShape(Shape):
     """A call in one of the last parts of the demo: why it was refused, if it was, and its approval request."""
 
     tool: str
@@ -120,15 +120,13 @@ class DemoShape(Shape):
     records: AuditPageShape
     verification: VerificationShape
     surprises: list[str]
-    doors: list[DoorShape] | None = None
-    oversight: list[OversightShape] | None = None
-    turn: list[OversightShape] | None = None
+    doors: list[InterfaceCallShape] | None = None
+    oversight: list[GovernedCallShape] | None = None
+    turn: list[GovernedCallShape] | None = None
 
 
-class ConfigInput(Shape):
+class ConfigInput(StrictShape):
     """The text of a configuration file, at most 262,144 characters, and its format."""
-
-    model_config = ConfigDict(strict=True)
 
     content: Annotated[str, Field(max_length=262_144)]
     format: Literal["yaml", "json", "toml"]
@@ -157,7 +155,7 @@ class ActionCheck(Shape):
     line: int
 
 
-class ConfigCheckShape(Shape):
+class ConfigCheckShape(SparseShape):
     """All problems, and a preview of what would be served if there are none; the output of ``capset check --json``."""
 
     valid: bool
@@ -167,10 +165,6 @@ class ConfigCheckShape(Shape):
     capabilities: list[str] | None = None
     actions: list[ActionCheck] | None = None
     allowance: AllowanceShape | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """Return plain JSON data. Unset members are omitted; a null is a value."""
-        return self.model_dump(mode="json", exclude_unset=True)
 
 
 class KeyShape(Shape):
@@ -197,21 +191,16 @@ class KeyShape(Shape):
     makers: list[str] = Field(default_factory=list[str])
 
 
-class KeyPageShape(Shape):
+class KeyPageShape(PageShape[KeyShape]):
     """A page of keys, newest first, and the cursor of the next page, if any."""
 
-    items: list[KeyShape]
-    next: str | None = None
 
-
-class KeyInput(Shape):
+class KeyInput(StrictShape):
     """A key to create, for a limited time, within the creator's organisation, permissions and allowance.
 
     ``kind`` is the kind of the principal. ``expires`` is a number of hours or days: ``12h``, ``90d``. ``agent`` is the
     agent that ``/mcp`` serves to this key. ``org`` defaults to the creator's.
     """
-
-    model_config = ConfigDict(strict=True)
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     principal: Annotated[str, Field(min_length=1, max_length=200)]
@@ -271,15 +260,13 @@ class PrincipalShape(Shape):
     keys: list[KeyShape]
 
 
-class PrincipalPageShape(Shape):
+class PrincipalPageShape(PageShape[PrincipalShape]):
     """A page of principals by id and kind, and the cursor of the next page, if any.
 
     ``is_partial`` says that the organisation has more keys than were searched. Then principals that have no sessions
     and only older keys are not listed.
     """
 
-    items: list[PrincipalShape]
-    next: str | None = None
     is_partial: bool
 
 
@@ -295,11 +282,8 @@ class OrgShape(Shape):
     sessions: int
 
 
-class OrgPageShape(Shape):
+class OrgPageShape(PageShape[OrgShape]):
     """A page of organisations by name, and the cursor of the next page, if any."""
-
-    items: list[OrgShape]
-    next: str | None = None
 
 
 class ConsumptionShape(Shape):
@@ -339,7 +323,7 @@ class NewKeyShape(KeyShape):
 
 def consumption_shape(consumption: Consumption) -> ConsumptionShape:
     """Return the wire shape of a limit and its usage."""
-    window = None if consumption.window is None else written_window(consumption.window)
+    window = None if consumption.window is None else format_window(consumption.window)
     remaining = None if consumption.used is None else max(0.0, consumption.most - consumption.used)
     return ConsumptionShape(
         subject=consumption.subject,
@@ -355,15 +339,15 @@ def consumption_shape(consumption: Consumption) -> ConsumptionShape:
 
 def key_shape(row: KeyRow) -> KeyShape:
     """Return the wire shape of a key."""
-    return KeyShape(**_members(row))
+    return KeyShape(**_key_members(row))
 
 
 def new_key_shape(row: KeyRow, key: str) -> NewKeyShape:
     """Return the wire shape of a newly created key."""
-    return NewKeyShape(**_members(row), key=key)
+    return NewKeyShape(**_key_members(row), key=key)
 
 
-def _members(row: KeyRow) -> dict[str, Any]:  # texts and lists of texts
+def _key_members(row: KeyRow) -> dict[str, Any]:  # texts and lists of texts
     values = {name: getattr(row, name) for name in KeyShape.model_fields}
     attributes = Attributes(row.attributes).masked()
     lists = {name: list(getattr(row, name)) for name in ("permissions", "scopes", "makers")}

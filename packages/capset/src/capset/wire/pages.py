@@ -20,8 +20,9 @@ _Item = TypeVar("_Item")
 _Cursor = TypeVar("_Cursor", str, int)
 
 
-def fitting_items(items: Iterable[_Item], remaining: int = PAGE_BYTES) -> Generator[_Item]:
+def fitting_items(items: Iterable[_Item]) -> Generator[_Item]:
     """Yield the items that fit on one page, but at least one."""
+    remaining = PAGE_BYTES
     for count, item in enumerate(items):
         remaining -= len(to_json(item)) + 1
         if count and remaining < 0:

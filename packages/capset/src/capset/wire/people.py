@@ -6,26 +6,24 @@ from collections.abc import Awaitable, Callable
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from capset.definitions.names import PERMISSION
 from capset.definitions.principals import Attributes
 from capset.stores.base import Page, PersonQuery, PersonRow
 from capset.wire.agents import Text
 from capset.wire.pages import read_page
-from capset.wire.shapes import Shape
+from capset.wire.shapes import PageShape, Shape, StrictShape
 
 SlackId = Annotated[str, Field(pattern="^[A-Z0-9]{2,32}$")]
 Permissions = Annotated[list[Annotated[str, Field(pattern=f"^{PERMISSION.pattern}$")]], Field(max_length=200)]
 
 
-class PersonInput(Shape):
+class PersonInput(StrictShape):
     """A user of a Slack workspace, and the principal that the user acts as when deciding requests.
 
     Both are identified by Slack's ids (`T…` and `U…`), since users can change their names and addresses.
     """
-
-    model_config = ConfigDict(strict=True)
 
     team: SlackId = Field(description="The id of the workspace.")
     user: SlackId = Field(description="The id of the user in it.")
@@ -57,11 +55,8 @@ class PersonShape(Shape):
     makers: list[str] = Field(default_factory=list[str])
 
 
-class PersonPageShape(Shape):
+class PersonPageShape(PageShape[PersonShape]):
     """A page of people, and the cursor of the next page, if any."""
-
-    items: list[PersonShape]
-    next: str | None = None
 
 
 def person_shape(row: PersonRow) -> PersonShape:
@@ -76,5 +71,5 @@ async def person_page_shape(
     read: Callable[[PersonQuery], Awaitable[Page[PersonRow]]], query: PersonQuery
 ) -> PersonPageShape:
     """Return the wire shape of a page of people."""
-    items, following = await read_page(read, query, person_shape, attrgetter("id"))
-    return PersonPageShape(items=items, next=following)
+    items, next_cursor = await read_page(read, query, person_shape, attrgetter("id"))
+    return PersonPageShape(items=items, next=next_cursor)

@@ -20,7 +20,7 @@ from capset.stores.base import (
     ScheduleRow,
 )
 from capset.wire.pages import read_page
-from capset.wire.shapes import Shape
+from capset.wire.shapes import PageShape, Shape, StrictShape
 
 QueueName = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9._-]{0,99}$")]
 _IdText = Annotated[str, Field(min_length=1, max_length=200)]
@@ -48,14 +48,14 @@ They are written as conditions, since client generators cannot handle alternativ
 """
 
 
-class RunInput(Shape):
+class RunInput(StrictShape):
     """A turn of an agent, or one call of a tool, for the workers of a queue.
 
     A turn has `content`, and runs in a session (`session_id`) or in a new session with an agent (`agent_id`). A call
     has `tool` and `arguments`, and runs in a session.
     """
 
-    model_config = ConfigDict(strict=True, json_schema_extra=_KINDS)
+    model_config = ConfigDict(json_schema_extra=_KINDS)
 
     agent_id: _IdText | None = None
     session_id: _IdText | None = None
@@ -103,11 +103,8 @@ class ScheduleShape(Shape):
     problem: str | None = None
 
 
-class SchedulePageShape(Shape):
+class SchedulePageShape(PageShape[ScheduleShape]):
     """A page of schedules, and the cursor of the next page, if any."""
-
-    items: list[ScheduleShape]
-    next: str | None = None
 
 
 class RunShape(Shape):
@@ -132,11 +129,8 @@ class RunShape(Shape):
     ended_at: str | None = None
 
 
-class RunPageShape(Shape):
+class RunPageShape(PageShape[RunShape]):
     """A page of runs, and the cursor of the next page, if any."""
-
-    items: list[RunShape]
-    next: str | None = None
 
 
 def run_shape(row: RunRow) -> RunShape:
@@ -147,18 +141,18 @@ def run_shape(row: RunRow) -> RunShape:
 
 async def run_page_shape(read: Callable[[RunQuery], Awaitable[Page[RunRow]]], query: RunQuery) -> RunPageShape:
     """Return the wire shape of a page of runs."""
-    items, following = await read_page(read, query, run_shape, attrgetter("id"))
-    return RunPageShape(items=items, next=following)
+    items, next_cursor = await read_page(read, query, run_shape, attrgetter("id"))
+    return RunPageShape(items=items, next=next_cursor)
 
 
 def schedule_shape(row: ScheduleRow) -> ScheduleShape:
     """Return the wire shape of a schedule."""
-    return ScheduleShape.model_validate({name: getattr(row, name) for name in ScheduleShape.model_fields})
+    return ScheduleShape.model_validate(row, from_attributes=True)
 
 
 async def schedule_page_shape(
     read: Callable[[ScheduleQuery], Awaitable[Page[ScheduleRow]]], query: ScheduleQuery
 ) -> SchedulePageShape:
     """Return the wire shape of a page of schedules."""
-    items, following = await read_page(read, query, schedule_shape, attrgetter("id"))
-    return SchedulePageShape(items=items, next=following)
+    items, next_cursor = await read_page(read, query, schedule_shape, attrgetter("id"))
+    return SchedulePageShape(items=items, next=next_cursor)

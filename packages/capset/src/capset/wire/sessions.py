@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic_core import from_json
 
 from capset.definitions.calls.files import FileStat
@@ -15,10 +15,10 @@ from capset.errors import StoreError
 from capset.stores.base import SessionQuery, SessionRow, SessionStore
 from capset.wire.agents import Version
 from capset.wire.pages import fitting_items, read_page
-from capset.wire.shapes import AttachedJson, Shape
+from capset.wire.shapes import AttachedJson, PageShape, Shape, StrictShape
 
 
-class SessionInput(Shape):
+class SessionInput(StrictShape):
     """A new session with an agent: the id of a stored one, or the name of one that is defined in code.
 
     ``invocation`` says for whom the session is; only its hash is stored, and appears in the session's links.
@@ -26,17 +26,13 @@ class SessionInput(Shape):
     secrets. Policies see neither.
     """
 
-    model_config = ConfigDict(strict=True)
-
     agent_id: Annotated[str, Field(min_length=1, max_length=200)]
     invocation: AttachedJson | None = None
     context: dict[str, Any] | None = None
 
 
-class SessionPatch(Shape):
+class SessionPatch(StrictShape):
     """The version of its agent that a session is to move to; null for the current one."""
-
-    model_config = ConfigDict(strict=True)
 
     agent_version: Version | None
 
@@ -56,11 +52,8 @@ class SessionShape(Shape):
     context: dict[str, Any] | None = None
 
 
-class SessionPageShape(Shape):
+class SessionPageShape(PageShape[SessionShape]):
     """A page of sessions, and the cursor of the next page, if any."""
-
-    items: list[SessionShape]
-    next: str | None = None
 
 
 class StateShape(Shape):
@@ -79,8 +72,8 @@ def session_shape(row: SessionRow) -> SessionShape:
 
 async def session_page_shape(store: SessionStore, query: SessionQuery) -> SessionPageShape:
     """Return the wire shape of a page of sessions."""
-    items, following = await read_page(store.list, query, session_shape, attrgetter("id"))
-    return SessionPageShape(items=items, next=following)
+    items, next_cursor = await read_page(store.list, query, session_shape, attrgetter("id"))
+    return SessionPageShape(items=items, next=next_cursor)
 
 
 def context_of(row: SessionRow) -> dict[str, Any] | None:  # JSON data
@@ -129,7 +122,7 @@ class WrittenShape(Shape):
 
 def file_shape(stat: FileStat) -> FileShape:
     """Return the wire shape of a file or directory."""
-    return FileShape(**{name: getattr(stat, name) for name in FileShape.model_fields})
+    return FileShape.model_validate(stat, from_attributes=True)
 
 
 def folder_shape(
@@ -140,15 +133,15 @@ def folder_shape(
     A cursor is the last path of the previous page, followed by a slash if it is a directory.
     """
 
-    def place(path: str, is_directory: bool) -> tuple[bool, str]:
+    def sort_key(path: str, is_directory: bool) -> tuple[bool, str]:
         return (not recursive and not is_directory, path)
 
-    rest = list(entries)
+    remaining = list(entries)
     if cursor is not None:
-        after = place(cursor.rstrip("/"), cursor.endswith("/"))
-        rest = [entry for entry in rest if place(entry.path, entry.is_directory) > after]
-    items = list(fitting_items(map(file_shape, rest[:limit])))
-    following = None
-    if len(items) < len(rest):
-        following = items[-1].path + ("/" if items[-1].is_directory else "")
-    return FolderShape(path=path, items=items, next=following)
+        after = sort_key(cursor.rstrip("/"), cursor.endswith("/"))
+        remaining = [entry for entry in remaining if sort_key(entry.path, entry.is_directory) > after]
+    items = list(fitting_items(map(file_shape, remaining[:limit])))
+    next_cursor = None
+    if len(items) < len(remaining):
+        next_cursor = items[-1].path + ("/" if items[-1].is_directory else "")
+    return FolderShape(path=path, items=items, next=next_cursor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError, to_json
@@ -24,22 +24,40 @@ class StrictShape(Shape):
     model_config = ConfigDict(strict=True)
 
 
-def whole(number: Any) -> Any:  # any JSON
+class SparseShape(Shape):
+    """A shape whose unset members are omitted from JSON, while a null is a value."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return the shape as plain JSON data without unset fields."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+_Item = TypeVar("_Item")
+
+
+class PageShape(Shape, Generic[_Item]):
+    """A page of items, and the cursor of the next page, if any."""
+
+    items: list[_Item]
+    next: str | None = None
+
+
+def as_integer(number: Any) -> Any:  # any JSON
     """Return a whole float as an integer (3.0 as 3), since JSON Schema treats it as one."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Whole: Final = BeforeValidator(whole)
+WholeNumber: Final = BeforeValidator(as_integer)
 """Accepts a whole float as an integer."""
 
 
-ATTACHED_BYTES: Final = 64 * 1024
+MAX_ATTACHED_BYTES: Final = 64 * 1024
 """The maximum size of each piece of JSON that a client attaches to a session or a link."""
 
 
 def _check_size(data: Any) -> Any:  # JSON data
-    if (size := len(to_json(data))) > ATTACHED_BYTES:
-        expected = f"at most {ATTACHED_BYTES} bytes as JSON (attached_json); it has {size}"
+    if (size := len(to_json(data))) > MAX_ATTACHED_BYTES:
+        expected = f"at most {MAX_ATTACHED_BYTES} bytes as JSON (attached_json); it has {size}"
         raise PydanticCustomError("too_large", "{expected}", {"expected": expected})
     return data
 

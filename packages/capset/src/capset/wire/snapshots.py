@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from capset.composition.explain import Surface
-from capset.composition.installation import Installed
-from capset.composition.resolve import Chosen
+from capset.composition.installation import InstalledTool
+from capset.composition.resolve import CapabilityUse
 from capset.definitions.governance.policies import DecisionKind
 from capset.definitions.tools.options import Effect
 from capset.evaluation.snapshot.snapshot import Snapshot
@@ -16,7 +16,7 @@ from capset.fingerprint.canonical import PROFILE
 from capset.fingerprint.hashes import tool_hash
 from capset.wire.capabilities import ToolShape, tool_shape
 from capset.wire.pages import fitting_items
-from capset.wire.shapes import Shape
+from capset.wire.shapes import PageShape, Shape
 
 
 class SnapshotTool(Shape):
@@ -47,7 +47,7 @@ class DecisionShape(Shape):
     reason: str | None = None
 
 
-class MadeShape(Shape):
+class DynamicToolkitShape(Shape):
     """A dynamic toolkit: whether it created its tools, and if not, why.
 
     ``path`` is its name, preceded by the names of its capability, its preset and its enclosing toolkits, if any.
@@ -62,7 +62,7 @@ class MadeShape(Shape):
     tools: list[str]
 
 
-class UsedShape(Shape):
+class UsedCapabilityShape(Shape):
     """A capability as the agent uses it: where it comes from, and with which options.
 
     ``path`` are the names that lead to it, the agent's first. ``presets`` are all its presets, in order, and whether
@@ -79,7 +79,7 @@ class UsedShape(Shape):
     is_dynamic: bool
 
 
-class ExplainedShape(Shape):
+class CompositionItemShape(Shape):
     """An item of the composition, and its contributor: a capability, perhaps one of its presets, or else the agent.
 
     ``name`` is the name of a tool or a target, of a resource or a state field prefixed with its scope, or a path; for
@@ -112,13 +112,13 @@ class SnapshotShape(Shape):
     instructions: list[str]
     system_text: str
     capabilities: list[str]
-    uses: list[UsedShape]
+    uses: list[UsedCapabilityShape]
     dynamic: list[str]
     tools: list[SnapshotTool]
-    explained: list[ExplainedShape]
+    explained: list[CompositionItemShape]
     notices: list[str]
     decisions: list[DecisionShape] = Field(default_factory=list[DecisionShape])
-    toolkits: list[MadeShape] = Field(default_factory=list[MadeShape])
+    toolkits: list[DynamicToolkitShape] = Field(default_factory=list[DynamicToolkitShape])
     namespace: str | None = None
     agent_id: str | None = None
     agent_name: str | None = None
@@ -148,7 +148,7 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
             in_play=name in snapshot.tools,
             reason=snapshot.explain(name).reason,
             toolkits=list(installed.toolkits),
-            policies=[policy.id for policy in installed.gates],
+            policies=[policy.id for policy in installed.policies],
             is_dynamic=name not in composition.tools,
         )
         for name, installed in sorted(snapshot.installed.items())
@@ -160,11 +160,11 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
         instructions=list(snapshot.instructions),
         system_text=snapshot.system_text if system_text is None else system_text,
         capabilities=[capability.name for capability in composition.capabilities],
-        uses=[_used(chosen) for chosen in composition.chosen],
+        uses=[_used_shape(use) for use in composition.capability_uses],
         dynamic=[getattr(function, "__name__", "uses") for function in composition.dynamic],
         tools=tools,
         explained=[
-            ExplainedShape(
+            CompositionItemShape(
                 surface=explanation.surface,
                 name=explanation.name,
                 capability=explanation.source.capability,
@@ -180,12 +180,12 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
             for policy, decision in snapshot.answers.items()
         ],
         toolkits=[
-            MadeShape(
+            DynamicToolkitShape(
                 path=path,
                 in_play=toolkit.in_play,
                 reason=toolkit.reason,
                 policies=list(toolkit.policies),
-                tools=[tool.name for tool in dynamic_tools if _around(tool).startswith(f"{path}.")],
+                tools=[tool.name for tool in dynamic_tools if _toolkit_path(tool).startswith(f"{path}.")],
             )
             for path, toolkit in snapshot.toolkits.items()
         ],
@@ -200,11 +200,8 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
     )
 
 
-class SessionToolPageShape(Shape):
+class SessionToolPageShape(PageShape[ToolShape]):
     """A page of the tools in play, by name, and the cursor of the next page, if any."""
-
-    items: list[ToolShape]
-    next: str | None = None
 
 
 def session_tool_page(
@@ -223,20 +220,20 @@ def session_tool_page(
     return SessionToolPageShape(items=items, next=items[-1].name if len(items) < len(names) else None)
 
 
-def _around(tool: Installed) -> str:
+def _toolkit_path(tool: InstalledTool) -> str:
     """Return the path of the toolkit that contains a tool, followed by a dot."""
     names = (tool.source.capability, tool.source.preset, *tool.toolkits)
     return "".join(f"{name}." for name in names if name)
 
 
-def _used(chosen: Chosen) -> UsedShape:
-    presets = chosen.capability.presets if chosen.is_base else chosen.presets
-    return UsedShape(
-        id=chosen.capability.name,
-        name=chosen.capability.title,
-        path=list(chosen.path),
-        presets={name: name in chosen.presets for name in presets},
-        config=None if chosen.config is None else chosen.config.model_dump(mode="json", by_alias=True),
-        names={original_name: name for original_name, name in chosen.names.items() if original_name != name},
-        is_dynamic=chosen.is_dynamic,
+def _used_shape(use: CapabilityUse) -> UsedCapabilityShape:
+    presets = use.capability.presets if use.is_base else use.presets
+    return UsedCapabilityShape(
+        id=use.capability.name,
+        name=use.capability.title,
+        path=list(use.path),
+        presets={name: name in use.presets for name in presets},
+        config=None if use.config is None else use.config.model_dump(mode="json", by_alias=True),
+        names={original_name: name for original_name, name in use.names.items() if original_name != name},
+        is_dynamic=use.is_dynamic,
     )

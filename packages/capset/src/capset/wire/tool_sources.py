@@ -18,7 +18,7 @@ LimitsText = Annotated[
 ]
 """Limits in any form. Their own validator gives better error messages than a union of types."""
 Permission = Annotated[str, Field(pattern=f"^{PERMISSION.pattern}$")]
-LIMITS_SAID: Final = (
+LIMITS_DESCRIPTION: Final = (
     "How often it may be called: `100/1h` for each principal; a mapping, or a list of them, has more options. Windows "
     "are a whole number and s, m, h or d. Calls are counted in the database; with `scope: process`, in each process."
 )
@@ -35,7 +35,7 @@ class ToolRulesShape(StrictShape):
     permissions: list[Permission] | None = Field(
         None, description="The permissions that a principal needs, in addition to those of its server or API."
     )
-    limits: LimitsText = Field(None, description=LIMITS_SAID)
+    limits: LimitsText = Field(None, description=LIMITS_DESCRIPTION)
     approval: Literal["auto", "ask"] | None = Field(
         None, description="`ask` if every call needs an approval; `auto`, if left out."
     )
@@ -74,11 +74,11 @@ class ClientCredentialsShape(StrictShape):
     )
 
 
-CA_FILE_SAID: Final = (
+CA_FILE_DESCRIPTION: Final = (
     "A PEM file of certificate authorities, relative to this file's folder, that are trusted in addition to the "
     "machine's. It is read again when it has changed."
 )
-PROXY_SAID: Final = (
+PROXY_DESCRIPTION: Final = (
     "The proxy for its requests, `http://HOST:PORT`; `${NAME}` in it is replaced by the secret of that name. If left "
     "out, that of `HTTPS_PROXY`, except for hosts in `internal` and `NO_PROXY`. With a proxy, the addresses of host "
     "names are not checked."
@@ -134,7 +134,7 @@ class ServerToolsShape(StrictShape):
     )
 
 
-class _ServerPlaceShape(StrictShape):
+class _ServerLocationShape(StrictShape):
     """The location of an MCP server that a file declares. A separate base, so that its fields come first."""
 
     url: str | None = Field(None, description="Its URL, for streamable HTTP or the older HTTP with SSE.")
@@ -147,8 +147,8 @@ class _ServerPlaceShape(StrictShape):
     internal: list[str] | None = Field(
         None, description="Internal hosts that its URL may lead to, as `host` or `host:port`."
     )
-    ca_file: str | None = Field(None, description=CA_FILE_SAID)
-    proxy: str | None = Field(None, description=PROXY_SAID)
+    ca_file: str | None = Field(None, description=CA_FILE_DESCRIPTION)
+    proxy: str | None = Field(None, description=PROXY_DESCRIPTION)
     command: list[str] | None = Field(None, description="The program and its arguments.")
     env: dict[str, str] | None = Field(
         None, description="The whole environment of its process; `${NAME}` is replaced by the secret of that name."
@@ -156,7 +156,7 @@ class _ServerPlaceShape(StrictShape):
     cwd: str | None = Field(None, description="The working directory of its process, relative to this file's folder.")
 
 
-class McpServerShape(ServerToolsShape, _ServerPlaceShape):
+class McpServerShape(ServerToolsShape, _ServerLocationShape):
     """An MCP server at a `url`, or started by a `command`."""
 
     trust_first_use: bool | None = Field(
@@ -171,7 +171,7 @@ class McpServerShape(ServerToolsShape, _ServerPlaceShape):
 
 
 _PROGRAM: Final = "only the operator of the server declares programs, since callers of REST could run any code"
-_OPERATORS: Final[Mapping[str, str]] = {
+_OPERATOR_ONLY: Final[Mapping[str, str]] = {
     **dict.fromkeys(("command", "env", "cwd"), _PROGRAM),
     "internal": "only the operator of the server allows internal hosts",
     "proxy": "only the operator of the server declares proxies, behind which addresses are not checked",
@@ -218,14 +218,14 @@ class AgentServerShape(ServerToolsShape, _ServerUrlShape):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_what_is_the_operators(cls, raw: Any) -> Any:  # any JSON
-        for name, why in _OPERATORS.items():
+    def _refuse_operator_members(cls, raw: Any) -> Any:  # any JSON
+        for name, reason in _OPERATOR_ONLY.items():
             if isinstance(raw, dict) and name in raw:
-                raise PydanticCustomError("operators_only", "{told}", {"told": f"{name}: {why}"})
+                raise PydanticCustomError("operators_only", "{message}", {"message": f"{name}: {reason}"})
         return cast("object", raw)
 
 
-def kept_servers(servers: Mapping[str, AgentServerShape] | None) -> dict[str, Any] | None:  # JSON
+def stored_servers(servers: Mapping[str, AgentServerShape] | None) -> dict[str, Any] | None:  # JSON
     """Return the servers of an agent in their stored form."""
     return {name: server.plain() for name, server in servers.items()} if servers else None
 
@@ -261,8 +261,8 @@ class ApiShape(StrictShape):
     internal: list[str] | None = Field(
         None, description="The internal hosts that may be reached, as `host` or `host:port`."
     )
-    ca_file: str | None = Field(None, description=CA_FILE_SAID)
-    proxy: str | None = Field(None, description=PROXY_SAID)
+    ca_file: str | None = Field(None, description=CA_FILE_DESCRIPTION)
+    proxy: str | None = Field(None, description=PROXY_DESCRIPTION)
     rules: dict[str, ToolRulesShape] | None = Field(
         None,
         description="The rules of each operation, by its id or by method and path, or `*` for every operation.",

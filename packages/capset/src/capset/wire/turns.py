@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from capset.definitions.governance.approvals import ApprovalRow
@@ -18,34 +18,26 @@ from capset.errors import CapsetError, StoreError
 from capset.kernel.governance.approvals import to_event_data
 from capset.stores.base import EventRow, MessagePage, MessageRow, NewEvent
 from capset.wire.errors import error_shape
-from capset.wire.shapes import Shape
+from capset.wire.shapes import Shape, StrictShape
 
 ENDINGS: Final = ("turn.ended", "turn.failed", "turn.cancelled")
 """The types of a turn's last event."""
-_MAX_MESSAGE: Final = 2_000
-"""The maximum length of an error message in an event."""
 
 
-class TurnInput(Shape):
+class TurnInput(StrictShape):
     """The message to an agent: any JSON that its runner accepts."""
-
-    model_config = ConfigDict(strict=True)
 
     content: Any
 
 
-class ForkInput(Shape):
+class ForkInput(StrictShape):
     """The last turn to copy to the new session's conversation; if absent, everything is copied."""
-
-    model_config = ConfigDict(strict=True)
 
     turn: Annotated[str, Field(max_length=200)] | None = None
 
 
-class RewindInput(Shape):
+class RewindInput(StrictShape):
     """The turn to remove, together with all later ones."""
-
-    model_config = ConfigDict(strict=True)
 
     turn: Annotated[str, Field(max_length=200)]
 
@@ -204,7 +196,7 @@ def ended_event(output: Any, file: str | None = None) -> NewEvent:  # JSON data
 def failed_event(error: CapsetError, correlation: str | None = None) -> NewEvent:
     """Return the last event of a failed turn. Its error's invalid fields are omitted."""
     shape = error_shape(error)
-    short = shape.message.encode(errors="replace").decode()[:_MAX_MESSAGE]
+    short = shape.message.encode(errors="replace").decode()[:2_000]  # characters, to keep events small
     shape = shape.model_copy(update={"message": short, "fields": None, "correlation": shape.correlation or correlation})
     return _event("turn.failed", {"error": shape.plain()})
 

@@ -207,7 +207,7 @@ def test_replace_makes_what_would_be_taken() -> None:
     assert (other.name, other.limits, other.instructions) == ("other", (Limit(3, "1h"),), ("Say it.",))
     assert other.permissions == {"a:b"}
     ref = dataclasses.replace(shelf.ref, presets={"more": False}, config=Options(size=2), prefix="s_")
-    assert compose(Agent("a", uses=[ref])).chosen[0].names == {"look": "s_look"}
+    assert compose(Agent("a", uses=[ref])).capability_uses[0].names == {"look": "s_look"}
     server = dataclasses.replace(VALUES["server"], timeout=5.0)
     assert (server.timeout, server.headers) == (5.0, {"a": "b"})
 

@@ -19,11 +19,11 @@ from capset.fingerprint.checkpoints import CheckpointKey, PublicKey
 def test_a_signature_holds_for_its_own_key_and_bytes_only() -> None:
     key, other = CheckpointKey.generate(), CheckpointKey.generate()
     signature = key.sign(b"data")
-    assert key.public.holds(signature, b"data")
+    assert key.public.verifies(signature, b"data")
     for public, text, data in (
         *((key.public, signature, b"date"), (other.public, signature, b"data"), (key.public, "no base64!", b"data")),
     ):
-        assert not public.holds(text, data)
+        assert not public.verifies(text, data)
 
 
 def test_a_key_comes_back_from_pem_from_base64_and_from_a_file(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_key_comes_back_from_pem_from_base64_and_from_a_file(tmp_path: Path) -
         assert loaded.public.id == key.public.id
     for half in (PublicKey.load(public), PublicKey.load(key.public.pem()), PublicKey.read(tmp_path / "key.pub")):
         assert half.id == key.public.id
-        assert half.holds(key.sign(b"x"), b"x")
+        assert half.verifies(key.sign(b"x"), b"x")
 
 
 def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:

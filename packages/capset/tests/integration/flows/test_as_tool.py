@@ -107,7 +107,7 @@ async def test_its_arguments_are_the_blocks_input(
     assert about == ("block", function.__doc__, "write", block)
     runner = ScriptedRunner({"holder": [Call("block", **arguments), Say("done")]})
     await run(holder(block_tool), runner=runner)
-    assert [(came.error, came.data) for came in runner.seen[-1].results] == [(None, result)]
+    assert [(came.error, came.data) for came in runner.steps[-1].results] == [(None, result)]
     assert await called(block_tool, **arguments) == result
 
 
@@ -166,8 +166,8 @@ async def test_what_runs_inside_is_on_record_with_its_cause(store: str) -> None:
         await session.run("start")
         by_tool = {record.tool: record for record in await records(kernel)}
     assert (by_tool["save"].causation, by_tool["save"].correlation) == (by_tool["work"].id, by_tool["work"].correlation)
-    assert runner.of("holder")[-1].results[0].data == "saved"
-    assert (runner.of("inner")[0].input, runner.of("inner")[0].tools) == ("go", ("save",))
+    assert runner.steps_of("holder")[-1].results[0].data == "saved"
+    assert (runner.steps_of("inner")[0].input, runner.steps_of("inner")[0].tools) == ("go", ("save",))
 
 
 @pytest.mark.spec("C20", "C37")

@@ -45,7 +45,7 @@ async def test_a_generator_is_told_everything_and_works_with_its_tools(store: st
     async with Kernel(store, generator=runner) as kernel, kernel.open(JUDGE, principal=ADA) as session:
         assert await session.run(Draft(text="hello")) == Verdict(good=True, why="short")
         (record,) = await records(kernel)
-    first, second = runner.seen
+    first, second = runner.steps
     context = "<draft>\n  hello\n</draft>\n<reader>\n  ada\n</reader>"
     assert first.system_text == f"You judge drafts.\n\nBe fair.\n\n{context}"
     assert (first.tools, first.model_settings) == (("keep",), {"temperature": 0})
@@ -90,7 +90,7 @@ async def test_its_input_is_checked_before_any_step() -> None:
     runner = ScriptedRunner({"judge": [Say("never")]})
     with pytest.raises(InvalidArguments, match="Invalid input for the block 'judge'"):
         await run(JUDGE, "hello", runner=runner)
-    assert runner.seen == []
+    assert runner.steps == []
 
 
 async def test_a_kernel_without_a_runner_says_what_to_do() -> None:
@@ -114,7 +114,7 @@ async def test_its_policies_gate_every_tool_that_it_has() -> None:
     block = Generator("gated", uses=[Capability("kit", tools=[keep], resources=[drafts])], policies=[shut])
     runner = ScriptedRunner({"gated": [Call("keep", text="a"), Say("done")]})
     assert await run(block, runner=runner) == "done"
-    assert isinstance(runner.seen[-1].results[0].error, PermissionDenied)
+    assert isinstance(runner.steps[-1].results[0].error, PermissionDenied)
 
 
 @pytest.mark.spec("C38")
@@ -150,15 +150,15 @@ async def test_dynamic_uses_are_asked_before_every_model_step_and_the_records_te
         await session.run()
         audit_records = await records(kernel)
     before, after = ("become_expert",), ("become_expert", "deep_dive")
-    assert [step.tools for step in runner.seen] == [before, before, after, after]
-    assert ["Go deep." in step.system_text for step in runner.seen] == [False, False, True, True]
-    first, second, third, last = [step.runtime_hash for step in runner.seen]
+    assert [step.tools for step in runner.steps] == [before, before, after, after]
+    assert ["Go deep." in step.system_text for step in runner.steps] == [False, False, True, True]
+    first, second, third, last = [step.runtime_hash for step in runner.steps]
     assert first == second != third == last
     assert [(record.tool, record.outcome, record.runtime_hash) for record in audit_records] == [
         *(("deep_dive", "not_found", second), ("become_expert", "succeeded", second)),
         ("deep_dive", "succeeded", third),
     ]
-    assert [result.success for result in runner.seen[-1].results] == [False, True, True]
+    assert [result.success for result in runner.steps[-1].results] == [False, True, True]
 
 
 @pytest.mark.spec("C37")

@@ -141,8 +141,8 @@ async def test_a_generators_tool_calls_share_one_execution_with_it() -> None:
     block = Generator("g", uses=[HELPING], tools=[ask, ask_inside], context=[describe_helpers])
     runner = ScriptedRunner({"g": [Call("ask_inside"), Call("ask"), Say("done")] * 2})
     await run(Sequencer("s").tap(block), runner=runner)
-    assert [turn.system_text for turn in runner.seen] == ["none yet", "helpers 0", "helpers 0"]
-    assert [result.data for result in runner.seen[-1].results] == [[0, 0, 0], 0]
+    assert [turn.system_text for turn in runner.steps] == ["none yet", "helpers 0", "helpers 0"]
+    assert [result.data for result in runner.steps[-1].results] == [[0, 0, 0], 0]
     assert len(BUILT) == 1
     assert BUILT[0].ctx.correlation  # of the generator's run, which goes on after the call
 
@@ -185,4 +185,4 @@ async def test_the_request_scope_is_one_store_for_all_that_is_nested(store: str)
         first, second = await session.run(), await session.run()
     assert first[:2] == second[:2] == (["a", "b", "tool"], 3)
     assert first[2] != second[2]
-    assert [turn.results[0].data for turn in runner.seen if turn.results] == [first[2], second[2]]
+    assert [turn.results[0].data for turn in runner.steps if turn.results] == [first[2], second[2]]

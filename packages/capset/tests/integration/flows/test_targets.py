@@ -119,7 +119,7 @@ async def results_of(inside: Sequencer, *moves: Call) -> list[Any]:
     runner = ScriptedRunner({"g": [*moves, Say("done")]})
     block = Generator("g", tools=[as_tool(inside, description="Count."), look], targets={"s": Steps})
     await run(block, runner=runner)
-    return [result.data for result in runner.seen[-1].results]
+    return [result.data for result in runner.steps[-1].results]
 
 
 async def test_a_block_that_runs_twice_starts_anew_and_the_last_run_is_found() -> None:

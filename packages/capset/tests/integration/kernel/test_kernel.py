@@ -178,7 +178,7 @@ async def test_compositions_and_roads_are_made_once_for_each_agent() -> None:
     async with Kernel(store="memory://") as kernel:
         composition = kernel.compose(AGENT)
         assert kernel.compose(AGENT) is composition
-        assert kernel.bind(composition) is kernel.bind(composition)
+        assert kernel.compile_tools(composition) is kernel.compile_tools(composition)
         twin = Agent("tester", uses=AGENT.uses)
         assert kernel.compose(twin) is not composition
         assert kernel.compose(twin).static_hash == composition.static_hash

@@ -145,7 +145,7 @@ async def test_a_body_is_cut_at_its_cap_and_so_are_a_bomb_and_one_without_end() 
             *(("/bomb", 100_000, bytes(100_000), "size"), ("/endless", 10_000, bytes(10_000), "size")),
         ):
             _, body = await fetched(LOCAL, site.url(target), limit=limit)
-            assert (body.data, body.cut) == (data, cut)
+            assert (body.data, body.truncated_by) == (data, cut)
 
 
 @pytest.mark.parametrize("page", [stall, silence])
@@ -162,8 +162,8 @@ async def test_a_hop_has_a_deadline_of_its_own() -> None:
             async with LOCAL.open("GET", site.url(), timeout=20, hop_timeout=0.3):
                 pass
         async with LOCAL.open("GET", site.url("/stall"), timeout=20, hop_timeout=5) as response:
-            body = await response.read(1_000, within=0.3)
-    assert (body.data, body.cut) == (b"the beginning", "time")
+            body = await response.read(1_000, seconds=0.3)
+    assert (body.data, body.truncated_by) == (b"the beginning", "time")
 
 
 @pytest.mark.parametrize("timeout", [None, 20])
@@ -200,7 +200,7 @@ async def test_a_timeout_of_the_network_is_not_taken_for_a_deadline(
         client = client_of(Tiring(site.port))
         with pytest.raises(TimeoutError, match="the network's own"):
             async with client.open("GET", SHOP, timeout=20, hop_timeout=20) as response:
-                await response.read(1_000, within=20)
+                await response.read(1_000, seconds=20)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import httpcore2
 import pytest
 
 from capset.errors import ToolError, TransientError
-from capset.net.addresses import Allowed, NotSent
-from capset.net.connections import BUSY, MAX_CONNECTIONS, CheckedNetwork, CheckedPool, convert_failures, trusted_tls
+from capset.net.addresses import HostAllowlist, NotSent
+from capset.net.connections import BUSY, MAX_CONNECTIONS, CheckedNetwork, CheckedPool, convert_failures, tls_context
 from tests.helpers.net.support import Listener, Names, listening
 from tests.helpers.net.tls import Tls
 from tests.waiting import until
@@ -68,7 +68,7 @@ async def scripted(*answers: Sequence[Part], tls: ssl.SSLContext | None = None) 
 @asynccontextmanager
 async def pooled(*answers: Sequence[Part]) -> AsyncGenerator[tuple[Scripted, CheckedPool]]:
     async with scripted(*answers) as server:
-        pool = CheckedPool(CheckedNetwork(Names({}), Allowed.read([f"127.0.0.1:{server.port}"])), trusted_tls)
+        pool = CheckedPool(CheckedNetwork(Names({}), HostAllowlist.parse([f"127.0.0.1:{server.port}"])), tls_context)
         yield server, pool
         await pool.aclose()
 
@@ -160,7 +160,7 @@ async def test_a_connection_that_is_made_while_its_pool_closes_is_not_used() -> 
         return ["127.0.0.1"]
 
     async with scripted([HELLO]) as server:
-        pool = CheckedPool(CheckedNetwork(resolver, Allowed.read([f"shop.example:{server.port}"])), trusted_tls)
+        pool = CheckedPool(CheckedNetwork(resolver, HostAllowlist.parse([f"shop.example:{server.port}"])), tls_context)
         late = asyncio.create_task(sent(pool, server.port, "shop.example"))
         await looking.wait()
         await pool.aclose()
@@ -186,7 +186,7 @@ async def test_closing_ends_what_runs() -> None:
 async def test_each_connection_is_to_an_address_that_was_checked_for_it() -> None:
     async with scripted([HELLO.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)]) as server:
         names = Names({"shop.example": [["127.0.0.1"]]})
-        pool = CheckedPool(CheckedNetwork(names, Allowed.read([f"shop.example:{server.port}"])), trusted_tls)
+        pool = CheckedPool(CheckedNetwork(names, HostAllowlist.parse([f"shop.example:{server.port}"])), tls_context)
         assert await sent(pool, server.port, "shop.example") == OK
         names.known["shop.example"] = [["127.0.0.1", "169.254.169.254"]]
         with pytest.raises(ToolError) as refused:
@@ -204,14 +204,15 @@ async def test_tls_is_spoken_with_the_name_of_the_url(tmp_path: Path) -> None:
     async with scripted([HELLO], tls=tls.server) as server:
 
         def network() -> CheckedNetwork:
-            return CheckedNetwork(Names({"localhost": [["127.0.0.1"]]}), Allowed.read([f"localhost:{server.port}"]))
+            allowed = HostAllowlist.parse([f"localhost:{server.port}"])
+            return CheckedNetwork(Names({"localhost": [["127.0.0.1"]]}), allowed)
 
         pool = CheckedPool(network(), lambda: tls.client)
         for _ in range(2):
             assert await sent(pool, server.port, "localhost", "https") == OK
         assert (tls.named, server.connections) == (["localhost"], 1)
         await pool.aclose()
-        strangers = CheckedPool(network(), trusted_tls)
+        strangers = CheckedPool(network(), tls_context)
         with pytest.raises(ToolError, match="certificate"):
             await sent(strangers, server.port, "localhost", "https")
         await strangers.aclose()

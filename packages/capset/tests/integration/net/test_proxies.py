@@ -10,7 +10,7 @@ import pytest
 
 from capset.errors import DefinitionError, ToolError, TransientError
 from capset.net.client import HttpClient
-from capset.net.proxies import Proxy, environment_proxy, read_proxy
+from capset.net.proxies import Proxy, environment_proxy, parse_proxy
 from tests.helpers.net.proxies import proxy_to, tls
 from tests.helpers.net.support import Names, answer, fetched, server
 from tests.helpers.net.tls import Tls
@@ -109,10 +109,10 @@ def test_no_proxy_names_what_is_reached_without_one(
 
 
 def test_a_proxy_is_read_with_its_credentials_and_shows_them_nowhere() -> None:
-    proxy = read_proxy("https://ada:p%40ss@proxy.internal:8443")
+    proxy = parse_proxy("https://ada:p%40ss@proxy.internal:8443")
     assert proxy == Proxy("https", "proxy.internal", 8443, "ada:p@ss")
     assert "p@ss" not in repr(proxy)
     for text in ("socks5://ada:hunter2@proxy:1080", "http://ada:hunter2@", "ada:hunter2@proxy"):
         with pytest.raises(DefinitionError, match="a proxy is http://HOST:PORT") as refused:
-            read_proxy(text)
+            parse_proxy(text)
         assert "hunter2" not in str(refused.value)

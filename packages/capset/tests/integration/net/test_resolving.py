@@ -14,7 +14,7 @@ import pytest
 
 from capset import ToolError
 from capset.errors import TransientError
-from capset.net.addresses import AT_ONCE, system_resolver
+from capset.net.addresses import MAX_LOOKUPS, system_resolver
 from capset.net.client import HttpClient
 
 
@@ -54,9 +54,9 @@ async def given_up(number: int) -> None:
 @pytest.mark.spec("P26", "T27")
 @pytest.mark.usefixtures("stuck")
 async def test_names_that_are_not_answered_keep_no_others_waiting() -> None:
-    await asyncio.gather(*map(given_up, range(AT_ONCE - 1)))
+    await asyncio.gather(*map(given_up, range(MAX_LOOKUPS - 1)))
     assert await asyncio.wait_for(system_resolver("localhost"), 60)
-    await given_up(AT_ONCE)
+    await given_up(MAX_LOOKUPS)
     with pytest.raises(TransientError, match="cannot be looked up just now"):
         async with HttpClient().open("GET", "http://example.com/", timeout=5):
             pass
@@ -95,7 +95,7 @@ def test_a_process_ends_though_a_name_is_never_answered() -> None:
 
 
 async def test_the_places_of_those_that_ended_are_free_again() -> None:
-    for _ in range(2 * AT_ONCE):
+    for _ in range(2 * MAX_LOOKUPS):
         assert await system_resolver("127.0.0.1") == ["127.0.0.1"]
     with pytest.raises(ToolError, match="unknown"):
         async with HttpClient().open("GET", "http://nothing.invalid/", timeout=20):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from capset.errors import StateError
 from capset.stores.base import DocumentRow, ScopeKey, Store, make_store
 from capset.stores.sql import open_postgres
-from capset.stores.texts import ASKED, LONGEST, MOST, asked, best, storable, words
+from capset.stores.texts import MAX_QUERY_WORDS, MAX_WORD_CHARACTERS, MAX_WORDS, query_terms, rank, storable, words
 from capset_testing.store_suite.support import NOW
 from tests.databases import Server
 
@@ -74,16 +74,16 @@ def test_stores_find_the_same(
     in_memory, in_file, on_server = [trio.runner.run(found_in(store)) for store in trio.stores]
     assert in_memory == in_file == on_server
     remaining = {row.id: sorted(set(words(row.text))) for row in rows if row.id not in gone}
-    assert [[row.id for row in matches] for matches in in_file] == [best(query, remaining, limit) for query in queries]
+    assert [[row.id for row in matches] for matches in in_file] == [rank(query, remaining, limit) for query in queries]
 
 
 @settings(deadline=None)
 @given(st.text() | TEXTS)
 def test_words_are_made_of_letters_and_digits_and_stay_as_they_are(text: str) -> None:
     tokens = words(text)
-    assert all(word.isalnum() and len(word) <= LONGEST for word in tokens)
+    assert all(word.isalnum() and len(word) <= MAX_WORD_CHARACTERS for word in tokens)
     assert words(" ".join(tokens)) == tokens
-    assert len(asked(text)) == len(set(asked(text))) <= ASKED
+    assert len(query_terms(text)) == len(set(query_terms(text))) <= MAX_QUERY_WORDS
 
 
 @pytest.mark.nightly
@@ -113,8 +113,8 @@ def test_texts_become_words(text: str, expected: list[str]) -> None:
 
 
 def test_a_text_gives_so_many_words_at_most() -> None:
-    assert len(words("a " * (MOST + 1))) == MOST
-    assert words("x" * 1000) == ["x" * LONGEST]
+    assert len(words("a " * (MAX_WORDS + 1))) == MAX_WORDS
+    assert words("x" * 1000) == ["x" * MAX_WORD_CHARACTERS]
 
 
 @pytest.mark.parametrize(("text", "why"), [("a\0b", "NUL"), ("a\ud800b", "surrogate")])

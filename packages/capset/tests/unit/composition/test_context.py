@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Composition, ContextMessage, DefinitionError, compose
-from capset.composition.context import RESERVED, Rendered, render_context, tag_of
+from capset.composition.context import RESERVED_TAGS, RenderedContext, render_context, tag_of
 from capset.composition.sources import ContributionSource
 from capset.errors import ContextError, ContextShapeConflict
 
@@ -21,7 +21,7 @@ def xml(*values: Any) -> str:
     return render_context([(ONE, value) for value in values]).xml
 
 
-def rendered(composition: Composition) -> Rendered:
+def rendered(composition: Composition) -> RenderedContext:
     return render_context([(entry.source, entry.value.value) for entry in composition.context])
 
 
@@ -30,7 +30,7 @@ def test_contributors_under_one_key_share_one_block_in_their_order() -> None:
     first = {"userPreferences": "likes tea", "places": {"home": "A & B"}}
     other = {"user_preferences": ["likes <b>", "\nand\n  more\n"], "places": {"work": "C", "home": "D"}}
     message = ContextMessage("user", "Hello")
-    assert render_context([(ONE, first), (TWO, other), (ONE, "plain < text"), (TWO, message)]) == Rendered(
+    assert render_context([(ONE, first), (TWO, other), (ONE, "plain < text"), (TWO, message)]) == RenderedContext(
         "<user-preferences>\n  likes tea\n  likes &lt;b&gt;\n  and\n    more\n</user-preferences>\n"
         "<places>\n  <home>\n    A &amp; B\n    D\n  </home>\n  <work>\n    C\n  </work>\n</places>",
         ("plain < text",),
@@ -56,7 +56,7 @@ def test_keys_become_tags(key: Any, tag: str | None) -> None:
 
 @pytest.mark.spec("C23")
 def test_a_key_that_cannot_be_a_tag_is_refused_at_composition() -> None:
-    assert {"system", "user", "assistant", "capability", "tool-use", "thinking"} <= RESERVED
+    assert {"system", "user", "assistant", "capability", "tool-use", "thinking"} <= RESERVED_TAGS
     contexts: list[Any] = [{wrong: "x"} for wrong in ("system", "2nd", "", 5, "a\ud800")]
     for inner in (*contexts, {"system": [lambda: ""]}):
         capability = Capability("c", context=[{"outer": inner}])
@@ -87,7 +87,7 @@ def test_none_reserves_a_place_without_a_shape_and_what_is_empty_is_left_out() -
     assert xml({"first": None}, {"second": "2"}, {"first": {"inner": "1"}}).startswith("<first>\n  <inner>")
     assert xml({"first": None}, {"second": "2"}, {"first": "1"}).startswith("<first>\n  1\n")
     assert xml({"a": None, "b": {"c": None, "d": ""}, "e": [], "f": {}, "g": [None, "", " \n"]}) == ""
-    assert render_context([(ONE, [None, "", "  ", []])]) == Rendered("", (), ())
+    assert render_context([(ONE, [None, "", "  ", []])]) == RenderedContext("", (), ())
     assert xml({"a": ""}, {"a": {"b": "x"}}) == xml({"a": {"b": "x"}})
 
 
@@ -109,7 +109,7 @@ def test_what_is_no_text_is_refused_and_not_rendered(wrong: Any) -> None:
 def test_the_blocks_own_entries_come_first_and_then_the_capabilities() -> None:
     first, last = Capability("first", context=["1", {"shared": "one"}]), Capability("last", context=["2"])
     agent = Agent("a", uses=[first, last], context=["own", {"shared": "own"}])
-    assert rendered(compose(agent)) == Rendered("<shared>\n  own\n  one\n</shared>", ("own", "1", "2"), ())
+    assert rendered(compose(agent)) == RenderedContext("<shared>\n  own\n  one\n</shared>", ("own", "1", "2"), ())
 
 
 @pytest.mark.spec("C26")
@@ -208,9 +208,12 @@ def with_functions(value: Any) -> Any:
 @pytest.mark.spec("C22", "C24", "C25")
 @given(NESTED)
 def test_functions_at_any_depth_give_what_their_results_would(value: Any) -> None:
-    def outcome(declared: Any) -> Rendered | str:
+    def outcome(declared: Any) -> RenderedContext | str:
         entries = Capability("c", context=[declared]).part.context
-        placed = [(ONE, entry.placed(entry.value if entry.function is None else entry.function())) for entry in entries]
+        placed = [
+            (ONE, entry.nest_under_keys(entry.value if entry.function is None else entry.function()))
+            for entry in entries
+        ]
         try:
             return render_context(placed)
         except ContextShapeConflict as error:

@@ -64,7 +64,7 @@ def test_naming_what_is_there_adds_nothing() -> None:
     for added in ([KIT], [user], [KIT, user, KIT], [KIT.with_presets(extra=True)], [KIT.with_config(Options())]):
         after = decided(agent, *added)
         assert (after.static_hash, after.capabilities) == (before.static_hash, before.capabilities)
-        assert len(after.chosen) == len(before.chosen)
+        assert len(after.capability_uses) == len(before.capability_uses)
         assert after.tools.keys() == before.tools.keys() == {"add"}
 
 
@@ -74,7 +74,7 @@ def test_a_preset_that_is_switched_on_adds_itself_alone() -> None:
     after = decided(agent, KIT.with_presets(full=True), too=[KIT.with_presets(full=True)])
     assert list(after.tools) == ["add", "find"]
     assert after.instructions == ("Extra.", "Full.")
-    assert [(choice.presets, choice.is_base, choice.is_dynamic) for choice in after.chosen] == [
+    assert [(choice.presets, choice.is_base, choice.is_dynamic) for choice in after.capability_uses] == [
         (("extra",), True, False),
         (("full",), False, True),
     ]

@@ -24,7 +24,7 @@ FEW = examples(12, 50)
 def seen(composition: Composition) -> dict[str, Any]:
     """Return all that a composition says, in its order, comparable between two built of the same capabilities."""
     return {
-        "tools": [(name, tool.tool, tool.gates) for name, tool in composition.tools.items()],
+        "tools": [(name, tool.tool, tool.policies) for name, tool in composition.tools.items()],
         "instructions": composition.instructions,
         "context": [entry.value.value for entry in composition.context],
         "resources": [(key, resource.value) for key, resource in composition.merged.resources.items()],
@@ -55,7 +55,7 @@ def test_the_same_agent_composes_to_the_same_and_an_equal_one_to_the_same_hash(g
 @FEW
 @given(graphs())
 def test_dependencies_stand_before_dependents_and_each_once(graph: Graph) -> None:
-    names = [choice.capability.name for choice in composed(graph).chosen]
+    names = [choice.capability.name for choice in composed(graph).capability_uses]
     assert sorted(names) == sorted(f"c{number}" for number in graph.reached())
     for number in graph.reached():
         for edge in graph.nodes[number].uses:
@@ -110,7 +110,7 @@ def test_the_nearest_choice_wins_and_two_at_one_depth_conflict(graph: Graph) -> 
             compose(graph.agent())
         assert (refused.value.code, bool(refused.value.hint)) == ("preset_conflict", True)
     else:
-        chosen = compose(graph.agent()).chosen
+        chosen = compose(graph.agent()).capability_uses
         assert {choice.capability.name: choice.presets for choice in chosen} == {
             f"c{number}": presets for number, presets in expected.items()
         }
@@ -149,7 +149,7 @@ def test_nothing_grows_when_a_preset_is_switched_off(graph: Graph, data: st.Data
     assert less.mounts.items() <= more.mounts.items()
     assert not Counter(less.instructions) - Counter(more.instructions)
     for name, installed in less.tools.items():
-        assert set(installed.gates) <= set(more.tools[name].gates), "a preset adds gates, and takes none away"
+        assert set(installed.policies) <= set(more.tools[name].policies), "a preset adds gates, and takes none away"
     for scope, state in less.merged.states.items():
         assert state.fields.keys() <= more.merged.states[scope].fields.keys()
     assert less.static_hash != more.static_hash
@@ -188,8 +188,8 @@ def test_everything_is_explained_once_by_one_who_declares_it(graph: Graph) -> No
     assert names["instruction"] == [text.splitlines()[0] for text in composition.instructions]
     assert len(names["context"]) == len(composition.context)
     assert names["file"] == list(composition.mounts)
-    assert {*names["policy"]} == {gate.id for installed in composition.tools.values() for gate in installed.gates}
-    parts = {str(source): part for chosen in composition.chosen for source, part in chosen.parts}
+    assert {*names["policy"]} == {gate.id for installed in composition.tools.values() for gate in installed.policies}
+    parts = {str(source): part for chosen in composition.capability_uses for source, part in chosen.parts}
     for explanation in explained:
         part = parts.get(str(explanation.source), composition.block.part)
         assert explanation.source.path[0] == "agent"
@@ -216,16 +216,20 @@ def test_dynamic_uses_add_what_static_ones_would_and_nothing_twice(graph: Graph,
         return []
 
     def contributed(composition: Composition) -> Any:
-        tools = {(name, entry.tool, frozenset(entry.gates)) for name, entry in composition.tools.items()}
-        return tools, Counter(composition.instructions), Counter(choice.capability for choice in composition.chosen)
+        tools = {(name, entry.tool, frozenset(entry.policies)) for name, entry in composition.tools.items()}
+        return (
+            tools,
+            Counter(composition.instructions),
+            Counter(choice.capability for choice in composition.capability_uses),
+        )
 
     first, added = ([capabilities[number] for number in numbers] for numbers in (some, later))
     static = compose(Agent("agent", uses=[*first, *added]))
     agent = Agent("agent", uses=[*first, decide])
-    dynamic = compose(agent, {decide: tuple(capability.ref for capability in added)}, within=static.data)
+    dynamic = compose(agent, {decide: tuple(capability.ref for capability in added)}, data=static.data)
     assert contributed(dynamic) == contributed(static)
-    assert [choice.capability for choice in dynamic.chosen if not choice.is_dynamic] == [
-        choice.capability for choice in resolve(agent).chosen
+    assert [choice.capability for choice in dynamic.capability_uses if not choice.is_dynamic] == [
+        choice.capability for choice in resolve(agent).capability_uses
     ]
 
 

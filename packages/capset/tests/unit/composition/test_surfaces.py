@@ -131,7 +131,7 @@ def test_tools_stand_under_their_names_in_order_with_who_brought_them() -> None:
     first, two = Capability("one", tools=[FIND, ADD]), Capability("two", tools=[ADD])
     tools = compose(Agent("a", uses=[first, two])).tools
     assert list(tools) == ["find", "add"]
-    assert (tools["add"].tool, tools["add"].name, tools["add"].qualified) == (ADD, "add", "one.add")
+    assert (tools["add"].tool, tools["add"].name, tools["add"].qualified_name) == (ADD, "add", "one.add")
 
 
 @pytest.mark.spec("C15", "P2")
@@ -182,11 +182,11 @@ def test_every_policy_on_the_way_gates_a_tool_once() -> None:
     kit = Capability("kit", tools=[ADD], policies=[of_capability], presets={"full": full})
     other = Capability("other", tools=[gated])
     tools = compose(Agent("a", uses=[kit, other], tools=[FIND], policies=[of_agent])).tools
-    assert tools["add"].gates == (of_agent, of_capability)
-    assert tools["gated"].gates == (of_agent, of_capability, of_preset, of_tool)
-    assert tools["find"].gates == (of_agent,)
+    assert tools["add"].policies == (of_agent, of_capability)
+    assert tools["gated"].policies == (of_agent, of_capability, of_preset, of_tool)
+    assert tools["find"].policies == (of_agent,)
     flipped = compose(Agent("a", uses=[other, kit], policies=[of_agent])).tools["gated"]
-    assert set(flipped.gates) == {of_agent, of_capability, of_preset, of_tool}
+    assert set(flipped.policies) == {of_agent, of_capability, of_preset, of_tool}
 
 
 @pytest.mark.spec("C19", "C20")

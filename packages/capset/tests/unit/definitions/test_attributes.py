@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import DefinitionError, Principal
-from capset.definitions.principals import MAX_BYTES, MAX_NAMES, MAX_TEXT, Attributes
+from capset.definitions.principals import MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, MAX_VALUE_CHARACTERS, Attributes
 from capset.definitions.secrets import MASK
 
 pytestmark = pytest.mark.spec("F34")
@@ -92,7 +92,7 @@ class Tier(StrEnum):
 @pytest.mark.parametrize(
     ("message", "wrong"),
     [
-        ("attributes are at most 32; got 33", [{f"a{number}": 1 for number in range(MAX_NAMES + 1)}]),
+        ("attributes are at most 32; got 33", [{f"a{number}": 1 for number in range(MAX_ATTRIBUTES + 1)}]),
         ("plan must be text, a number, true, false or null; got dict (attributes are flat)", [{"plan": {"a": "b"}}]),
         ("got list (attributes are flat)", [{"plan": ["pro"]}]),
         ("got tuple (attributes are flat)", [{"plan": ("pro",)}]),
@@ -101,9 +101,12 @@ class Tier(StrEnum):
         ("got Tier", [{"plan": Tier.PRO}]),
         ("plan must be a finite number", [{"plan": float("nan")}, {"plan": float("inf")}]),
         ("plan is beyond ±2^53", [{"plan": 2**53 + 1}, {"plan": -(10**5000)}]),
-        ("plan has 1,001 characters, and may have 1,000", [{"plan": "x" * (MAX_TEXT + 1)}]),
+        ("plan has 1,001 characters, and may have 1,000", [{"plan": "x" * (MAX_VALUE_CHARACTERS + 1)}]),
         ("plan holds a lone surrogate", [{"plan": "\ud800"}]),
-        ("attributes have 5,041 bytes as JSON, and may have 4,096", [{f"a{n}": "x" * MAX_TEXT for n in range(5)}]),
+        (
+            "attributes have 5,041 bytes as JSON, and may have 4,096",
+            [{f"a{n}": "x" * MAX_VALUE_CHARACTERS for n in range(5)}],
+        ),
         ("a name must match", [{name: 1} for name in ("", "1st", "a b", "é", "a" * 65, 1, Tier.PRO)]),
         ("attributes must be a mapping of names to values; got list", [["tier"]]),
         ("attributes must be a mapping of names to values; got str", ["tier=pro"]),
@@ -122,10 +125,13 @@ def test_attributes_that_are_too_many_too_deep_or_of_another_type_are_refused(me
 
 def test_what_just_fits_is_taken() -> None:
     for attributes in (
-        {f"a{number}": 1 for number in range(MAX_NAMES)},
-        {"A" + "a.:_-9" * 10 + "abc": "x" * MAX_TEXT},
+        {f"a{number}": 1 for number in range(MAX_ATTRIBUTES)},
+        {"A" + "a.:_-9" * 10 + "abc": "x" * MAX_VALUE_CHARACTERS},
         {"most": 2**53, "least": -(2**53)},
-        {**{f"a{number}": "x" * MAX_TEXT for number in range(4)}, "b": "x" * (MAX_BYTES - 4 * (MAX_TEXT + 8) - 8)},
+        {
+            **{f"a{number}": "x" * MAX_VALUE_CHARACTERS for number in range(4)},
+            "b": "x" * (MAX_ATTRIBUTE_BYTES - 4 * (MAX_VALUE_CHARACTERS + 8) - 8),
+        },
         {"text": "a\0b\nc\u2028"},
     ):
         assert dict(Principal("ada", attributes=attributes).attributes) == attributes

@@ -14,4 +14,4 @@ def test_a_value_that_is_missing_is_named_with_the_option_that_gives_it() -> Non
         with pytest.raises(KeyError, match="region") as failure:
             values["region"]
         assert isinstance(failure.value, MissingValue)
-        assert (failure.value.option, failure.value.told) == (option, "KeyError 'region'")
+        assert (failure.value.option, failure.value.description) == (option, "KeyError 'region'")

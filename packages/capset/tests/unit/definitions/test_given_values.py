@@ -113,7 +113,7 @@ async def test_settings_of_a_model_stay_as_they_were_and_a_runner_cannot_change_
     expected |= {"headers": expected.copy()}
     for _ in range(2):
         await run(block, runner=runner)
-        settings = runner.seen[-1].model_settings
+        settings = runner.steps[-1].model_settings
         assert settings == expected
         settings["extra_body"]["tags"].add("y")
     assert compose(block).merged.model_settings == expected

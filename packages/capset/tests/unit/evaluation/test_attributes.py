@@ -10,7 +10,7 @@ import pytest
 from capset import Agent, Capability, Principal, Request, deny, policy
 from capset.errors import DefinitionError, HydrationRefused
 from capset.evaluation.compare.comparison import diff_envelopes
-from capset.evaluation.replay.evaluation import Gone, principal_of, replay
+from capset.evaluation.replay.evaluation import MissingTool, principal_of, replay
 from capset.evaluation.snapshot.capture import capture, capture_runtime, envelope_of
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
 from capset.evaluation.snapshot.hydrate import hydrate
@@ -125,7 +125,7 @@ async def test_what_the_hosts_patterns_match_is_not_kept_either() -> None:
 async def test_a_replay_asks_policies_again_of_whom_it_is_given() -> None:
     envelope = await stored(ADA)
     replayed = await replay(envelope, AGENT, principal=Principal("ada", attributes={"tier": "free"}))
-    assert replayed.gone == (Gone("export", "this needs the tier pro"),)
+    assert replayed.missing == (MissingTool("export", "this needs the tier pro"),)
     assert [flip.id for flip in replayed.flipped] == ["pro"]
     assert replayed.refusal is not None
     assert "other attributes" in replayed.refusal.message

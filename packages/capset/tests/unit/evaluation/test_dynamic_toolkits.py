@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Policy, Preset, Principal, ToolError, Toolkit, ToolkitContext, ask, compose, tool
-from capset.definitions.tools.toolkits import MAX_LEVELS
+from capset.definitions.tools.toolkits import MAX_TOOLKIT_LEVELS
 from capset.errors import NotFound, ToolkitFailed
 from capset.fingerprint.hashes import Ref, runtime_hash, tool_hash
 from capset.flows import Handler, as_tool
@@ -42,7 +42,7 @@ async def test_what_it_makes_is_in_the_snapshot_and_in_no_static_hash() -> None:
     assert snapshot.runtime_hash == runtime_hash([Ref("static", tool_hash(static)), Ref("made", tool_hash(dynamic))])
     empty = of(static, made_by("kit", instructions="Kit."))
     assert snapshot.static_hash == composition.static_hash == empty.static_hash
-    assert snapshot.told == ("Kit.", "Made.")
+    assert snapshot.member_instructions == ("Kit.", "Made.")
 
 
 def unmade(context: ToolkitContext) -> Any:
@@ -63,7 +63,7 @@ BARRED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("parts", BARRED.values(), ids=BARRED)
 async def test_where_its_gates_deny_it_is_not_made(parts: dict[str, Any]) -> None:
     snapshot = await seen(compose(Agent("agent", **parts)))
-    assert (dict(snapshot.tools), snapshot.told) == ({}, ())
+    assert (dict(snapshot.tools), snapshot.member_instructions) == ({}, ())
     (verdict,) = snapshot.toolkits.values()
     assert (verdict.in_play, verdict.reason) == (False, "policy 'no' says no")
     with pytest.raises(NotFound, match="unknown tool 'x'") as refused:
@@ -123,7 +123,7 @@ async def test_its_tools_have_their_capabilitys_prefix_and_so_has_what_is_told_o
     capability = Capability("c", tools=[make("static"), kit])
     snapshot = await seen(compose(Agent("a", uses=[capability.with_names(prefix="x_", rename={"static": "still"})])))
     assert set(snapshot.tools) == {"still", "x_search", "x_deep"}
-    assert snapshot.told == ("Use `x_search`.", "`x_search` and `still`.", "`x_deep`, `x_search`.")
+    assert snapshot.member_instructions == ("Use `x_search`.", "`x_search` and `still`.", "`x_deep`, `x_search`.")
 
 
 @pytest.mark.spec("F18")
@@ -132,7 +132,7 @@ async def test_what_is_told_stands_in_the_order_in_which_everything_stands() -> 
     members = make("a", instructions="a."), inner, make("c", instructions="c.")
     first = made_by("first", *members, instructions="First.")
     last = Toolkit("last", [make("d", instructions="d.")], instructions="Last.")
-    assert (await seen(of(first, last))).told == ("First.", "a.", "Inner.", "b.", "c.", "Last.", "d.")
+    assert (await seen(of(first, last))).member_instructions == ("First.", "a.", "Inner.", "b.", "c.", "Last.", "d.")
 
 
 @pytest.mark.spec("F18")
@@ -140,10 +140,10 @@ async def test_a_tool_that_is_there_already_gets_the_gates_of_both_ways() -> Non
     tool = make("tool", instructions="Tool.")
     kit = made_by("kit", tool, policies=[YES], instructions="Kit.")
     snapshot = await seen(of(tool, kit, policies=[MAY]))
-    assert (snapshot.explain("tool").policies, snapshot.told) == (("may", "yes"), ("Tool.", "Kit."))
+    assert (snapshot.explain("tool").policies, snapshot.member_instructions) == (("may", "yes"), ("Tool.", "Kit."))
     inner = made_by("kit", Toolkit("inner", [tool], policies=[NO], instructions="Inner."), instructions="Kit.")
     snapshot = await seen(of(tool, inner))
-    assert (snapshot.explain("tool").policies, snapshot.told) == (("no",), ())
+    assert (snapshot.explain("tool").policies, snapshot.member_instructions) == (("no",), ())
 
 
 async def rows(*entries: Any) -> AsyncIterator[Any]:
@@ -213,7 +213,7 @@ async def test_a_toolkit_that_fails_fails_the_evaluation_and_tells_no_secrets(ma
 @pytest.mark.spec("F22")
 async def test_a_toolkit_that_makes_itself_is_too_deep() -> None:
     kit = failing("kit", lambda context: [kit])
-    with pytest.raises(ToolkitFailed, match=f"nested more than {MAX_LEVELS} levels deep"):
+    with pytest.raises(ToolkitFailed, match=f"nested more than {MAX_TOOLKIT_LEVELS} levels deep"):
         await seen(of(kit))
 
 
@@ -239,5 +239,5 @@ async def test_a_tool_that_runs_a_block_must_be_declared_statically() -> None:
 @pytest.mark.spec("F5")
 async def test_a_toolkit_may_make_nothing() -> None:
     snapshot = await seen(of(make("a"), made_by("kit", instructions="Kit.")))
-    assert (set(snapshot.tools), snapshot.told) == ({"a"}, ())
+    assert (set(snapshot.tools), snapshot.member_instructions) == ({"a"}, ())
     assert snapshot.toolkits["kit.kit"].in_play

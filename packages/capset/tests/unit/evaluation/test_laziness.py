@@ -36,12 +36,12 @@ def consistent(snapshot: Snapshot) -> None:
     assert list(snapshot.verdicts) == list(snapshot.installed)
     for name, installed in snapshot.installed.items():
         missing = installed.tool.permissions - snapshot.principal.permissions
-        denied = [gate.id for gate in installed.gates if snapshot.decisions[gate.id].kind == "deny"]
+        denied = [gate.id for gate in installed.policies if snapshot.decisions[gate.id].kind == "deny"]
         assert (name in snapshot.tools) is (not missing and not denied)
-        deciding = denied or [gate.id for gate in installed.gates]
+        deciding = denied or [gate.id for gate in installed.policies]
         assert snapshot.verdicts[name].policies == (() if missing else tuple(deciding))
         assert snapshot.explain(name) is snapshot.verdicts[name]
-    assert all(text in snapshot.system_text for text in snapshot.told)
+    assert all(text in snapshot.system_text for text in snapshot.member_instructions)
 
 
 @pytest.mark.spec("F8", "F9", "F21")

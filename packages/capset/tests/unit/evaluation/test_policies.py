@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Decision, Policy, Principal, Request, allow, deny
-from capset.evaluation.policies import ask_each, rule
+from capset.evaluation.policies import evaluate_all, rule
 from tests.helpers.evaluation.things import later, says
 
 REQUEST = Request({"tier": "pro"}, Principal("p"))
@@ -18,7 +18,7 @@ REQUEST = Request({"tier": "pro"}, Principal("p"))
 async def kind_of(answer: Any) -> str:
     """Ask a policy that gives this answer now or, as a coroutine, later."""
     policy = says("one", answer)
-    ((asked_policy, decision),) = await ask_each([policy], REQUEST)
+    ((asked_policy, decision),) = await evaluate_all([policy], REQUEST)
     assert asked_policy is policy
     return decision.kind
 
@@ -59,7 +59,7 @@ async def test_raising_denies_and_only_the_log_knows_why(
 
     for policy in (says("broken", error("secret-detail")), Policy("broken", then)):
         caplog.clear()
-        answers = await ask_each([says("first", True), policy, says("last", True)], REQUEST)
+        answers = await evaluate_all([says("first", True), policy, says("last", True)], REQUEST)
         assert [decision.kind for _, decision in answers] == ["allow", "deny", "allow"], "the others are asked"
         assert "secret-detail" not in str(answers[1][1].reason)
         assert "secret-detail" in caplog.text
@@ -75,7 +75,7 @@ async def test_a_cancellation_is_not_swallowed() -> None:
         await asyncio.sleep(60)
         return True
 
-    task = asyncio.create_task(ask_each([Policy("stuck", stuck)], REQUEST))
+    task = asyncio.create_task(evaluate_all([Policy("stuck", stuck)], REQUEST))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -99,7 +99,7 @@ async def test_policies_are_asked_in_order_in_the_callers_own_task() -> None:
         return Policy(f"p{number}", evaluate)
 
     policies = [gate(number) for number in range(6)]
-    answers = await ask_each(policies, REQUEST)
+    answers = await evaluate_all(policies, REQUEST)
     assert ([policy for policy, _ in answers], numbers) == (policies, [*range(6)])
     assert len(tasks) == 1
 
@@ -108,7 +108,7 @@ async def test_policies_that_do_not_suspend_do_not_make_the_caller_suspend() -> 
     async def answer(request: Request) -> bool:
         return True
 
-    answers = ask_each([Policy("a", answer), says("b", True)], REQUEST)
+    answers = evaluate_all([Policy("a", answer), says("b", True)], REQUEST)
     with pytest.raises(StopIteration) as done:
         answers.send(None)
     assert len(done.value.value) == 2

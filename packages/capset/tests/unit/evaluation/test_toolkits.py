@@ -24,14 +24,14 @@ async def test_what_is_pruned_says_nothing() -> None:
     half = Toolkit("half", [make("c", NO), make("d", instructions="d.")], instructions=["Half.", "Really."])
     composition = of(denied, barred, half, system_prompt="Be.", instructions=["Agent."])
     snapshot = await seen(composition)
-    assert snapshot.told == ("Half.", "Really.", "d.")
-    assert snapshot.instructions == ("Agent.", *snapshot.told)
+    assert snapshot.member_instructions == ("Half.", "Really.", "d.")
+    assert snapshot.instructions == ("Agent.", *snapshot.member_instructions)
     assert snapshot.prompt_hash == prompt_hash("Be.", snapshot.instructions)
     assert "Denied." not in snapshot.system_text
     verdict = snapshot.explain("a")
     assert (verdict.reason, verdict.policies) == ("policy 'no' says no", ("no",))
     allowed = await seen(composition, Principal("user-2", permissions=["x:y"]))
-    assert allowed.told[:2] == ("Barred.", "b.")
+    assert allowed.member_instructions[:2] == ("Barred.", "b.")
     assert (allowed.prompt_hash == snapshot.prompt_hash, allowed.static_hash) == (False, snapshot.static_hash)
 
 
@@ -51,12 +51,12 @@ async def test_a_tool_in_two_toolkits_stands_behind_the_gates_of_both() -> None:
 async def test_what_is_brought_by_two_ways_speaks_once() -> None:
     kit = Toolkit("kit", [make("tool", instructions="Tool.")], instructions="Kit.")
     agent = Agent("a", tools=[kit], uses=[Capability("c", tools=[kit]), Capability("d", tools=[kit], policies=[YES])])
-    assert (await seen(compose(agent))).told == ("Kit.", "Tool.")
+    assert (await seen(compose(agent))).member_instructions == ("Kit.", "Tool.")
     twice = Capability("c", tools=[kit], presets={"p": Preset(tools=[kit])}, default=["p"])
-    assert (await seen(compose(Agent("a", uses=[twice])))).told == ("Kit.", "Tool.")
+    assert (await seen(compose(Agent("a", uses=[twice])))).member_instructions == ("Kit.", "Tool.")
     bare = Toolkit("bare", instructions="Bare.")
     denied, allowed = Toolkit("denied", [bare], policies=[NO]), Toolkit("allowed", [bare])
-    assert (await seen(of(denied, allowed))).told == ("Bare.",), "if one of the ways is denied too"
+    assert (await seen(of(denied, allowed))).member_instructions == ("Bare.",), "if one of the ways is denied too"
 
 
 @pytest.mark.spec("C14", "F9")
@@ -65,7 +65,7 @@ async def test_instructions_name_tools_as_they_are_called_here() -> None:
     kit = Toolkit("kit", [search], instructions="`search` searches.")
     agent = Agent("a", uses=[Capability("c", tools=[kit]).with_names(prefix="web_")])
     snapshot = await seen(compose(agent))
-    assert snapshot.told == ("`web_search` searches.", "Ask `web_search` first, then `other`.")
+    assert snapshot.member_instructions == ("`web_search` searches.", "Ask `web_search` first, then `other`.")
 
 
 SHAPES = st.recursive(
@@ -107,4 +107,4 @@ def test_a_tool_is_in_play_if_nothing_around_it_denies_and_a_toolkit_speaks_if_a
         for name, inside, is_open in texts
         if is_open and (inside is None or any(expected[tool] for tool in inside))
     ]
-    assert list(snapshot.told) == speaking
+    assert list(snapshot.member_instructions) == speaking

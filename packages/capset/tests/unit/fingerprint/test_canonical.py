@@ -12,7 +12,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset.fingerprint.canonical import NotCanonical, canonical, digest, encoded, walked
+from capset.fingerprint.canonical import NotCanonical, canonical, canonical_by_walk, digest, encoded
 from tests.helpers.fingerprint.documents import EXACT, documents, for_reference
 
 CHUNKS, SIZE = 20, 5_000
@@ -43,7 +43,7 @@ def test_documents_of_a_seed_are_written_as_the_reference_does(seed: int) -> Non
     for document in documents(seed, SIZE):
         expected = rfc8785.dumps(for_reference(document))
         assert canonical(document) == expected
-        assert walked(document) == expected
+        assert canonical_by_walk(document) == expected
         short += encoded(document) is not None
     assert SIZE / 10 < short < SIZE / 2, "both roads are gone often"
 
@@ -53,7 +53,7 @@ def test_documents_of_a_seed_are_written_as_the_reference_does(seed: int) -> Non
 @given(nested(other_scalars | integers))
 def test_any_document_is_written_as_the_reference_does(document: Any) -> None:
     expected = rfc8785.dumps(for_reference(document))
-    assert canonical(document) == walked(document) == expected
+    assert canonical(document) == canonical_by_walk(document) == expected
     assert digest(document) == hashlib.sha256(expected).hexdigest()
     # One step down, where the shortcut looks at what is inside.
     assert canonical([{"inner": document}]) == b'[{"inner":%b}]' % expected
@@ -133,7 +133,7 @@ def test_what_is_no_json_is_refused_with_its_path_on_both_roads_alike(wrong: obj
         with pytest.raises(NotCanonical) as refused:
             canonical(value)
         with pytest.raises(NotCanonical) as walking:
-            walked(value)
+            canonical_by_walk(value)
         assert refused.value.path == path
         assert str(refused.value) == str(walking.value)
         assert str(refused.value).startswith(f"{path}: ")

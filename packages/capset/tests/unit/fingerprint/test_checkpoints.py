@@ -13,10 +13,10 @@ from capset.fingerprint.checkpoints import (
     Checkpoint,
     CheckpointKey,
     TrustedKey,
-    Unsound,
+    VerificationError,
     checkpoints_in,
     digest_of,
-    signed,
+    sign_checkpoint,
     succession,
 )
 from tests.helpers.fingerprint.chain import links
@@ -31,7 +31,7 @@ def signed_by(rows: list[dict[str, Any]], *marks: tuple[int, CheckpointKey]) -> 
     checkpoints: list[Checkpoint] = []
     for seq, key in marks:
         before = checkpoints[-1] if checkpoints else None
-        checkpoints.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=1, now=NOW))
+        checkpoints.append(sign_checkpoint(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=1, now=NOW))
     return checkpoints
 
 
@@ -121,7 +121,7 @@ def test_checkpoints_are_a_chain_of_their_own() -> None:
     rows = links(9)
     first, second, third = sealed(rows, 3, 5, 7)
     forged = sealed(rows, 3, 5, 7, key=OTHER)
-    grafted = signed(KEY, replace(first, time="x"), seq=5, hash=rows[4]["hash"], since=1, now=NOW)
+    grafted = sign_checkpoint(KEY, replace(first, time="x"), seq=5, hash=rows[4]["hash"], since=1, now=NOW)
     for checkpoints, problem in (
         ([second, third], "checkpoint 1 is missing; found 2"),
         ([first, third], "checkpoint 2 is missing; found 3"),
@@ -140,31 +140,31 @@ def test_checkpoints_are_a_chain_of_their_own() -> None:
 @pytest.mark.spec("G21")
 def test_a_checkpoint_that_was_kept_elsewhere_counts_when_the_log_lost_its_own() -> None:
     rows = links(9)
-    kept = sealed(rows, 4, 7)[1:]
-    assert verify(rows, kept=kept, keys=KEYS).covered == 7
-    assert "records 6–7 are missing at the end" in str(verify(rows[:5], kept=kept, keys=KEYS).problem)
+    saved = sealed(rows, 4, 7)[1:]
+    assert verify(rows, external=saved, keys=KEYS).covered == 7
+    assert "records 6–7 are missing at the end" in str(verify(rows[:5], external=saved, keys=KEYS).problem)
     rewrite(rows, 6)
     logged = sealed(rows, 8)
     assert checked(rows, logged).ok, "the log's own were signed anew"
-    assert "record 7 is not the one of checkpoint 2" in str(checked(rows, logged, kept=kept).problem)
-    assert "its signature is invalid" in str(checked(rows, logged, kept=[replace(kept[0], seq=6)]).problem)
+    assert "record 7 is not the one of checkpoint 2" in str(checked(rows, logged, external=saved).problem)
+    assert "its signature is invalid" in str(checked(rows, logged, external=[replace(saved[0], seq=6)]).problem)
 
 
 @pytest.mark.spec("G21")
 def test_a_pruned_log_verifies_from_the_checkpoint_on_that_it_was_cut_at() -> None:
     rows = links(9)
     first, second = sealed(rows, 4, 7)
-    note = signed(KEY, second, seq=9, hash=rows[8]["hash"], since=5, now=NOW)
+    note = sign_checkpoint(KEY, second, seq=9, hash=rows[8]["hash"], since=5, now=NOW)
     remaining, logged = rows[4:], [first, second, note]
     verification = checked(remaining, logged, since=5)
     assert (verification.ok, verification.checked, verification.since, verification.covered) == (True, 5, 5, 9)
     assert "checkpoint 1 is missing; found 2" in str(checked(remaining, logged[1:], since=5, keys=()).problem)
     assert "record 1 is missing: no checkpoint" in str(checked(remaining, [], since=5, keys=()).problem)
-    later = [second, signed(KEY, second, seq=9, hash=rows[8]["hash"], since=8, now=NOW)]
+    later = [second, sign_checkpoint(KEY, second, seq=9, hash=rows[8]["hash"], since=8, now=NOW)]
     assert checked(rows[7:], later, since=8).ok, "checkpoints before the cut go with their records"
     for more in (5, 6):
         assert "is missing; found" in str(checked(rows[more:], logged, since=5).problem)
-    uncovered = checked(rows[8:], sealed(rows, 4, 8), since=9, kept=[first], keys=())
+    uncovered = checked(rows[8:], sealed(rows, 4, 8), since=9, external=[first], keys=())
     assert "no checkpoint stored elsewhere covers record 9" in str(uncovered.problem)
 
 
@@ -212,9 +212,9 @@ def test_a_succession_without_a_signature_counts_if_its_reader_trusts_both_keys(
 def test_what_is_known_of_keys_outlives_the_record_of_their_succession() -> None:
     rows = links(9)
     hand_over(rows, 5, OTHER, KEY)
-    anchor = signed(OTHER, None, seq=6, hash=rows[5]["hash"], since=1, now=NOW)
-    note = signed(OTHER, anchor, seq=8, hash=rows[7]["hash"], since=7, now=NOW)
-    stolen = signed(KEY, note, seq=9, hash=rows[8]["hash"], since=7, now=NOW)
+    anchor = sign_checkpoint(OTHER, None, seq=6, hash=rows[5]["hash"], since=1, now=NOW)
+    note = sign_checkpoint(OTHER, anchor, seq=8, hash=rows[7]["hash"], since=7, now=NOW)
+    stolen = sign_checkpoint(KEY, note, seq=9, hash=rows[8]["hash"], since=7, now=NOW)
     pinned = (TrustedKey(KEY.public, 1, 5), TrustedKey(OTHER.public, 5))
     assert checked(rows[6:], [anchor, note], since=7, keys=pinned).ok
     assert "handed over at record 5" in str(checked(rows[6:], [anchor, note, stolen], since=7, keys=pinned).problem)
@@ -241,13 +241,13 @@ def test_each_checkpoint_is_by_the_key_of_its_record_or_the_log_is_refused(
 def test_a_log_that_has_lost_checkpoints_that_were_kept_is_refused() -> None:
     rows = links(9)
     logged = sealed(rows, 4, 7)
-    assert checked(rows, logged, kept=logged[1:]).ok
+    assert checked(rows, logged, external=logged[1:]).ok
     for count, problem in ((0, "checkpoints 1–2 are missing"), (1, "checkpoint 2 is missing")):
-        verification = checked(rows, logged[:count], kept=logged[1:])
+        verification = checked(rows, logged[:count], external=logged[1:])
         assert not verification.ok
         assert problem in str(verification.problem)
-        assert not checked(rows, logged[:count], kept=logged[1:], keys=()).ok, "by what was kept alone"
-    assert verify(rows, keys=KEYS, kept=logged).ok, "a file has none of its own"
+        assert not checked(rows, logged[:count], external=logged[1:], keys=()).ok, "by what was kept alone"
+    assert verify(rows, keys=KEYS, external=logged).ok, "a file has none of its own"
 
 
 def test_checkpoints_are_read_from_lines_of_json() -> None:
@@ -256,5 +256,5 @@ def test_checkpoints_are_read_from_lines_of_json() -> None:
     assert checkpoints_in(text) == checkpoints
     assert checkpoints[1].previous == digest_of(checkpoints[0])
     for bad in ("[]", "{}", "nonsense", '{"number": "1"}'):
-        with pytest.raises(Unsound, match="checkpoint"):
+        with pytest.raises(VerificationError, match="checkpoint"):
             checkpoints_in(bad)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.fingerprint.diff import (
+    ChangedHash,
     ChangedRef,
-    MovedHash,
     diff_links,
     diff_tools,
     explain_relationship,
@@ -40,28 +40,28 @@ def test_which_tools_came_went_and_changed() -> None:
     before = [Ref("a", "1"), Ref("b", "1"), Ref("c", "1"), Ref("e", "1")]
     after = [Ref("d", "1"), Ref("c", "2"), Ref("b", "1"), Ref("a", "1")]
     diff = diff_tools(before, after)
-    assert (diff.came, diff.went) == ((Ref("d", "1"),), (Ref("e", "1"),))
+    assert (diff.added, diff.removed) == ((Ref("d", "1"),), (Ref("e", "1"),))
     assert diff.changed == (ChangedRef("c", "1", "2"),)
-    assert (diff.stayed, diff.differs) == (2, True)
+    assert (diff.unchanged, diff.differs) == (2, True)
 
 
 @given(refs, refs)
 def test_tools_from_both_sides(before: Sequence[Ref], after: Sequence[Ref]) -> None:
     forward, back = diff_tools(before, after), diff_tools(after, before)
-    assert (forward.came, forward.went, forward.stayed) == (back.went, back.came, back.stayed)
+    assert (forward.added, forward.removed, forward.unchanged) == (back.removed, back.added, back.unchanged)
     assert forward.changed == tuple(ChangedRef(change.name, change.after, change.before) for change in back.changed)
-    assert len(before) == len(forward.went) + len(forward.changed) + forward.stayed
-    assert len(after) == len(forward.came) + len(forward.changed) + forward.stayed
+    assert len(before) == len(forward.removed) + len(forward.changed) + forward.unchanged
+    assert len(after) == len(forward.added) + len(forward.changed) + forward.unchanged
     assert forward.differs == (sorted(map(repr, before)) != sorted(map(repr, after)))
 
 
 def test_which_hashes_moved() -> None:
     first, other = link(Ref("a", "1")), link(Ref("a", "2"), static="c", invocation="d")
     diff = diff_links(first, other)
-    assert diff.moved == (
-        MovedHash("static", "a" * 64, "c" * 64),
-        MovedHash("runtime", first.runtime_hash, other.runtime_hash),
-        MovedHash("invocation", None, "d" * 64),
+    assert diff.hashes == (
+        ChangedHash("static", "a" * 64, "c" * 64),
+        ChangedHash("runtime", first.runtime_hash, other.runtime_hash),
+        ChangedHash("invocation", None, "d" * 64),
     )
     assert diff.tools.changed == (ChangedRef("a", "1", "2"),)
     assert (diff.profiles, diff.differs) == (None, True)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from capset.fingerprint.canonical import NotCanonical, canonical
-from capset.fingerprint.changes import Change, compare, same
+from capset.fingerprint.changes import Change, compare, is_same
 from capset.fingerprint.payload_changes import diff_payloads
 from tests.helpers.fingerprint.changing import apply, datas, flipped, payloads, steps
 
@@ -42,7 +42,7 @@ def test_the_changes_lead_from_one_side_to_the_other(before: Any, after: Any) ->
 @given(datas, datas)
 def test_the_changes_of_any_data_lead_to_it(before: Any, after: Any) -> None:
     changes = [*compare("data", before, after)]
-    assert same(apply({"data": deepcopy(before)}, changes)["data"], after)
+    assert is_same(apply({"data": deepcopy(before)}, changes)["data"], after)
     assert not [*compare("data", before, deepcopy(before))]
 
 

@@ -8,7 +8,7 @@ import rfc8785
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from capset.fingerprint.canonical import NotCanonical, as_json, canonical, encoded, read, walked
+from capset.fingerprint.canonical import NotCanonical, as_json, canonical, canonical_by_walk, encoded, read
 from tests.helpers.fingerprint.documents import EXACT, for_reference
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -55,7 +55,7 @@ def typed(value: Any) -> Any:
 def test_a_form_is_read_as_what_was_written_and_so_no_two_data_have_one(value: Any) -> None:
     form = canonical(value)
     assert typed(read(form)) == typed(value)
-    assert canonical(read(form)) == walked(value) == rfc8785.dumps(for_reference(value)) == form
+    assert canonical(read(form)) == canonical_by_walk(value) == rfc8785.dumps(for_reference(value)) == form
     assert encoded(value) in (None, form)
 
 

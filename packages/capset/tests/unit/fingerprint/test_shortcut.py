@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import rfc8785
 
-from capset.fingerprint.canonical import NotCanonical, canonical, encoded, walked
+from capset.fingerprint.canonical import NotCanonical, canonical, canonical_by_walk, encoded
 from capset.fingerprint.payloads import tool_payload
 from tests.golden.subjects import TOOLS
 from tests.helpers.fingerprint.documents import LOOK_ALIKES
@@ -66,8 +66,8 @@ def short(value: Any) -> bool:
     """Whether the shortcut is taken, with the very bytes of the walk."""
     data = encoded(value)
     if data is not None:
-        assert data == walked(value)
-    assert canonical(value) == walked(value)
+        assert data == canonical_by_walk(value)
+    assert canonical(value) == canonical_by_walk(value)
     return data is not None
 
 

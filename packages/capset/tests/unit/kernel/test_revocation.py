@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from capset import Agent, Capability, Context, Progress, Reply, Result, Session, tool
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Cancelled, PermissionDenied, StoreError, Unauthenticated
-from capset.kernel.revocation import FRESH_SECONDS, LOOK_SECONDS, RevocationWatch
+from capset.kernel.revocation import CHECK_SECONDS, MAX_AGE_SECONDS, RevocationWatch
 from tests.helpers.evaluation.things import make
 from tests.helpers.kernel.governance.approving import till
 from tests.helpers.kernel.support import Badge, desk, opened, read
@@ -89,7 +89,7 @@ async def test_a_call_that_waits_for_its_approval_ends_and_its_request_stays() -
 
 async def test_a_store_that_is_away_ends_no_call_and_lets_none_begin() -> None:
     class Unknown(Badge):
-        async def check(self, *, afresh: bool = False) -> None:
+        async def check(self, *, bypass_cache: bool = False) -> None:
             if not self.is_valid:
                 raise StoreError("the database is away")
 
@@ -145,7 +145,7 @@ async def test_a_credential_is_for_tools_by_the_names_of_their_capability() -> N
 @given(st.lists(TIMES, min_size=1, max_size=3), TIMES, TIMES)
 def test_work_ends_within_the_second_or_is_left_alone(steps: list[float], withdrawn: float, cancelled: float) -> None:
     """However withdrawal, cancellation and the end of the work fall: each ends it as what it is."""
-    assert FRESH_SECONDS + LOOK_SECONDS < PROMISED
+    assert MAX_AGE_SECONDS + CHECK_SECONDS < PROMISED
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
@@ -172,11 +172,11 @@ def test_work_ends_within_the_second_or_is_left_alone(steps: list[float], withdr
         outcome = "cancelled" if task.cancelled() else task.result()
         slack = 0.01
         if outcome == "done":
-            assert sum(steps) <= min(withdrawn + LOOK_SECONDS, cancelled) + slack
+            assert sum(steps) <= min(withdrawn + CHECK_SECONDS, cancelled) + slack
         elif outcome == "withdrawn":
-            assert withdrawn - slack <= took <= withdrawn + LOOK_SECONDS + slack
+            assert withdrawn - slack <= took <= withdrawn + CHECK_SECONDS + slack
         else:
-            assert cancelled - slack <= took <= min(sum(steps), withdrawn + LOOK_SECONDS) + slack
+            assert cancelled - slack <= took <= min(sum(steps), withdrawn + CHECK_SECONDS) + slack
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.run(run())

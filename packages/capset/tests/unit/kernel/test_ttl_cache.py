@@ -41,7 +41,7 @@ async def test_who_asks_afresh_or_after_a_change_gets_an_answer_that_began_later
     await look_up.begin(1)
     afresh = asyncio.create_task(cache.get_since("key", look_up, 0.0))
     await look_up.begin(2)
-    cache.forget(lambda key, value: True)
+    cache.invalidate(lambda key, value: True)
     later = asyncio.create_task(cache.get("key", look_up))
     await look_up.begin(3)
     look_up.may_answer.set()

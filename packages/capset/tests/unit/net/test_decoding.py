@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import ToolError
-from capset.net.response import PIECE, codings, decoder_for
+from capset.net.response import CHUNK_BYTES, accepted_codings, decoder_for
 
 brotli = import_module("brotli")
 zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
@@ -69,7 +69,7 @@ def test_a_bomb_comes_in_pieces(kind: str) -> None:
     coded = code(bytes(30_000_000))
     assert len(coded) < 60_000
     pieces = decoder_for(coding).decode(coded)
-    assert sum(len(next(pieces)) for _ in range(3)) <= 6 * PIECE
+    assert sum(len(next(pieces)) for _ in range(3)) <= 6 * CHUNK_BYTES
 
 
 @pytest.mark.parametrize("kind", ["gzip", "deflate", "br", "zstd"])
@@ -105,4 +105,4 @@ def test_other_codings_and_layers_are_refused(coding: str) -> None:
 
 
 def test_all_that_can_be_undone_is_asked_for() -> None:
-    assert codings() == "gzip, deflate, br, zstd"
+    assert accepted_codings() == "gzip, deflate, br, zstd"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import ToolError
-from capset.net.client import checked_headers, for_another_origin
+from capset.net.client import checked_headers, cross_origin_headers
 
 FORBIDDEN = (
     *("Host", "host", "Content-Length", "Transfer-Encoding", "TE", "Trailer", "Connection", "Keep-Alive", "Upgrade"),
@@ -59,4 +59,4 @@ def test_others_are_sent_in_lower_case() -> None:
 @pytest.mark.spec("G29")
 def test_only_what_carries_no_credentials_goes_to_another_origin() -> None:
     headers = dict.fromkeys(["authorization", "cookie", "x-api-key", "x-anything", "referer", "accept"], "x")
-    assert for_another_origin(headers) == {"accept": "x"}
+    assert cross_origin_headers(headers) == {"accept": "x"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from capset.ext import AllowedHosts, of_type
+from capset.ext import AllowedHosts, describe_media_type
 
 
 @pytest.mark.spec("G29")
@@ -18,4 +18,4 @@ def test_allowed_hosts_are_hosts() -> None:
 
 
 def test_words_for_a_type() -> None:
-    assert (of_type("image/png"), of_type("")) == ("of the type image/png", "of no known type")
+    assert (describe_media_type("image/png"), describe_media_type("")) == ("of the type image/png", "of no known type")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of
+from capset.net.media import all_codecs, codec_named, codec_of, decode, is_text, media_type_of
 
 
 @pytest.mark.spec("P27")
@@ -33,15 +33,15 @@ def test_the_charset_is_known_by_its_names_on_the_web(content_type: str, codec: 
 
 @given(st.text(max_size=60) | st.builds("text/html; charset={}".format, st.text(max_size=60)))
 def test_nothing_that_is_said_fails(content_type: str) -> None:
-    assert codec_of(content_type) in (None, *every_codec())
-    assert codec_named(content_type) in (None, *every_codec())
+    assert codec_of(content_type) in (None, *all_codecs())
+    assert codec_named(content_type) in (None, *all_codecs())
     media_type = media_type_of(content_type)
     assert media_type == "" or media_type.count("/") == 1
     is_text(media_type)
 
 
 def test_every_codec_is_one_of_texts() -> None:
-    for name in every_codec():
+    for name in all_codecs():
         assert codecs.lookup(name)._is_text_encoding
 
 
@@ -59,11 +59,11 @@ def test_some_media_types_are_texts(content_type: str, expected: bool) -> None:
 
 
 @pytest.mark.spec("P27")
-@given(st.sampled_from(every_codec()), st.binary(max_size=300), st.integers(0, 70_000), st.booleans())
+@given(st.sampled_from(all_codecs()), st.binary(max_size=300), st.integers(0, 70_000), st.booleans())
 def test_piece_by_piece_is_as_in_one(codec: str, data: bytes, before: int, is_cut: bool) -> None:
     mark = b"\xff\xfe\0\0" if codec in ("utf-16", "utf-32") else b""  # without which these two are not asked for
     content = mark + b"  " * (before // 2 * 2) + data
     taken = bytearray(content)
     decoder = codecs.getincrementaldecoder(codec)("replace")
-    assert decoded(taken, codec, is_cut=is_cut) == decoder.decode(content, final=not is_cut)
+    assert decode(taken, codec, is_cut=is_cut) == decoder.decode(content, final=not is_cut)
     assert not taken

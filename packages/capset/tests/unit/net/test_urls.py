@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capset import ToolError
-from capset.net.urls import MAX_URL, read_url
+from capset.net.urls import MAX_URL_LENGTH, parse_url
 
 
 @pytest.mark.parametrize(
@@ -23,20 +23,20 @@ from capset.net.urls import MAX_URL, read_url
     ],
 )
 def test_what_a_url_says(text: str, host: str, port: int, target: str, authority: str) -> None:
-    url = read_url(text)
+    url = parse_url(text)
     assert (url.host, url.port, url.target, url.authority) == (host, port, target, authority)
-    assert read_url(str(url)) == url
+    assert parse_url(str(url)) == url
 
 
 def test_how_long_a_url_and_its_host_may_be() -> None:
     host = "a." * 125 + "abc"
-    assert len(read_url(f"http://{host}/").host) == 253
+    assert len(parse_url(f"http://{host}/").host) == 253
     with pytest.raises(ToolError, match="neither a name"):
-        read_url(f"http://{host}d/")
-    longest = "http://a.example/".ljust(MAX_URL, "x")
-    assert str(read_url(longest)) == longest
+        parse_url(f"http://{host}d/")
+    longest = "http://a.example/".ljust(MAX_URL_LENGTH, "x")
+    assert str(parse_url(longest)) == longest
     with pytest.raises(ToolError, match="characters"):
-        read_url(f"{longest}x")
+        parse_url(f"{longest}x")
 
 
 REFUSED = {
@@ -56,7 +56,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "problem"), [(text, problem) for problem in REFUSED for text in REFUSED[problem]])
 def test_a_refused_url_says_why(text: str, problem: str) -> None:
     with pytest.raises(ToolError, match=problem) as refused:
-        read_url(text)
+        parse_url(text)
     assert refused.value.code == "url_refused"
 
 
@@ -71,7 +71,7 @@ def test_a_refused_url_says_why(text: str, problem: str) -> None:
     ],
 )
 def test_where_a_redirect_leads(location: str, target: str) -> None:
-    assert str(read_url("http://a.example:8080/x/y").joined(location)) == target
+    assert str(parse_url("http://a.example:8080/x/y").join(location)) == target
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_where_a_redirect_leads(location: str, target: str) -> None:
 )
 def test_a_redirect_that_is_no_url_is_refused(location: str) -> None:
     with pytest.raises(ToolError) as refused:
-        read_url("http://a.example/").joined(location)
+        parse_url("http://a.example/").join(location)
     assert refused.value.code == "url_refused"

@@ -28,7 +28,7 @@ def counted(text: bytes, size: int) -> int:
     counter = ValueCounter()
     for at in range(0, len(text), size):
         counter.feed(text[at : at + size])
-    return counter.found
+    return counter.count
 
 
 @pytest.mark.spec("P34")

@@ -10,7 +10,7 @@ from pydantic import Field, PlainSerializer
 from typing_extensions import TypedDict
 
 from capset import Context, tool
-from capset.schemas.plain_data import LONG
+from capset.schemas.plain_data import LONG_TEXT_LENGTH
 
 Loud = Annotated[str, PlainSerializer(lambda text: text.upper(), return_type=str)]
 
@@ -35,8 +35,11 @@ def found(text: str, loud: str = "a", more: Any = None) -> Found:
 @pytest.mark.spec("G26")
 @pytest.mark.parametrize("letter", ["a", "é", "’", "😀", '"', "\0"])
 def test_a_long_text_is_the_same_data_and_the_same_object(letter: str) -> None:
-    short, long = find.output.jsonable(found(letter)), find.output.jsonable(found(text := letter * LONG, "b" * LONG))
-    assert long == {**short, "text": text, "loud": "B" * LONG}
+    short, long = (
+        find.output.jsonable(found(letter)),
+        find.output.jsonable(found(text := letter * LONG_TEXT_LENGTH, "b" * LONG_TEXT_LENGTH)),
+    )
+    assert long == {**short, "text": text, "loud": "B" * LONG_TEXT_LENGTH}
     assert list(long) == list(short) == ["text", "loud", "day", "more"]
     assert long["text"] is text
     assert long["more"] == {"a": [1, 2.5, None], "b": None}
@@ -49,4 +52,4 @@ def test_a_long_text_is_the_same_data_and_the_same_object(letter: str) -> None:
 )
 def test_what_json_cannot_carry_is_refused_beside_it_too(end: str, more: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        find.output.jsonable(found("a" * LONG + end, more=more))
+        find.output.jsonable(found("a" * LONG_TEXT_LENGTH + end, more=more))

@@ -96,7 +96,7 @@ def test_what_fits_the_mapped_schema_fits_the_tool_s_own(schema: Data, tool_argu
     hold_to_providers(mapped_schema.json_schema)
     for arguments in (tool_arguments, said(mapped_schema, tool_arguments), {"arguments": tool_arguments, **other}):
         if fits(mapped_schema.json_schema, arguments):
-            assert fits(schema, mapped_schema.restored(arguments))
+            assert fits(schema, mapped_schema.restore(arguments))
     assert schema == before
 
 
@@ -106,7 +106,7 @@ def test_all_that_a_tool_takes_can_be_said(schema: Data, tool_arguments: Data) -
     mapped_schema = model_schema(schema)
     if mapped_schema.names:
         tool_arguments = {name: value for name, value in tool_arguments.items() if name in schema["properties"]}
-    assert mapped_schema.restored(said(mapped_schema, tool_arguments)) == tool_arguments
+    assert mapped_schema.restore(said(mapped_schema, tool_arguments)) == tool_arguments
     if fits(schema, tool_arguments):
         assert fits(mapped_schema.json_schema, said(mapped_schema, tool_arguments))
 
@@ -147,10 +147,10 @@ def test_a_name_that_is_refused_is_another_and_the_description_has_its_own() -> 
         "additionalProperties": False,
     }
     tool_arguments = {"$filter": "x", "日本": 1, "top": 2}
-    assert mapped_schema.restored({"filter": "x", marked: 1, "top": 2}) == tool_arguments
-    assert mapped_schema.restored(tool_arguments) == tool_arguments, "a model may have read the tool's own names"
+    assert mapped_schema.restore({"filter": "x", marked: 1, "top": 2}) == tool_arguments
+    assert mapped_schema.restore(tool_arguments) == tool_arguments, "a model may have read the tool's own names"
     both = {"filter": "x", "$filter": "y"}
-    assert mapped_schema.restored(both) == both, "of two values for one argument none is dropped"
+    assert mapped_schema.restore(both) == both, "of two values for one argument none is dropped"
 
 
 def test_names_that_would_be_one_stay_apart_whatever_their_order() -> None:
@@ -176,9 +176,9 @@ def test_a_schema_that_is_refused_at_its_top_is_that_of_one_argument() -> None:
         "additionalProperties": False,
         "$defs": defs,
     }
-    assert mapped_schema.restored({"arguments": {"at": "x"}}) == {"at": "x"}
-    assert mapped_schema.restored({"at": "x"}) == {"at": "x"}, "a model that does not wrap them is understood"
-    assert mapped_schema.restored({"arguments": "x"}) == {"arguments": "x"}, "for the kernel to refuse"
+    assert mapped_schema.restore({"arguments": {"at": "x"}}) == {"at": "x"}
+    assert mapped_schema.restore({"at": "x"}) == {"at": "x"}, "a model that does not wrap them is understood"
+    assert mapped_schema.restore({"arguments": "x"}) == {"arguments": "x"}, "for the kernel to refuse"
 
 
 def test_recursive_references_hold_in_a_schema_that_is_wrapped() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr, model_serializer
 from pydantic_core import from_json, to_json
 
-from capset.schemas.plain_data import is_flat, plain, plain_unvalidated, secrets_in, unmasked
+from capset.schemas.plain_data import is_flat, plain, plain_unvalidated, reveal_secrets, secrets_in
 
 BOTH = pytest.mark.parametrize("look", [plain, plain_unvalidated])
 Look = Callable[[Any], Any]
@@ -158,7 +158,7 @@ def test_secrets_are_masked_unless_they_are_asked_for() -> None:
     members = {"a": SecretStr("hunter2"), "b": [SecretBytes(b"hunter2"), 1]}
     for look in (plain, plain_unvalidated):
         assert look(members) == {"a": "**********", "b": ["**********", 1]}
-    assert unmasked(members) == {"a": "hunter2", "b": [b"hunter2", 1]}
+    assert reveal_secrets(members) == {"a": "hunter2", "b": [b"hunter2", 1]}
     assert secrets_in(members) == [[["a"], "hunter2"], [["b", 0], "hunter2"]]
 
 

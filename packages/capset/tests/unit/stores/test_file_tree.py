@@ -30,7 +30,7 @@ write = partial(filetree.write, digest="1" * 64, size=2, now="later")
 
 
 def paths(rows: MemoryTree) -> list[str]:
-    return [stat.path for stat in filetree.listing(rows, "/", recursive=True)]
+    return [stat.path for stat in filetree.list_directory(rows, "/", recursive=True)]
 
 
 @pytest.mark.spec("P23")
@@ -79,7 +79,7 @@ def test_nothing_readonly_is_moved_or_moved_to(readonly: str, source: str, targe
     rows = tree(readonly)
     with pytest.raises(FileError, match=f"cannot {verb}: '{readonly}' is read-only"):
         filetree.move(rows, source, target, overwrite=True, now="later")
-    assert (paths(rows), rows.gone()) == (ALL, 0)
+    assert (paths(rows), rows.highest_removed_version()) == (ALL, 0)
 
 
 @pytest.mark.spec("P25")
@@ -109,7 +109,7 @@ def test_a_refused_write_or_move_changes_nothing() -> None:
         write(rows, "/x/y/z", quota=full)
     with pytest.raises(QuotaExceeded):
         filetree.move(rows, "/a/d", "/x/y/z", overwrite=False, now="later", quota=full)
-    assert (paths(rows), rows.gone(), rows.usage()) == (ALL, 0, Usage(2, 2, 2))
+    assert (paths(rows), rows.highest_removed_version(), rows.usage()) == (ALL, 0, Usage(2, 2, 2))
 
 
 @pytest.mark.spec("P22")

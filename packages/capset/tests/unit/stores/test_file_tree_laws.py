@@ -122,7 +122,7 @@ def built(steps: Sequence[Step]) -> tuple[MemoryTree, Model]:
 
 
 def contents(rows: MemoryTree) -> dict[str, str | None]:
-    entries = filetree.listing(rows, "/", recursive=True)
+    entries = filetree.list_directory(rows, "/", recursive=True)
     return {entry.path: node.digest for entry in entries if (node := rows.get(entry.path))}
 
 
@@ -150,7 +150,7 @@ def test_files_are_what_a_model_says_after_every_step(steps: list[Step]) -> None
             assert stat is not None
             assert digest_by_version.setdefault((path, stat.version), entries[path]) == entries[path]
         for directory in ("/", *model.directories):
-            children = [entry.path for entry in filetree.listing(rows, directory, recursive=False)]
+            children = [entry.path for entry in filetree.list_directory(rows, directory, recursive=False)]
             within = [entry for entry in entries if str(PurePosixPath(entry).parent) == directory]
             assert children == sorted(within, key=lambda path: (path in model.files, path))
 

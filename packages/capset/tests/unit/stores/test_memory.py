@@ -12,7 +12,7 @@ import pytest
 from capset.errors import StateError
 from capset.stores.base import AuditLog, AuditQuery, Claim, NewEvent, TurnRow, Window, WindowFull
 from capset.stores.memory import MemoryStore, admissions
-from capset_testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, create_sessions, entry
 
 SECOND = 1_000_000_000
 
@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 async def store() -> MemoryStore:
     store = MemoryStore()
     await store.open()
-    await begin(store, "s", "t", "u")
+    await create_sessions(store, "s", "t", "u")
     return store
 
 
@@ -71,7 +71,7 @@ async def test_windows_that_still_count_are_not_forgotten(store: MemoryStore, mo
     for number in range(20):
         await store.admissions.admit(claim(f"call-{number}", number, f"window-{number}"), None)
     for number in range(20):
-        assert isinstance(await store.admissions.look(claim("again", 20, f"window-{number}")), WindowFull)
+        assert isinstance(await store.admissions.check(claim("again", 20, f"window-{number}")), WindowFull)
     await store.admissions.admit(claim("later", 1_000, *(f"new-{number}" for number in range(5)), seconds=1), None)
     assert not [key for key in store.admissions._windows if key.startswith("window-")]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from jsonschema import Draft202012Validator
 
-from capset.definitions.governance.limits import MAX_REQUESTS, MAX_WINDOW, UNIT_SECONDS, limit_of
+from capset.definitions.governance.limits import MAX_REQUESTS, MAX_WINDOW_SECONDS, UNIT_SECONDS, limit_of
 from capset.errors import DefinitionError
 from capset.wire.allowances import LIMIT_SCHEMA, USAGE_SCHEMA
 
-MOST = (MAX_REQUESTS, *(MAX_WINDOW // size for size in UNIT_SECONDS.values()))
+MOST = (MAX_REQUESTS, *(MAX_WINDOW_SECONDS // size for size in UNIT_SECONDS.values()))
 NUMBERS = sorted(
     {0, 1, *(number for maximum in MOST for number in (maximum // 10, maximum - 1, maximum, maximum + 1, maximum * 10))}
 )

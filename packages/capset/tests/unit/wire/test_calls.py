@@ -13,7 +13,7 @@ import pytest
 
 from capset import Agent, Capability, Context, Kernel, Principal, Request, Result, Session, policy, tool
 from capset.errors import StoreError, ToolError, TransientError
-from capset.kernel.call.worker_threads import AT_ONCE
+from capset.kernel.call.worker_threads import MAX_THREADS
 from capset.wire.calls import call_data
 from tests.helpers.kernel.support import TappedStore
 from tests.waiting import moment, until
@@ -106,7 +106,7 @@ async def limited(bench: Bench) -> Result[Any]:
 
 async def no_thread(bench: Bench) -> Result[Any]:
     are_free.clear()
-    occupying = [asyncio.ensure_future(bench.call("occupy")) for _ in range(AT_ONCE)]
+    occupying = [asyncio.ensure_future(bench.call("occupy")) for _ in range(MAX_THREADS)]
     await until(lambda: bench.kernel.threads.waiting)
     ran.clear()
     result = await bench.call("occupy", timeout=0.1)

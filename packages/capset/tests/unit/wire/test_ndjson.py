@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from capset import Json, Message, Meta
 from capset.wire.calls import MessageShape
-from capset.wire.ndjson import LIMIT, LINE, Reader, Verbatim, line_of
+from capset.wire.ndjson import LINE_ERROR_TYPE, MAX_LINE_BYTES, Reader, Verbatim, line_of
 
 GOOD = b'{"kind":"query","type":"echo","data":{"text":"hello"},"meta":{"id":"good"}}'
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -30,14 +30,14 @@ META_MISFITS = (
 )
 
 
-def read(text: bytes, limit: int = LIMIT, size: int | None = None) -> list[Message]:
+def read(text: bytes, limit: int = MAX_LINE_BYTES, size: int | None = None) -> list[Message]:
     """Return the messages of a text that comes in pieces of a size."""
     reader, step = Reader(limit), size or max(len(text), 1)
     messages = [message for start in range(0, len(text), step) for message in reader.feed(text[start : start + step])]
     return [*messages, *reader.end()]
 
 
-def alone(text: bytes, limit: int = LIMIT) -> Message:
+def alone(text: bytes, limit: int = MAX_LINE_BYTES) -> Message:
     (message,) = read(text + b"\n", limit)
     return message
 
@@ -106,7 +106,7 @@ def test_kinds_that_are_not_for_tools_are_written_as_they_came() -> None:
 )
 def test_a_broken_line_is_400(line: bytes, why: str) -> None:
     error = refused(line, 400, "broken_message")
-    assert (error.type, meta_of(error).causation) == (LINE, None)
+    assert (error.type, meta_of(error).causation) == (LINE_ERROR_TYPE, None)
     assert error.data["message"].startswith("Line 1 is not strict JSON in UTF-8: ")
     assert why in error.data["message"]
 
@@ -127,7 +127,7 @@ def test_an_envelope_that_does_not_fit_is_422_and_says_whose_it_was(change: dict
     error = refused(json.dumps(sent).encode(), 422, "invalid_message")
     assert [field["path"] for field in error.data["fields"]] == [path]
     assert (meta_of(error).causation, meta_of(error).correlation) == ("i", "i")
-    assert error.type == (LINE if path == "type" else "echo")
+    assert error.type == (LINE_ERROR_TYPE if path == "type" else "echo")
     assert "_Envelope" not in line_of(error).decode()
     assert len(line_of(error)) < 2000
 
@@ -149,7 +149,7 @@ def test_an_envelope_without_a_readable_id_has_no_causation() -> None:
 def test_a_line_that_is_too_long_is_413_once_and_nothing_of_it_is_kept(size: int | None) -> None:
     text = GOOD + b"\n" + b'"' + b"x" * 5000 + b'"\n\n' + GOOD
     first, long, last = read(text, len(GOOD), size)
-    assert (long.data["status"], long.data["code"], long.type) == (413, "message_too_large", LINE)
+    assert (long.data["status"], long.data["code"], long.type) == (413, "message_too_large", LINE_ERROR_TYPE)
     assert long.data["message"].startswith(f"Line 2 has more than {len(GOOD)} bytes")
     assert first == last.__class__(last.kind, last.type, last.data, first.meta)
     reader = Reader(100)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from sqlalchemy import make_url
 
-from capset.stores.sql.postgres.engines import TURN, lock_key
+from capset.stores.sql.postgres.engines import ACQUIRE_WRITE_LOCK, lock_key
 from capset.stores.sql.postgres.store import PostgresStore
 from tests.databases import connected
 
@@ -27,7 +27,7 @@ async def opened_soon(url: str, *, busy_seconds: float) -> AsyncGenerator[Postgr
 def writing(url: str) -> Generator[None]:
     """Hold the turn to write, as another process does within a transaction."""
     with connected(url) as connection, connection.transaction():
-        connection.execute(TURN)
+        connection.execute(ACQUIRE_WRITE_LOCK)
         yield
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from capset.errors import NotFound
 from capset.stores.base import AGENT_FIELDS
-from capset.wire.agents import LAST
+from capset.wire.agents import MAX_VERSION
 from capset_connect.plain_files import yaml_text
 from capset_server.console.agent_forms import agent_of
 from capset_server.console.forms import number
@@ -112,7 +112,7 @@ def _if_match(page: PageRequest) -> dict[str, str]:
 
 def _version(page: PageRequest, name: str) -> int | None:
     version = number(page.query, name)
-    return None if version is None else min(max(version, 1), LAST)
+    return None if version is None else min(max(version, 1), MAX_VERSION)
 
 
 ROUTES = (

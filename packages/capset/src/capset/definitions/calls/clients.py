@@ -15,17 +15,16 @@ from capset.definitions.names import checked_text
 from capset.errors import DefinitionError
 from capset.schemas.schema import Schema, schema_of
 
-MAX_KEY: Final = 100
-_TEXT: Final = frozenset({"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"})
-_NUMBER: Final = frozenset({"minimum", "maximum"})
-_LIST: Final = frozenset({"minItems", "maxItems"})
-_ALWAYS: Final = frozenset({"type", "title", "description", "default"})
-_KEPT: Final[Mapping[str, frozenset[str]]] = {
-    "string": _ALWAYS | _TEXT,
-    "integer": _ALWAYS | _NUMBER,
-    "number": _ALWAYS | _NUMBER,
-    "boolean": _ALWAYS,
-    "array": _ALWAYS | _LIST,
+_TEXT_KEYWORDS: Final = frozenset({"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"})
+_NUMBER_KEYWORDS: Final = frozenset({"minimum", "maximum"})
+_LIST_KEYWORDS: Final = frozenset({"minItems", "maxItems"})
+_COMMON_KEYWORDS: Final = frozenset({"type", "title", "description", "default"})
+_FIELD_KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
+    "string": _COMMON_KEYWORDS | _TEXT_KEYWORDS,
+    "integer": _COMMON_KEYWORDS | _NUMBER_KEYWORDS,
+    "number": _COMMON_KEYWORDS | _NUMBER_KEYWORDS,
+    "boolean": _COMMON_KEYWORDS,
+    "array": _COMMON_KEYWORDS | _LIST_KEYWORDS,
 }
 """The JSON Schema keywords that a form keeps for each type of field."""
 _FORMATS: Final = ("date", "date-time", "email", "uri")
@@ -54,7 +53,7 @@ class ClientQuestion(Generic[M]):
         """Parse a filled-in form into the model. Raises pydantic's ``ValidationError`` if it is invalid."""
         return cast("M", _schema(self.model).check_json(json.dumps(content)))
 
-    def fits(self, content: Mapping[str, Any] | None) -> bool:
+    def accepts(self, content: Mapping[str, Any] | None) -> bool:
         """Whether a filled-in form is valid."""
         try:
             self.read(content or {})
@@ -81,8 +80,8 @@ class CallClient(Protocol):
 
 def question_of(key: str, message: str, model: type[M]) -> ClientQuestion[M]:
     """Make a question. Raises ``DefinitionError`` for an invalid key, or a model that cannot be a form."""
-    if not 0 < len(checked_text("the key of a question", key)) <= MAX_KEY:
-        raise DefinitionError(f"the key of a question must be text of 1–{MAX_KEY} characters; got {key!r:.80}")
+    if not 1 <= len(checked_text("the key of a question", key)) <= 100:
+        raise DefinitionError(f"the key of a question must be text of 1–100 characters; got {key!r:.80}")
     if not (isinstance(model, type) and issubclass(model, BaseModel)):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
         raise DefinitionError(f"a question needs a pydantic model of its form; got {model!r:.80}")
     return ClientQuestion(key, checked_text(f"the question {key!r}", message), model, _form(model))
@@ -110,9 +109,9 @@ def _form(model: type[BaseModel]) -> Mapping[str, Any]:
 
 
 def _field(owner: str, field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
-    schema = _plain(field, defs)
-    keywords = _KEPT.get(str(schema.get("type")))
-    items: dict[str, Any] | None = _plain(schema["items"], defs) if "items" in schema else None
+    schema = _resolved(field, defs)
+    keywords = _FIELD_KEYWORDS.get(str(schema.get("type")))
+    items: dict[str, Any] | None = _resolved(schema["items"], defs) if "items" in schema else None
     is_list = items is not None and not {"enum", "oneOf"}.isdisjoint(items)
     if keywords is None or (schema["type"] == "array") != is_list:
         raise DefinitionError(
@@ -133,12 +132,12 @@ def _field(owner: str, field: Mapping[str, Any], defs: Mapping[str, Any]) -> dic
     return form_field
 
 
-def _plain(field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a field with its reference resolved, ``null`` removed, and a constant as a choice."""
     schema = dict(field)
     if "$ref" in schema:
         schema = {**defs[str(schema.pop("$ref")).rpartition("/")[2]], **schema}
-    options = [_plain(option, defs) for option in schema.pop("anyOf", ()) if option.get("type") != "null"]
+    options = [_resolved(option, defs) for option in schema.pop("anyOf", ()) if option.get("type") != "null"]
     if options:
         schema = {**(options[0] if len(options) == 1 else _choice(options)), **schema}
     if "const" in schema:

@@ -79,21 +79,23 @@ class Link(_Content):
 Content: TypeAlias = Annotated[Text | Image | Audio | Embedded | Link, Field(discriminator="type")]
 """One piece of content. A tool returns one, or a list of them; a list may hold plain texts too."""
 
-_KINDS: Final = (Text, Image, Audio, Embedded, Link)
-_LISTS: Final = (list, tuple, Sequence)
+_CONTENT_TYPES: Final = get_args(get_args(Content)[0])
+_LIST_TYPES: Final = (list, tuple, Sequence)
 
 
 def is_content(annotation: Any) -> bool:  # an annotation may be any object
     """Whether every value of a type is content: one piece, or a list that may also have texts and ``None``."""
     leaves = list(_leaves(annotation))
-    return any(leaf in _KINDS for leaf in leaves) and all(leaf in (*_KINDS, str, NoneType) for leaf in leaves)
+    return any(leaf in _CONTENT_TYPES for leaf in leaves) and all(
+        leaf in (*_CONTENT_TYPES, str, NoneType) for leaf in leaves
+    )
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         yield from _leaves(inner[0])
-    elif origin in (Union, UnionType) or origin in _LISTS:
+    elif origin in (Union, UnionType) or origin in _LIST_TYPES:
         for argument in inner:
             if argument is not Ellipsis:
                 yield from _leaves(argument)

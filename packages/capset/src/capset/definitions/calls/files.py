@@ -6,16 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from capset.definitions.fields import checked_field, requiring, store_checked, within
 from capset.errors import DefinitionError, FileError
 
 MAX_PATH_BYTES: Final = 1024
-MAX_LEVELS: Final = 64
-FILE_BYTES: Final = 100_000_000
+MAX_PATH_LEVELS: Final = 64
+MAX_FILE_BYTES: Final = 100_000_000
 """The maximum size of a file: 100 MB. All writers of a database wait while a file is written."""
 SESSION_BYTES: Final = 500_000_000
 """The default limit for all files of a session together: 500 MB."""
 SESSION_FILES: Final = 10_000
 """The default limit for the number of files in a session."""
+_checked_quota: Final = requiring("{} is a whole number, 0 or more", within(int, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +30,14 @@ class FileQuota:
     Raises ``DefinitionError`` unless every limit is a whole number, 0 or more, and ``file_bytes`` is at most 100 MB.
     """
 
-    file_bytes: int = FILE_BYTES
-    session_bytes: int = SESSION_BYTES
-    session_files: int = SESSION_FILES
+    file_bytes: int = checked_field(_checked_quota, MAX_FILE_BYTES)
+    session_bytes: int = checked_field(_checked_quota, SESSION_BYTES)
+    session_files: int = checked_field(_checked_quota, SESSION_FILES)
 
     def __post_init__(self) -> None:
-        for name in ("file_bytes", "session_bytes", "session_files"):
-            value: object = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise DefinitionError(f"{name} is a whole number, 0 or more; got {value!r:.40}")
-        if self.file_bytes > FILE_BYTES:
-            raise DefinitionError(f"file_bytes is at most {FILE_BYTES:,}; got {self.file_bytes:,}")
+        store_checked(self)
+        if self.file_bytes > MAX_FILE_BYTES:
+            raise DefinitionError(f"file_bytes is at most {MAX_FILE_BYTES:,}; got {self.file_bytes:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +143,8 @@ def normalise_path(path: str) -> str:
         raise FileError("a path must be valid Unicode, without lone surrogates") from None
     if size > MAX_PATH_BYTES:
         raise FileError(f"a path must be at most {MAX_PATH_BYTES} bytes long; got {size}")
-    if len(parts) > MAX_LEVELS:
-        raise FileError(f"a path must be at most {MAX_LEVELS} levels deep; got {len(parts)}")
+    if len(parts) > MAX_PATH_LEVELS:
+        raise FileError(f"a path must be at most {MAX_PATH_LEVELS} levels deep; got {len(parts)}")
     return clean
 
 

@@ -70,13 +70,13 @@ def message_of(instance: object) -> Message:
     """Return a ``Message``, or convert an instance of a message model. Raises ``DefinitionError`` otherwise."""
     if isinstance(instance, Message):
         return instance
-    kind, named, data = (getattr(instance, name, None) for name in ("kind", "type", "data"))
-    if not isinstance(instance, BaseModel) or not isinstance(kind, str) or not isinstance(named, str):
+    kind, type_, data = (getattr(instance, name, None) for name in ("kind", "type", "data"))
+    if not isinstance(instance, BaseModel) or not isinstance(kind, str) or not isinstance(type_, str):
         raise DefinitionError(
             f"expected a message; got {instance!r:.80}",
             hint="give a Message('command', 'the.type', {…}), or an instance of the model that declares it",
         )
-    return Message(cast("Kind", kind), named, data)
+    return Message(cast("Kind", kind), type_, data)
 
 
 def message_schema(kind: Kind, type: str, description: str, data: Mapping[str, Any]) -> dict[str, Any]:

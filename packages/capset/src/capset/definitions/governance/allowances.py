@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from capset.definitions.fields import checked_field, instance_of, requiring, store_checked
-from capset.definitions.governance.limits import Budget, Limit, budget_of, checked_limits, lowest
+from capset.definitions.governance.limits import Budget, Limit, budget_of, checked_limits, lowest_budget
 from capset.definitions.governance.usage import UsageLimit, usage_limit_of
+from capset.definitions.names import one_or_several
 from capset.errors import DefinitionError, refuse_unknown_keys
 
 MAX_LIMITS: Final = 20
@@ -23,10 +24,10 @@ def _checked_limits(name: str, value: object) -> tuple[Limit, ...]:
 
 
 def _checked_usage(name: str, value: object) -> tuple[UsageLimit, ...]:
-    several = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else (value,)
-    if len(several) > MAX_LIMITS:
-        raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits on usage; got {len(several)}")
-    return tuple(dict.fromkeys(usage_limit_of(limit) for limit in several))
+    limits = one_or_several(value)
+    if len(limits) > MAX_LIMITS:
+        raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits on usage; got {len(limits)}")
+    return tuple(dict.fromkeys(map(usage_limit_of, limits)))
 
 
 _checked_budget: Final = requiring("an allowance's {} is a Budget(…)", instance_of(Budget), optional=True)
@@ -74,8 +75,8 @@ def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None
         return None
     return Allowance(
         limits=[limit for allowance in present for limit in allowance.limits],
-        session=lowest(allowance.session for allowance in present),
-        run=lowest(allowance.run for allowance in present),
+        session=lowest_budget(allowance.session for allowance in present),
+        run=lowest_budget(allowance.run for allowance in present),
         usage=[limit for allowance in present for limit in allowance.usage],
     )
 

@@ -74,19 +74,19 @@ class ApprovalRow:
         return len(self.arguments.encode()) + len((self.unmasked or "").encode())
 
     @property
-    def equal(self) -> EqualCall:
+    def call_key(self) -> CallKey:
         """The fields that the requesting call shares with every equal call."""
-        shared = {name: getattr(self, name) for name in EqualCall.__slots__ if name != "code_hash"}
-        return EqualCall(**shared)
+        shared = {name: getattr(self, name) for name in CallKey.__slots__ if name != "code_hash"}
+        return CallKey(**shared)
 
     @property
-    def equal_in_code(self) -> EqualCall:
+    def call_key_with_code(self) -> CallKey:
         """Like ``equal``, but a call with different code is a different call."""
-        return replace(self.equal, code_hash=self.code_hash or "")
+        return replace(self.call_key, code_hash=self.code_hash or "")
 
 
 @dataclass(frozen=True, slots=True)
-class EqualCall:
+class CallKey:
     """The fields that two calls share if one request covers both: caller, session, tool and arguments.
 
     The names are those of an ``ApprovalRow``. The name of the tool counts because two capabilities may have tools that

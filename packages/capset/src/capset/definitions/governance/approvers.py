@@ -8,12 +8,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, get_args
 
 from capset.definitions.capabilities import Risk
 from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
 from capset.definitions.identity import FrozenValue
-from capset.definitions.names import ATTRIBUTE, PERMISSION, checked, checked_flag, listed, mapped
+from capset.definitions.names import (
+    ATTRIBUTE,
+    PERMISSION,
+    checked_flag,
+    checked_list,
+    checked_mapping,
+    checked_name,
+    one_or_several,
+)
 from capset.definitions.principals import Attributes
 from capset.definitions.secrets import is_secret_name
 from capset.definitions.tools.options import Effect
@@ -23,9 +31,9 @@ MAX_RULES: Final = 100
 """The maximum number of rules: each is checked for every call that needs an approval."""
 MAX_APPROVALS: Final = 10
 """The maximum number of approvals that a rule may require."""
-_TOOLS: Final = re.compile(r"(?:[A-Za-z0-9_ .:*?-]{1,100}\.)?[A-Za-z0-9_*?-]{1,64}")
+_TOOL_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9_ .:*?-]{1,100}\.)?[A-Za-z0-9_*?-]{1,64}")
 """A pattern for the names of tools, or for ``CAPABILITY.TOOL``."""
-_AGENTS: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9 _.*?-]{0,99}")
+_AGENT_PATTERN: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9 _.*?-]{0,99}")
 _OWNER: Final = "a rule for approvers"
 
 
@@ -43,46 +51,47 @@ class ApprovalSubject:
     risks: frozenset[Risk]
 
 
-def _patterns(grammar: re.Pattern[str], example: str) -> Any:  # a check of a field
+def _distinct(name: str, value: object) -> tuple[Any, ...] | None:  # of any type: the caller checks them next
+    """Return the distinct entries of a list, ``None`` if it was left out. Raises ``DefinitionError`` if it is empty."""
+    if value is None:
+        return None
+    entries = tuple(dict.fromkeys(checked_list(f"{_OWNER}: {name}", value)))
+    if not entries:
+        raise DefinitionError(f"{_OWNER}: {name} is empty, so the rule applies to no request; leave it out for all")
+    return entries
+
+
+def _pattern_check(grammar: re.Pattern[str], example: str) -> Any:  # a check of a field
     def check(name: str, value: object) -> tuple[str, ...] | None:
-        if value is None:
-            return None
-        patterns = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", value)))
-        if not patterns:
-            raise DefinitionError(f"{_OWNER}: {name} is empty, so the rule applies to no request; leave it out for all")
-        for pattern in patterns:
+        patterns = _distinct(name, value)
+        for pattern in patterns or ():
             if not isinstance(pattern, str) or not grammar.fullmatch(pattern):
                 raise DefinitionError(
                     f"{_OWNER}: {name}: no name fits {pattern!r:.80}; a pattern is a name, "
-                    "with * and ? as wildcards, "
-                    f"such as {example}"
+                    f"with * and ? as wildcards, such as {example}"
                 )
         return patterns
 
     return check
 
 
-def _choices(choices: tuple[str, ...]) -> Any:  # a check of a field
+def _choice_check(choices: tuple[str, ...]) -> Any:  # a check of a field
     def check(name: str, value: object) -> tuple[str, ...] | None:
-        if value is None:
-            return None
-        selected = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", value)))
-        if not selected:
-            raise DefinitionError(f"{_OWNER}: {name} is empty, so the rule applies to no request; leave it out for all")
-        for choice in selected:
+        selected = _distinct(name, value)
+        for choice in selected or ():
             if choice not in choices:
-                raise DefinitionError(f"{_OWNER}: {name}: {unknown('one', str(choice), choices)}")
+                raise DefinitionError(f"{_OWNER}: {name}: {unknown(name.removesuffix('s'), str(choice), choices)}")
         return selected
 
     return check
 
 
-def _permission(name: str, value: object) -> str | None:
-    return None if value is None else checked(f"{_OWNER}: {name}", value, PERMISSION)
+def _checked_permission(name: str, value: object) -> str | None:
+    return None if value is None else checked_name(f"{_OWNER}: {name}", value, PERMISSION)
 
 
-def _attribute(name: str, attribute: object) -> str:
-    text = checked(f"{_OWNER}: {name}: a name", attribute, ATTRIBUTE)
+def _checked_attribute(name: str, attribute: object) -> str:
+    text = checked_name(f"{_OWNER}: {name}: a name", attribute, ATTRIBUTE)
     if is_secret_name(text):
         raise DefinitionError(
             f"{_OWNER}: {name}: {text!r} looks like the name of a secret, but requirements are shown with the request",
@@ -91,26 +100,28 @@ def _attribute(name: str, attribute: object) -> str:
     return text
 
 
-def _attributes(name: str, attributes: object) -> Mapping[str, tuple[Any, ...]]:  # as attributes are
+def _checked_attributes(name: str, attributes: object) -> Mapping[str, tuple[Any, ...]]:  # as attributes are
     accepted: dict[str, tuple[Any, ...]] = {}
-    for key, value in mapped(f"{_OWNER}: {name}", {} if attributes is None else attributes).items():
-        attribute = _attribute(name, key)
-        values = tuple(cast("list[Any]", value)) if isinstance(value, list | tuple) else (value,)
+    for key, value in checked_mapping(f"{_OWNER}: {name}", {} if attributes is None else attributes).items():
+        attribute = _checked_attribute(name, key)
+        values = one_or_several(value)
         if not values:
             raise DefinitionError(f"{_OWNER}: {name}: {attribute} has no values, so no approver can match; give one")
         for entry in values:
             Attributes({attribute: entry}, what=f"{_OWNER}: {name}")
             if entry is None:
                 raise DefinitionError(f"{_OWNER}: {name}: {attribute} is null; name the values that approvers have")
-        accepted[attribute] = tuple({written(entry): entry for entry in values}.values())
+        accepted[attribute] = tuple({attribute_json(entry): entry for entry in values}.values())
     return MappingProxyType(accepted)
 
 
-def _names(name: str, value: object) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_attribute(name, attribute) for attribute in listed(f"{_OWNER}: {name}", value)))
+def _checked_names(name: str, value: object) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(_checked_attribute(name, attribute) for attribute in checked_list(f"{_OWNER}: {name}", value))
+    )
 
 
-_seconds: Final = requiring(
+_checked_seconds: Final = requiring(
     f"{_OWNER}: {{}} is a number of seconds, up to a year", within(REAL, POSITIVE, 366 * 86_400), optional=True
 )
 
@@ -136,20 +147,20 @@ class ApproverRule(FrozenValue):
     Raises ``DefinitionError`` for a rule that applies to no request, requires nothing, or contradicts itself.
     """
 
-    tools: tuple[str, ...] | None = checked_field(_patterns(_TOOLS, "pay or payments.*"))
-    effects: tuple[Effect, ...] | None = checked_field(_choices(get_args(Effect)))
-    agents: tuple[str, ...] | None = checked_field(_patterns(_AGENTS, "clerk or finance-*"))
-    risks: tuple[Risk, ...] | None = checked_field(_choices(get_args(Risk)))
-    permission: str | None = checked_field(_permission)
-    attributes: Mapping[str, tuple[Any, ...]] = checked_field(_attributes)  # as attributes are
-    same_attributes: tuple[str, ...] = checked_field(_names)
+    tools: tuple[str, ...] | None = checked_field(_pattern_check(_TOOL_PATTERN, "pay or payments.*"))
+    effects: tuple[Effect, ...] | None = checked_field(_choice_check(get_args(Effect)))
+    agents: tuple[str, ...] | None = checked_field(_pattern_check(_AGENT_PATTERN, "clerk or finance-*"))
+    risks: tuple[Risk, ...] | None = checked_field(_choice_check(get_args(Risk)))
+    permission: str | None = checked_field(_checked_permission)
+    attributes: Mapping[str, tuple[Any, ...]] = checked_field(_checked_attributes)  # as attributes are
+    same_attributes: tuple[str, ...] = checked_field(_checked_names)
     approvals: int = checked_field(
         requiring(f"{_OWNER}: {{}} is a whole number, 1 to {MAX_APPROVALS}", within(int, 1, MAX_APPROVALS))
     )
     forbid_own: bool = checked_field(checked_flag)
-    expires_after: float | None = checked_field(_seconds)
-    escalate_after: float | None = checked_field(_seconds)
-    escalate_to: str | None = checked_field(_permission)
+    expires_after: float | None = checked_field(_checked_seconds)
+    escalate_after: float | None = checked_field(_checked_seconds)
+    escalate_to: str | None = checked_field(_checked_permission)
 
     def __init__(
         self,
@@ -178,8 +189,8 @@ class ApproverRule(FrozenValue):
     def applies_to(self, subject: ApprovalSubject) -> bool:
         """Whether the rule applies to requests for such calls."""
         return (
-            _fits(self.tools, subject.tools)
-            and _fits(self.agents, subject.agents)
+            _matches(self.tools, subject.tools)
+            and _matches(self.agents, subject.agents)
             and (self.effects is None or subject.effect in self.effects)
             and (self.risks is None or not subject.risks.isdisjoint(self.risks))
         )
@@ -215,7 +226,7 @@ class ApproverRule(FrozenValue):
         return bool(self.attributes or self.same_attributes)
 
 
-def written(value: Any) -> str:  # an attribute's value
+def attribute_json(value: Any) -> str:  # an attribute's value
     """Return an attribute's value as JSON text; equal values of the same type give the same text."""
     return json.dumps(value, ensure_ascii=False)
 
@@ -227,7 +238,7 @@ def checked_approver_rules(
 
     ``seconds`` is how long a request stays open if no rule sets that.
     """
-    rules = listed("approvers", approvers)
+    rules = checked_list("approvers", approvers)
     if len(rules) > MAX_RULES:
         raise DefinitionError(f"there are at most {MAX_RULES} rules for approvers; got {len(rules)}")
     for number, rule in enumerate(rules, 1):
@@ -242,7 +253,7 @@ def checked_approver_rules(
                     "default_permissions; remove it there, or name another"
                 )
         for earlier, other in enumerate(rules[: number - 1], 1):
-            if (name := _excluded(rule, other)) is not None:
+            if (name := _contradicting_attribute(rule, other)) is not None:
                 raise DefinitionError(
                     f"approvers: number {earlier} and number {number} apply to the same requests, but no value of "
                     f"{name!r} is allowed by both; give them a common value, or let one of them escalate"
@@ -256,17 +267,17 @@ def checked_approver_rules(
     return tuple(rules)
 
 
-def _excluded(rule: ApproverRule, other: ApproverRule) -> str | None:
+def _contradicting_attribute(rule: ApproverRule, other: ApproverRule) -> str | None:
     """Return an attribute for which two rules that share requests allow no common value, or ``None``."""
     selections = [(getattr(rule, name), getattr(other, name)) for name in ("tools", "effects", "agents", "risks")]
     is_certain = all(a is None or b is None or not set(a).isdisjoint(b) for a, b in selections)
     if not is_certain or rule.escalate_to is not None or other.escalate_to is not None:
         return None
     for name in sorted(rule.attributes.keys() & other.attributes.keys()):
-        if {*map(written, rule.attributes[name])}.isdisjoint(map(written, other.attributes[name])):
+        if {*map(attribute_json, rule.attributes[name])}.isdisjoint(map(attribute_json, other.attributes[name])):
             return name
     return None
 
 
-def _fits(patterns: tuple[str, ...] | None, names: frozenset[str]) -> bool:
+def _matches(patterns: tuple[str, ...] | None, names: frozenset[str]) -> bool:
     return patterns is None or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)

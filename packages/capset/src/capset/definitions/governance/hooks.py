@@ -11,7 +11,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from capset.definitions.governance.policies import Decision, Policy, Request
-from capset.definitions.names import listed
+from capset.definitions.names import checked_list
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, DefinitionError
 
@@ -83,7 +83,7 @@ class Hooks:
 def checked_functions(hook_name: str, functions: Any) -> tuple[Any, ...]:
     """Return one or several functions as a tuple, each once. Raises ``DefinitionError`` if one is not callable."""
     distinct: list[Any] = []
-    for function in [functions] if callable(functions) else listed(f"hooks: {hook_name}", functions):
+    for function in [functions] if callable(functions) else checked_list(f"hooks: {hook_name}", functions):
         if not callable(function):
             raise DefinitionError(f"hooks: {hook_name} takes functions of one event; got {function!r:.80}")
         # Each access to a method creates a new object, so compare methods by equality.

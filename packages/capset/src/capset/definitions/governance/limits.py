@@ -9,6 +9,7 @@ from sys import float_info
 from typing import Final, Literal, cast, get_args
 
 from capset.definitions.fields import REAL, checked_field, requiring, store_checked, within
+from capset.definitions.names import one_or_several
 from capset.errors import DefinitionError, refuse_unknown_keys
 
 Per = Literal["principal", "session", "org", "all"]
@@ -20,12 +21,12 @@ _WINDOW: Final = re.compile(r"[1-9]\d*[smhd]", re.ASCII)
 """A positive whole number and a unit."""
 UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 """The units of windows, in seconds."""
-MAX_WINDOW: Final = 366 * 86_400
+MAX_WINDOW_SECONDS: Final = 366 * 86_400
 """The longest window, in seconds."""
 MAX_REQUESTS: Final = 1_000_000
 """The maximum number of requests in a limit: each counted call is stored for the length of its window."""
-MAX_CALLS: Final = 2**53
-"""The maximum budget of calls: every JSON parser reads integers up to here exactly."""
+MAX_COUNT: Final = 2**53
+"""The maximum number of calls, steps or tokens: every JSON parser reads integers up to here exactly."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -52,14 +53,14 @@ class Limit:
 
     def __str__(self) -> str:
         per = "" if self.per == "principal" else f" per {self.per}"
-        return f"{self.requests}/{written_window(self.window)}{per}{' in each process' * (self.scope == 'process')}"
+        return f"{self.requests}/{format_window(self.window)}{per}{' in each process' * (self.scope == 'process')}"
 
     def plain(self) -> str | dict[str, str | int]:
         """Return the limit in its written form, from which ``limit_of`` makes an equal one."""
-        short = f"{self.requests}/{written_window(self.window)}"
+        short = f"{self.requests}/{format_window(self.window)}"
         if self.per == "principal" and self.scope == "shared":
             return short
-        return {"requests": self.requests, "window": written_window(self.window), "per": self.per, "scope": self.scope}
+        return {"requests": self.requests, "window": format_window(self.window), "per": self.per, "scope": self.scope}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Budget:
     """A total that may be used: ``calls`` that reach their handlers, and the sum of their tools' ``cost``."""
 
     calls: int | None = checked_field(
-        requiring(f"a budget's {{}} are a whole number, 0 to {MAX_CALLS:,}", within(int, 0, MAX_CALLS), optional=True),
+        requiring(f"a budget's {{}} are a whole number, 0 to {MAX_COUNT:,}", within(int, 0, MAX_COUNT), optional=True),
         None,
     )
     cost: float | None = checked_field(
@@ -89,7 +90,7 @@ class Budget:
         return {name: value for name, value in plain_fields.items() if value is not None}
 
 
-def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
+def lowest_budget(budgets: Iterable[Budget | None]) -> Budget | None:
     """Return a budget that grants only what all of ``budgets`` grant; ``None`` if there are none."""
     present = [budget for budget in budgets if budget is not None]
     if not present:
@@ -118,8 +119,8 @@ def window_seconds(window: object) -> int:
     if not isinstance(window, str) or not _WINDOW.fullmatch(window) or len(window) > 10:
         raise DefinitionError(f"a window is a whole number and s, m, h or d, such as '1h'; got {window!r:.80}")
     seconds = int(window[:-1]) * UNIT_SECONDS[window[-1]]
-    if seconds > MAX_WINDOW:
-        raise DefinitionError(f"a window is at most {MAX_WINDOW // 86_400} days; got {window!r}")
+    if seconds > MAX_WINDOW_SECONDS:
+        raise DefinitionError(f"a window is at most {MAX_WINDOW_SECONDS // 86_400} days; got {window!r}")
     return seconds
 
 
@@ -148,14 +149,13 @@ def limit_of(value: object) -> Limit:
 
 def checked_limits(owner: str, value: object) -> tuple[Limit, ...]:
     """Return the limits of a tool, each once; ``owner`` names the tool in errors."""
-    several = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else (value,)
     try:
-        return tuple(dict.fromkeys(limit_of(limit) for limit in several))
+        return tuple(dict.fromkeys(map(limit_of, one_or_several(value))))
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: limits: {error.message}") from None
 
 
-def written_window(seconds: int) -> str:
+def format_window(seconds: int) -> str:
     """Return the written form of a window."""
     unit, size = next((unit, size) for unit, size in reversed(UNIT_SECONDS.items()) if seconds % size == 0)
     return f"{seconds // size}{unit}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, ove
 
 from capset.definitions.callables import checked_function
 from capset.definitions.identity import Definition
-from capset.definitions.names import POLICY, checked, checked_text, listed
+from capset.definitions.names import POLICY, checked_list, checked_name, checked_text
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, PolicyConflict
 
@@ -90,7 +90,7 @@ class Policy(Definition):
     phase: Phase = "both"
 
     def __post_init__(self) -> None:
-        checked("a policy's id", self.id, POLICY)
+        checked_name("a policy's id", self.id, POLICY)
         checked_function(f"policy {self.id!r}", self.evaluate, "the request")
         for label, value, literal in (("binding", self.binding, Binding), ("phase", self.phase, Phase)):
             if value not in get_args(literal):
@@ -153,7 +153,7 @@ def policy(
 def distinct_policies(owner: str, policies: Iterable[Policy]) -> tuple[Policy, ...]:
     """Return each policy once, in order. Raises ``PolicyConflict`` for two different ones with the same id."""
     by_id: dict[str, Policy] = {}
-    for gate in listed(f"{owner}: policies", policies):
+    for gate in checked_list(f"{owner}: policies", policies):
         if not isinstance(gate, Policy):
             raise DefinitionError(f"{owner}: {gate!r} is not a Policy; put @policy on the function")
         if by_id.setdefault(gate.id, gate) is not gate:

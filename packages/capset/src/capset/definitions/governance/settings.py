@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, cast
 
-from capset.definitions.calls.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
+from capset.definitions.calls.files import MAX_FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
 from capset.definitions.fields import POSITIVE, REAL, checked_field, instance_of, requiring, store_checked, within
 from capset.definitions.governance.allowances import Allowance
 from capset.definitions.governance.approvals import Approver
 from capset.definitions.governance.approvers import ApproverRule, checked_approver_rules
 from capset.definitions.governance.limits import Limit
 from capset.definitions.identity import FrozenValue
-from capset.definitions.names import PERMISSION, checked_flag, checked_permissions, checked_text, listed, mapped
+from capset.definitions.names import (
+    PERMISSION,
+    checked_flag,
+    checked_list,
+    checked_mapping,
+    checked_permissions,
+    checked_text,
+)
 from capset.errors import DefinitionError, unknown
 
 
@@ -30,10 +37,10 @@ class Roles(FrozenValue):
 
     def __init__(self, roles: Mapping[str, Iterable[str]] | None = None) -> None:
         members_by_role = {
-            _role(name): _members(name, members)
-            for name, members in mapped("roles", {} if roles is None else roles).items()
+            _checked_role(name): _checked_members(name, members)
+            for name, members in checked_mapping("roles", {} if roles is None else roles).items()
         }
-        permissions = {name: _expanded(name, members_by_role, ()) for name in members_by_role}
+        permissions = {name: _expand(name, members_by_role, ()) for name in members_by_role}
         object.__setattr__(self, "permissions", MappingProxyType(permissions))
 
     def expand(self, *names: str) -> frozenset[str]:
@@ -43,16 +50,16 @@ class Roles(FrozenValue):
         return frozenset[str]().union(*(self.permissions[name] for name in names))
 
 
-def _role(name: object) -> str:
+def _checked_role(name: object) -> str:
     text = checked_text("a role's name", name)
     if not text or ":" in text or not text.isprintable():
         raise DefinitionError(f"a role's name is printable text without a colon, and not empty; got {name!r}")
     return text
 
 
-def _members(name: object, members: object) -> list[str]:
+def _checked_members(name: object, members: object) -> list[str]:
     entries: Iterable[object] = (
-        cast("Set[object]", members) if isinstance(members, Set) else listed(f"role {name!r}", members)
+        cast("Set[object]", members) if isinstance(members, Set) else checked_list(f"role {name!r}", members)
     )
     names: list[str] = []
     for entry in entries:
@@ -62,23 +69,19 @@ def _members(name: object, members: object) -> list[str]:
     return names
 
 
-def _expanded(name: str, members_by_role: Mapping[str, list[str]], above: tuple[str, ...]) -> frozenset[str]:
+def _expand(name: str, members_by_role: Mapping[str, list[str]], above: tuple[str, ...]) -> frozenset[str]:
     if name in above:
         raise DefinitionError(f"the role {name!r} contains itself: {' → '.join((*above, name))}")
     if name not in members_by_role:
         raise DefinitionError(f"role {above[-1]!r}: {unknown('role', name, members_by_role)}")
     permissions: set[str] = set()
     for member in members_by_role[name]:
-        permissions |= {member} if ":" in member else _expanded(member, members_by_role, (*above, name))
+        permissions |= {member} if ":" in member else _expand(member, members_by_role, (*above, name))
     return frozenset(permissions)
 
 
-APPROVAL_SECONDS: Final = 3_600.0
-"""The default time that an approval request stays open, in seconds: an hour."""
 RESULT_BYTES: Final = 65_536
 """The default maximum size of a result for a model, in bytes."""
-PENDING_APPROVALS: Final = 100
-"""The default limit on open approval requests of one principal."""
 REFUSALS: Final = Limit(600, "1m", scope="process")
 """The default limit on refused calls of one principal."""
 
@@ -92,9 +95,9 @@ def _checked_seconds(name: str, seconds: float) -> float:
     return float(check(name, seconds))
 
 
-def _patterns(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
+def _checked_patterns(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
     # Not trimmed: a space at the end of a pattern is part of the pattern.
-    return tuple(checked_text(name, pattern) for pattern in listed(name, patterns))
+    return tuple(checked_text(name, pattern) for pattern in checked_list(name, patterns))
 
 
 def _checked_refusals(name: str, refusals: Limit | None) -> Limit | None:
@@ -142,7 +145,7 @@ class Governance(FrozenValue):
     require_auth: bool = checked_field(checked_flag)
     roles: Roles = checked_field(_checked_roles)
     record_reads: bool = checked_field(checked_flag)
-    redact: tuple[str, ...] = checked_field(_patterns)
+    redact: tuple[str, ...] = checked_field(_checked_patterns)
     error_causes: bool = checked_field(checked_flag)
     result_bytes: int = checked_field(requiring("{} is a whole number, 1,024 or more", within(int, 1_024)))
     approval_seconds: float = checked_field(_checked_seconds)
@@ -175,15 +178,15 @@ class Governance(FrozenValue):
         redact: Iterable[str] = (),
         error_causes: bool = False,
         result_bytes: int = RESULT_BYTES,
-        approval_seconds: float = APPROVAL_SECONDS,
+        approval_seconds: float = 3_600.0,  # an hour
         own_approvals: bool = False,
         code_voids_approvals: bool = True,
         approver: Approver | None = None,
         approvers: Iterable[ApproverRule] = (),
         refusals: Limit | None = REFUSALS,
-        pending_approvals: int = PENDING_APPROVALS,
+        pending_approvals: int = 100,
         allowance: Allowance | None = None,
-        file_bytes: int = FILE_BYTES,
+        file_bytes: int = MAX_FILE_BYTES,
         session_bytes: int = SESSION_BYTES,
         session_files: int = SESSION_FILES,
     ) -> None:

@@ -10,11 +10,9 @@ from sys import float_info
 from typing import Any, Final, cast, get_args
 
 from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
-from capset.definitions.governance.limits import Per, window_seconds, written_window
+from capset.definitions.governance.limits import MAX_COUNT, Per, format_window, window_seconds
 from capset.errors import DefinitionError, refuse_unknown_keys
 
-MAX_COUNT: Final = 2**53
-"""The largest number of steps, calls or tokens: every JSON parser reads integers up to here exactly."""
 _WRITTEN: Final = re.compile(r"(?P<amounts>[^/\s]+)(/(?P<window>\S+))?( per (?P<per>\w+))?")
 _FORM: Final = "a usage limit is written as 'tokens=1000000/1d' or 'steps=100,cost=5/1h per org'"
 
@@ -31,23 +29,23 @@ class AgentUsage:
 
     def __add__(self, more: AgentUsage) -> AgentUsage:
         """Return the sum of both."""
-        return AgentUsage(**dict(zip(RESOURCES, map(add, _amounts(self), _amounts(more)), strict=True)))
+        return AgentUsage(**dict(zip(QUANTITIES, map(add, _amounts(self), _amounts(more)), strict=True)))
 
     def plain(self) -> dict[str, float]:
         """Return the usage as JSON data."""
-        return dict(zip(RESOURCES, _amounts(self), strict=True))
+        return dict(zip(QUANTITIES, _amounts(self), strict=True))
 
 
-RESOURCES: Final = tuple(field.name for field in fields(AgentUsage))
+QUANTITIES: Final = tuple(field.name for field in fields(AgentUsage))
 """The names of the quantities that are counted."""
-_amounts = cast("Callable[[AgentUsage], tuple[Any, ...]]", attrgetter(*RESOURCES))
-COUNTS: Final = ("steps", "calls", "tokens")
+_amounts = cast("Callable[[AgentUsage], tuple[Any, ...]]", attrgetter(*QUANTITIES))
+INTEGER_QUANTITIES: Final = ("steps", "calls", "tokens")
 """The quantities that are whole numbers."""
 
 
 def usage_of(data: Mapping[str, float]) -> AgentUsage:
     """Return a usage from JSON data; quantities that are left out are 0."""
-    kinds: dict[str, Any] = {name: int if name in COUNTS else float for name in RESOURCES}
+    kinds: dict[str, Any] = {name: int if name in INTEGER_QUANTITIES else float for name in QUANTITIES}
     return AgentUsage(**{name: kind(data.get(name, 0)) for name, kind in kinds.items()})
 
 
@@ -89,22 +87,22 @@ class UsageLimit:
         seconds: float | None = None,
     ) -> None:
         store_checked(self, locals())
-        if not self.amounts():
-            raise DefinitionError(f"a usage limit has one of {', '.join(RESOURCES)}: UsageLimit('1d', tokens=100_000)")
+        if not self.maximums():
+            raise DefinitionError(f"a usage limit has one of {', '.join(QUANTITIES)}: UsageLimit('1d', tokens=100_000)")
         if window is None and per != "session":
             raise DefinitionError("a usage limit has a window, such as '1d', unless it is per session")
 
-    def amounts(self) -> dict[str, float]:
+    def maximums(self) -> dict[str, float]:
         """Return the maximum of each limited quantity."""
-        return {name: maximum for name in RESOURCES if (maximum := getattr(self, name)) is not None}
+        return {name: maximum for name in QUANTITIES if (maximum := getattr(self, name)) is not None}
 
-    def exceeded(self, used: AgentUsage, *, has_next: bool) -> str | None:
+    def exceeded_quantity(self, used: AgentUsage, *, has_next: bool) -> str | None:
         """Return the name of a quantity above its maximum, or ``None``.
 
         With ``has_next``, a quantity at its maximum counts, too, since nothing is left for a next step; except
         ``calls``: a step need not call a tool.
         """
-        for name, maximum in self.amounts().items():
+        for name, maximum in self.maximums().items():
             value = getattr(used, name)
             if value > maximum or (has_next and value == maximum and name != "calls"):
                 return name
@@ -112,13 +110,13 @@ class UsageLimit:
 
     def plain(self) -> dict[str, str | float]:
         """Return the limit as JSON data, from which ``usage_limit_of`` makes an equal one."""
-        window = {} if self.window is None else {"window": written_window(self.window)}
+        window = {} if self.window is None else {"window": format_window(self.window)}
         per = {} if self.per == "principal" else {"per": self.per}
-        return {**self.amounts(), **window, **per}
+        return {**self.maximums(), **window, **per}
 
     def __str__(self) -> str:
-        amounts = ",".join(f"{name}={maximum}" for name, maximum in self.amounts().items())
-        window = "" if self.window is None else f"/{written_window(self.window)}"
+        amounts = ",".join(f"{name}={maximum}" for name, maximum in self.maximums().items())
+        window = "" if self.window is None else f"/{format_window(self.window)}"
         return f"{amounts}{window}{'' if self.per == 'principal' else f' per {self.per}'}"
 
 
@@ -147,9 +145,9 @@ def _fields_of(text: str) -> dict[str, Any]:
     for part in match["amounts"].split(","):
         name, _, number = part.partition("=")
         try:
-            if name not in RESOURCES or name in values or "_" in number:
+            if name not in QUANTITIES or name in values or "_" in number:
                 raise ValueError
-            values[name] = int(number) if name in COUNTS else float(number)
+            values[name] = int(number) if name in INTEGER_QUANTITIES else float(number)
         except ValueError:
-            raise DefinitionError(f"{_FORM}, of {', '.join(RESOURCES)}; got {text!r:.80}") from None
+            raise DefinitionError(f"{_FORM}, of {', '.join(QUANTITIES)}; got {text!r:.80}") from None
     return values

@@ -18,10 +18,9 @@ from capset.definitions.governance.hooks import NO_HOOKS, Hooks
 from capset.definitions.governance.limits import Limit
 from capset.definitions.governance.policies import Policy
 from capset.definitions.identity import Definition
-from capset.definitions.names import TOOL, checked, checked_optional, checked_text, listed, mapped
+from capset.definitions.names import TOOL, checked_list, checked_mapping, checked_name, checked_optional, checked_text
 from capset.definitions.tools.handlers import Shape, read_docstring, read_signature
 from capset.definitions.tools.options import (
-    ARGUMENT_BYTES,
     OPTIONS,
     ApprovalRule,
     Effect,
@@ -37,7 +36,7 @@ from capset.schemas.validation_errors import SchemaMismatch
 
 if TYPE_CHECKING:
     from capset.definitions.blocks import Block
-    from capset.definitions.tools.contracts import Contract, Shown
+    from capset.definitions.tools.contracts import Contract, MessageDeclaration
     from capset.definitions.tools.processors import Factory
 
 P = ParamSpec("P")
@@ -80,8 +79,8 @@ class Tool(Definition, Generic[P, R_co]):
     approval: ApprovalRule = "auto"
     retry: Retry | None = None
     """How it is retried; like the timeout, not part of the hash."""
-    argument_bytes: int = ARGUMENT_BYTES
-    """The maximum size of its arguments as JSON text; like the timeout, not part of the hash."""
+    argument_bytes: int = 1024 * 1024
+    """The maximum size of its arguments as JSON text, in bytes; like the timeout, not part of the hash."""
     title: str | None = None
     """The display name; not part of the hash."""
     mcp: Mapping[str, Any] | None = None
@@ -92,7 +91,7 @@ class Tool(Definition, Generic[P, R_co]):
 
     def __post_init__(self) -> None:
         """Check every field that an option sets, and those that depend on it; raise ``DefinitionError``."""
-        checked("a tool's name", self.name, TOOL)
+        checked_name("a tool's name", self.name, TOOL)
         owner = f"tool {self.name!r}"
         options = {name: getattr(self, name) for name in OPTIONS}
         for name, value in checked_options(owner, options).items():
@@ -145,7 +144,7 @@ class Tool(Definition, Generic[P, R_co]):
     def from_processor(
         cls,
         *,
-        inbound: Shown,
+        inbound: MessageDeclaration,
         outbound: object,
         factory: Factory,
         description: str,
@@ -251,7 +250,7 @@ def tool(
             raise DefinitionError(
                 f"@tool: {function!r:.80} has no name of its own", hint="give one: tool(name='search')(…)"
             )
-        tool_name = checked("a tool's name", own_name if name is None else name, TOOL)
+        tool_name = checked_name("a tool's name", own_name if name is None else name, TOOL)
         documented, described = read_docstring(function)
         signature = read_signature(f"tool {tool_name!r}", function, described)
         return make_tool(
@@ -294,10 +293,10 @@ def _checked_examples(
 ) -> tuple[Mapping[str, Any], ...]:
     """Return copies of the examples as JSON data. Raises ``DefinitionError`` for one that a call would refuse."""
     copies: list[Mapping[str, Any]] = []
-    for number, example in enumerate(listed(f"{owner}: examples", examples), start=1):
+    for number, example in enumerate(checked_list(f"{owner}: examples", examples), start=1):
         label = f"{owner}: its example {number}"
         try:
-            text = json.dumps(mapped(label, example), ensure_ascii=False, allow_nan=False)
+            text = json.dumps(checked_mapping(label, example), ensure_ascii=False, allow_nan=False)
             schema.check_json(text)
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]

@@ -28,10 +28,10 @@ from uuid import UUID
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from capset.definitions.callables import bound_names, inner_function
+from capset.definitions.callables import bound_names, inner_function, refuse_wrapped_async
 from capset.definitions.calls.contexts import Context
 from capset.definitions.calls.messages import Progress, Reply
-from capset.definitions.names import copied
+from capset.definitions.names import checked_copy
 from capset.errors import DefinitionError
 from capset.schemas.generators import CopiedDefault
 
@@ -39,12 +39,12 @@ Shape = Literal["sync", "async", "stream", "processor"]
 F = TypeVar("F", bound=Callable[..., Any])
 ADAPTED: Final = "__capset_adapts__"
 """The attribute of a function wrapped by capset that holds the original."""
-UNHEARD: Final = "__capset_unheard__"
+EVENTLESS_VARIANT: Final = "__capset_eventless__"
 """The attribute of a stream handler that holds the function that does the same work without events."""
-_CONSTANTS: Final = (date, time, timedelta, Decimal, UUID, PurePath, frozenset)
+_IMMUTABLE_TYPES: Final = (date, time, timedelta, Decimal, UUID, PurePath, frozenset)
 """Types whose values are immutable, although ``deepcopy`` returns another object."""
-_STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
-_LAZY = (*_STREAMS, Generator, Iterable, Iterator)
+_STREAM_TYPES = (AsyncIterator, AsyncGenerator, AsyncIterable)
+_LAZY_TYPES = (*_STREAM_TYPES, Generator, Iterable, Iterator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ def read_signature(owner: str, function: Callable[..., Any], described: Mapping[
         raise DefinitionError(
             f"{owner}: a handler is a function; got {function!r:.80}", hint="write a function that makes the object"
         )
-    hints = _hints(owner, inner)
+    hints = _resolve_hints(owner, inner)
     parameters = _parameters(owner, function)
     takes_context = bool(parameters) and _is_context(hints.get(parameters[0].name))
     if takes_context and parameters[0].kind not in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
         raise DefinitionError(f"{owner}, parameter {parameters[0].name!r}: Context is passed by position")
     fields: dict[str, Any] = {}
     for parameter in parameters[1:] if takes_context else parameters:
-        fields[parameter.name] = _field(owner, parameter, hints, described.get(parameter.name))
+        fields[parameter.name] = _field_annotation(owner, parameter, hints, described.get(parameter.name))
     if described and (unknown := sorted(described.keys() - inspect.signature(inner).parameters.keys())):
         raise DefinitionError(f"{owner}: the docstring describes {unknown[0]!r}, which is not a parameter")
-    shape, produced = _outcome(owner, inner, hints)
+    shape, produced = _shape_and_result(owner, inner, hints)
     return Signature(shape, takes_context, fields, produced)
 
 
@@ -101,7 +101,7 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return description, {parameter: words for parameter, words in described.items() if words}
 
 
-def adapting(function: Callable[..., Any], wrapper: F) -> F:
+def mark_adapter(function: Callable[..., Any], wrapper: F) -> F:
     """Mark ``wrapper`` as the adapter of a user's function, whose code is hashed instead; return ``wrapper``.
 
     ``__wrapped__`` would be wrong: the two have different parameters.
@@ -110,22 +110,22 @@ def adapting(function: Callable[..., Any], wrapper: F) -> F:
     return wrapper
 
 
-def without_events(stream: F, plain: Callable[..., Awaitable[Any]]) -> F:
+def set_eventless_variant(stream: F, plain: Callable[..., Awaitable[Any]]) -> F:
     """Let ``plain`` do the work of a stream handler when its events are not read; return the handler.
 
     ``plain`` has the same parameters, and returns the data of the handler's reply.
     """
-    vars(stream)[UNHEARD] = plain
+    vars(stream)[EVENTLESS_VARIANT] = plain
     return stream
 
 
-def always_replies(handler: Callable[..., Any]) -> bool:
+def has_eventless_variant(handler: Callable[..., Any]) -> bool:
     """Whether a stream handler has a variant without events, whose result is its reply."""
-    return UNHEARD in getattr(handler, "__dict__", ())
+    return EVENTLESS_VARIANT in getattr(handler, "__dict__", ())
 
 
 def is_adapted(function: Callable[..., Any]) -> bool:
-    """Whether ``adapting`` has marked a function."""
+    """Whether ``mark_adapter`` has marked a function."""
     return ADAPTED in getattr(function, "__dict__", ())
 
 
@@ -145,7 +145,7 @@ def _is_context(annotation: Any) -> bool:
     return (get_origin(annotation) or annotation) is Context
 
 
-def _hints(owner: str, function: Callable[..., Any]) -> dict[str, Any]:
+def _resolve_hints(owner: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -157,7 +157,7 @@ def _hints(owner: str, function: Callable[..., Any]) -> dict[str, Any]:
         raise DefinitionError(f"{owner}: {error}") from None
 
 
-def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], description: str | None) -> Any:
+def _field_annotation(owner: str, parameter: Parameter, hints: Mapping[str, Any], description: str | None) -> Any:
     where = f"{owner}, parameter {parameter.name!r}"
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise DefinitionError(f"{where}: only parameters that are passed by name can be described to a model")
@@ -175,7 +175,7 @@ def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], descripti
         declared, default = [*declared, default], parameter.empty
     if bare is Any:
         raise DefinitionError(f"{where}: Any says nothing to a model; use object, or the type that is meant")
-    if (lazy := _lazy(annotation)) is not None:
+    if (lazy := _lazy_type(annotation)) is not None:
         raise DefinitionError(
             f"{where}: an argument of type {lazy.__name__} can be read only once, and is not validated; "
             "use list or Sequence"
@@ -187,14 +187,14 @@ def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], descripti
     if description and not any(field.description for field in fields):
         notes["description"] = description
     if default is not parameter.empty:
-        notes |= _default(copied(f"{where}: its default", default))
-    metadata = [copied(f"{where}: its Field", note) if isinstance(note, FieldInfo) else note for note in declared]
+        notes |= _default_options(checked_copy(f"{where}: its default", default))
+    metadata = [checked_copy(f"{where}: its Field", note) if isinstance(note, FieldInfo) else note for note in declared]
     if notes:
         metadata.append(Field(**notes))
     return Annotated[(bare, *metadata)] if metadata else bare
 
 
-def _default(value: Any) -> dict[str, Any]:
+def _default_options(value: Any) -> dict[str, Any]:
     """Return the options of a ``Field`` that gives every call a fresh default, which a handler may change.
 
     Pydantic copies only unhashable defaults.
@@ -203,45 +203,41 @@ def _default(value: Any) -> dict[str, Any]:
         hash(value)
     except TypeError:
         return {"default": value}
-    if isinstance(value, _CONSTANTS) or deepcopy(value) is value:
+    if isinstance(value, _IMMUTABLE_TYPES) or deepcopy(value) is value:
         return {"default": value}
     return {"default_factory": CopiedDefault(value)}
 
 
-def _lazy(annotation: Any) -> type | None:
+def _lazy_type(annotation: Any) -> type | None:
     """Return the type in an annotation whose values can be read only once, or ``None``."""
     origin = get_origin(annotation) or annotation
-    for lazy in _LAZY:
+    for lazy in _LAZY_TYPES:
         if origin is lazy:
             return lazy
-    return next(filter(None, map(_lazy, get_args(annotation))), None)
+    return next(filter(None, map(_lazy_type, get_args(annotation))), None)
 
 
-def _outcome(owner: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[Shape, Any]:
+def _shape_and_result(owner: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[Shape, Any]:
     if "return" not in hints:
         raise DefinitionError(f"{owner} needs a return annotation: its result is validated against it")
-    if inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function):
-        raise DefinitionError(
-            f"{owner}: an async function is wrapped in a sync one",
-            hint="make the decorator's inner function async def, and await the wrapped function in it",
-        )
+    refuse_wrapped_async(owner, function)
     returned = hints["return"]
-    if inspect.isasyncgenfunction(function) or get_origin(returned) in _STREAMS:
+    if inspect.isasyncgenfunction(function) or get_origin(returned) in _STREAM_TYPES:
         if inspect.iscoroutinefunction(function):
             raise DefinitionError(f"{owner}: a streaming handler yields; it does not return an iterator to await")
-        return "stream", _produced(owner, _reply_of(owner, returned))
+        return "stream", _checked_result(owner, _reply_type(owner, returned))
     if inspect.isgeneratorfunction(function):
         raise DefinitionError(f"{owner}: a streaming handler is an async generator, not a plain one")
-    return ("async" if inspect.iscoroutinefunction(function) else "sync"), _produced(owner, returned)
+    return ("async" if inspect.iscoroutinefunction(function) else "sync"), _checked_result(owner, returned)
 
 
-def _produced(owner: str, returned: Any) -> Any:
+def _checked_result(owner: str, returned: Any) -> Any:
     if returned is Any:
         raise DefinitionError(f"{owner}: a return annotation of Any promises nothing; use object, or the type")
     return returned
 
 
-def _reply_of(owner: str, returned: Any) -> Any:
+def _reply_type(owner: str, returned: Any) -> Any:
     emitted = (get_args(returned) or (None,))[0]
     options = get_args(emitted) if get_origin(emitted) in (Union, UnionType) else (emitted,)
     replies = [option for option in options if (get_origin(option) or option) is Reply]

@@ -10,13 +10,13 @@ from itertools import compress
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import unquote
 
-from capset.definitions.names import checked_optional, checked_text, listed
+from capset.definitions.names import checked_list, checked_optional, checked_text
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError
 
-MAX_URI: Final = 2_048
+MAX_URI_CHARACTERS: Final = 2_048
 """The maximum number of characters of a URI, or of its template."""
-RESERVED: Final = "capset:"
+SESSION_SCHEME: Final = "capset:"
 """The scheme of a session's own files."""
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:[^\s{}]*")
 _EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -26,12 +26,12 @@ _EXPRESSION: Final = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 class UriTemplate:
     """A URI template: its ``names``, and the ``texts`` before, between and after them.
 
-    Only the value of ``open_name`` may contain slashes.
+    Only the value of ``multi_segment_name`` may contain slashes.
     """
 
     names: tuple[str, ...]
     texts: tuple[str, ...]
-    open_name: str | None = None
+    multi_segment_name: str | None = None
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values of the names in a URI, earlier ones as long as possible; ``None`` if it does not match.
@@ -43,20 +43,20 @@ class UriTemplate:
             return {} if uri == first else None
         if not (uri.startswith(first) and uri.endswith(last)):
             return None
-        slashes = [*_places(uri, "/")]
+        slashes = [*_occurrences(uri, "/")]
 
         def end_of(name: str, start: int, ends: Sequence[int]) -> int | None:
             """Return the last of ``ends`` at which a value that starts at ``start`` can end."""
-            until = bisect_left(slashes, start)
-            limit = len(uri) if name == self.open_name or until == len(slashes) else slashes[until]
+            next_slash = bisect_left(slashes, start)
+            limit = len(uri) if name == self.multi_segment_name or next_slash == len(slashes) else slashes[next_slash]
             count = bisect_right(ends, limit)
             return ends[count - 1] if count and ends[count - 1] > start else None
 
         ends_of = {self.names[-1]: [len(uri) - len(last)]}
         for before, name, text in [*zip(self.names, self.names[1:], self.texts[1:], strict=False)][::-1]:
             ends = ends_of[name]
-            fitting = (end_of(name, place + len(text), ends) is not None for place in _places(uri, text))
-            ends_of[before] = [*compress(_places(uri, text), fitting)]
+            fitting = (end_of(name, position + len(text), ends) is not None for position in _occurrences(uri, text))
+            ends_of[before] = [*compress(_occurrences(uri, text), fitting)]
         values, start = dict[str, str](), len(first)
         for name, text in zip(self.names, self.texts[1:], strict=True):
             end = end_of(name, start, ends_of[name])
@@ -66,11 +66,11 @@ class UriTemplate:
         return values
 
 
-def _places(uri: str, text: str) -> Iterator[int]:
-    place = uri.find(text)
-    while place >= 0:
-        yield place
-        place = uri.find(text, place + 1)
+def _occurrences(uri: str, text: str) -> Iterator[int]:
+    position = uri.find(text)
+    while position >= 0:
+        yield position
+        position = uri.find(text, position + 1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -135,9 +135,11 @@ class McpResource:
 
     def arguments(self, uri: str) -> Mapping[str, str] | None:
         """Return the arguments of the tool for a URI, or ``None`` if the URI does not match this resource."""
-        parts = self._template.match(uri) if len(uri) <= MAX_URI else None
-        if parts is None or self.parameter is not None:
-            return None if parts is None else {cast("str", self.parameter): uri}
+        parts = self._template.match(uri) if len(uri) <= MAX_URI_CHARACTERS else None
+        if parts is None:
+            return None
+        if self.parameter is not None:
+            return {self.parameter: uri}
         return {name: unquote(part) for name, part in parts.items()}
 
 
@@ -146,7 +148,7 @@ McpOffer: TypeAlias = McpPrompt | McpResource
 
 def checked_offers(owner: str, offers: Iterable[McpOffer], tools: Iterable[AnyTool]) -> tuple[McpOffer, ...]:
     """Return the offers of a capability. Raises ``DefinitionError`` for one whose tool it does not bring."""
-    entries, tool_set = tuple(listed(f"{owner}: mcp", offers)), set(tools)
+    entries, tool_set = tuple(checked_list(f"{owner}: mcp", offers)), set(tools)
     for offer in entries:
         if not isinstance(offer, McpPrompt | McpResource):
             raise DefinitionError(f"{owner}: mcp has McpPrompt and McpResource; got {offer!r:.80}")
@@ -188,20 +190,20 @@ def _check_tool(owner: str, tool: object) -> None:
 def read_template(owner: str, uri: str) -> UriTemplate:
     """Parse a URI template. Raises ``DefinitionError``, starting with ``owner``."""
     text = checked_text(f"{owner}: uri", uri)
-    if len(text) > MAX_URI or not _SCHEME.fullmatch(_EXPRESSION.sub("x", text)):
+    if len(text) > MAX_URI_CHARACTERS or not _SCHEME.fullmatch(_EXPRESSION.sub("x", text)):
         raise DefinitionError(
-            f"{owner}: a URI begins with its scheme, has no spaces and at most {MAX_URI:,} characters",
+            f"{owner}: a URI begins with its scheme, has no spaces and at most {MAX_URI_CHARACTERS:,} characters",
             hint="such as handbook://chapters/{chapter}",
         )
-    if text.startswith(RESERVED):
-        raise DefinitionError(f"{owner}: the scheme {RESERVED!r} is for the files of sessions")
-    names, texts, end, open_name = list[str](), list[str](), 0, None
+    if text.startswith(SESSION_SCHEME):
+        raise DefinitionError(f"{owner}: the scheme {SESSION_SCHEME!r} is for the files of sessions")
+    names, texts, end, multi_segment_name = list[str](), list[str](), 0, None
     for match in _EXPRESSION.finditer(text):
         if names and match.start() == end:
             raise DefinitionError(f"{owner}: there must be text between {names[-1]!r} and {match[2]!r}")
-        if match[2] in names or (match[1] and open_name is not None):
+        if match[2] in names or (match[1] and multi_segment_name is not None):
             raise DefinitionError(f"{owner}: a template can have each name only once, and only one {{+…}}")
         texts.append(text[end : match.start()])
         names.append(match[2])
-        end, open_name = match.end(), match[2] if match[1] else open_name
-    return UriTemplate(tuple(names), (*texts, text[end:]), open_name)
+        end, multi_segment_name = match.end(), match[2] if match[1] else multi_segment_name
+    return UriTemplate(tuple(names), (*texts, text[end:]), multi_segment_name)

@@ -17,8 +17,6 @@ from capset.definitions.tools.retries import Retry, checked_retry
 from capset.errors import DefinitionError, closest
 
 Effect = Literal["read", "write", "external", "destructive"]
-ARGUMENT_BYTES: Final = 1024 * 1024
-"""The default maximum size of the arguments of a tool, as JSON text in bytes."""
 MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 """The highest maximum that a tool may set."""
 Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
@@ -82,12 +80,14 @@ class ToolOptions(BlockToolOptions, ProcessorOptions, total=False):
 def refuse_unknown(function: Callable[..., Any], options: Mapping[str, object], typed_dict: type) -> None:
     """Raise ``TypeError`` for an option that is not in a function's ``TypedDict``, as for any unknown argument."""
     names = typed_dict.__annotations__
-    if wrong := [name for name in options if name not in names]:
+    if unknown_options := [name for name in options if name not in names]:
         parameters = inspect.signature(function).parameters.values()
         keywords = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-        meant = closest(wrong[0], (*keywords, *names))
-        suggestion = f". Did you mean {meant!r}?" if meant else ""
-        raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {wrong[0]!r}{suggestion}")
+        suggested_name = closest(unknown_options[0], (*keywords, *names))
+        suggestion = f". Did you mean {suggested_name!r}?" if suggested_name else ""
+        raise TypeError(
+            f"{function.__qualname__}() got an unexpected keyword argument {unknown_options[0]!r}{suggestion}"
+        )
 
 
 def checked_options(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
+from capset.definitions.callables import accepts_positional
 from capset.definitions.calls.contexts import Context
 from capset.definitions.calls.messages import Message
-from capset.definitions.names import TOOL, checked
-from capset.definitions.tools.contracts import Shown, contract_of
-from capset.definitions.tools.handlers import adapting
+from capset.definitions.names import TOOL, checked_name
+from capset.definitions.tools.contracts import MessageDeclaration, contract_of
+from capset.definitions.tools.handlers import mark_adapter
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def handles(handle: Handle) -> Factory:
         async for message in messages:
             await handle(message, emit, ctx)
 
-    return adapting(handle, lambda: process)
+    return mark_adapter(handle, lambda: process)
 
 
 def yields(generate: Generate) -> Factory:
@@ -75,14 +76,14 @@ def yields(generate: Generate) -> Factory:
                 if (close := getattr(emissions, "aclose", None)) is not None:
                     await close()
 
-    return adapting(generate, lambda: process)
+    return mark_adapter(generate, lambda: process)
 
 
-def _check_shape(owner: str, function: object, parameters: str, is_shaped: Callable[[Any], bool]) -> None:
+def _check_shape(owner: str, function: Callable[..., Any], parameters: str, is_shaped: Callable[[Any], bool]) -> None:
     """Refuse a function of the wrong shape for ``owner``; a callable without a signature is accepted."""
     shape = "async def handle" if owner == "handles" else "async generator generate"
     called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  # an object
-    if called is None or not is_shaped(called) or not _takes(function, parameters.count(",") + 1):
+    if called is None or not is_shaped(called) or not accepts_positional(function, parameters.count(",") + 1):
         raise DefinitionError(
             f"{owner}() takes an {shape}({parameters}); got {function!r:.80}",
             hint="a function that yields goes into yields(); one of (messages, emit, ctx) with its own loop is a "
@@ -102,19 +103,8 @@ def _may_be_awaited(function: Any) -> bool:
     return is_silent or inspect.iscoroutinefunction(function)
 
 
-def _takes(function: Any, count: int) -> bool:
-    """Whether a function accepts this number of positional arguments."""
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # it has no signature
-        return True
-    return True
-
-
 def processor_tool(
-    inbound: Shown,
+    inbound: MessageDeclaration,
     outbound: object,
     factory: Factory,
     description: str,
@@ -128,15 +118,15 @@ def processor_tool(
 
     owner = "a processor" if name is None else f"tool {name!r}"
     contract, arguments, output = contract_of(owner, inbound, outbound, buffer)
-    called = contract.type.replace(".", "_").replace(":", "_") if name is None else name
-    checked(f"the name of the processor of {contract.type!r}", called, TOOL)
-    if not callable(factory) or not _takes(factory, 0):
+    tool_name = contract.type.replace(".", "_").replace(":", "_") if name is None else name
+    checked_name(f"the name of the processor of {contract.type!r}", tool_name, TOOL)
+    if not callable(factory) or not accepts_positional(factory, 0):
         raise DefinitionError(
-            f"tool {called!r}: its factory must be a function without parameters; got {factory!r:.80}",
+            f"tool {tool_name!r}: its factory must be a function without parameters; got {factory!r:.80}",
             hint="write factory=lambda: process, factory=handles(handle) or factory=yields(generate)",
         )
     return make_tool(
-        called,
+        tool_name,
         description,
         {**options, "effect": effect or ("read" if contract.kind == "query" else "write")},
         arguments=arguments,

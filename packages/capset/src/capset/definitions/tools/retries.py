@@ -32,7 +32,7 @@ class Retry:
         """Raise ``DefinitionError`` for invalid numbers."""
         store_checked(self)
 
-    def longest(self, attempt: int) -> float:
+    def max_delay(self, attempt: int) -> float:
         """Return the longest delay in seconds between an attempt (the first is 1) and the next."""
         return min(self.cap, self.base * 2.0 ** (attempt - 1))
 

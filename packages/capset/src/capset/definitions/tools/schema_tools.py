@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import Unpack
 
-from capset.definitions.callables import inner_function
+from capset.definitions.callables import accepts_positional, inner_function, refuse_wrapped_async
 from capset.definitions.calls.contexts import Context
-from capset.definitions.names import TOOL, checked, checked_optional
-from capset.definitions.tools.handlers import Shape, adapting
+from capset.definitions.names import TOOL, checked_name, checked_optional
+from capset.definitions.tools.handlers import Shape, mark_adapter
 from capset.definitions.tools.options import ToolOptions, refuse_unknown
 from capset.errors import DefinitionError
 from capset.schemas.json_schema import compile_json_schema, compile_own_schema
@@ -27,7 +27,7 @@ Handler = Callable[[Params], Any] | Callable[[Params, Context], Any]
 """A plain handler: ``handler(params)`` or ``handler(params, context)``, sync or async; it returns JSON data."""
 
 
-class Plain(NamedTuple):
+class AdaptedHandler(NamedTuple):
     """A plain handler as the kernel calls it."""
 
     shape: Shape
@@ -35,24 +35,19 @@ class Plain(NamedTuple):
     run: Callable[..., Any]
 
 
-def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
+def adapt_handler(owner: str, handler: Callable[..., Any]) -> AdaptedHandler:
     """Adapt a plain handler for the kernel. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
     if inspect.isclass(handler) or not callable(handler):
         raise DefinitionError(f"{owner}: a handler is a function of (params, context) or (params); got {handler!r:.80}")
-    called = inner_function(handler)
-    inner = inspect.unwrap(called)
+    function = inner_function(handler)
+    inner = inspect.unwrap(function)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         raise DefinitionError(
             f"{owner}: a plain handler returns its result and cannot yield",
             hint="to emit progress, make it a tool of its own: put @tool on it",
         )
-    is_async = inspect.iscoroutinefunction(called)
-    if inspect.iscoroutinefunction(inner) and not is_async:
-        raise DefinitionError(
-            f"{owner}: an async function is wrapped in a sync one",
-            hint="make the decorator's inner function async def, and await the wrapped function in it",
-        )
-    takes_context = _takes(owner, handler)
+    refuse_wrapped_async(owner, function)
+    takes_context = _takes_context(owner, handler)
 
     def with_context(context: Context, /, **params: Any) -> Any:
         return handler(params, context)
@@ -60,24 +55,18 @@ def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
     def alone(**params: Any) -> Any:
         return handler(params)
 
-    run = adapting(handler, with_context if takes_context else alone)
-    return Plain("async" if is_async else "sync", takes_context, run)
+    run = mark_adapter(handler, with_context if takes_context else alone)
+    return AdaptedHandler("async" if inspect.iscoroutinefunction(function) else "sync", takes_context, run)
 
 
-def _takes(owner: str, handler: Callable[..., Any]) -> bool:
+def _takes_context(owner: str, handler: Callable[..., Any]) -> bool:
     """Whether a handler takes the context, too."""
-    try:
-        signature = inspect.signature(handler)
-    except ValueError:  # it has no signature
+    if accepts_positional(handler, 2):
         return True
-    for count in (2, 1):
-        try:
-            signature.bind(*range(count))
-        except TypeError:
-            continue
-        return count == 2
+    if accepts_positional(handler, 1):
+        return False
     raise DefinitionError(
-        f"{owner}: a handler takes (params, context) or (params), by position; it takes {signature}",
+        f"{owner}: a handler takes (params, context) or (params), by position; it takes {inspect.signature(handler)}",
         hint="its arguments come as one mapping; a function that takes them one by one is made a tool by @tool",
     )
 
@@ -110,8 +99,8 @@ def schema_tool(
     from capset.definitions.tools.definition import make_tool
 
     refuse_unknown(schema_tool, options, ToolOptions)
-    owner = f"tool {checked('the name of a tool', name, TOOL)!r}"
-    plain = plain_handler(owner, handler)
+    owner = f"tool {checked_name('the name of a tool', name, TOOL)!r}"
+    plain = adapt_handler(owner, handler)
     arguments = parameters_schema(owner, parameters)
     return make_tool(
         name,

@@ -13,13 +13,13 @@ from capset.definitions.callables import checked_function
 from capset.definitions.governance.hooks import Hooks, checked_hooks
 from capset.definitions.governance.policies import Policy, distinct_policies
 from capset.definitions.identity import Definition
-from capset.definitions.names import TOOLKIT, checked, checked_texts, listed
+from capset.definitions.names import TOOLKIT, checked_list, checked_name, checked_texts
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError, ToolNameConflict
 
-MAX_LEVELS: Final = 50
+MAX_TOOLKIT_LEVELS: Final = 50
 """The maximum nesting depth of toolkits."""
 
 
@@ -70,7 +70,7 @@ class Toolkit(Definition):
         refuse_unknown(Toolkit.__init__, options, ToolkitOptions)
         owner = f"toolkit {name!r}"
         store = object.__setattr__
-        store(self, "name", checked("a toolkit's name", name, TOOLKIT))
+        store(self, "name", checked_name("a toolkit's name", name, TOOLKIT))
         store(self, "members", checked_members(owner, members))
         _store_options(self, owner, options)
         store(
@@ -78,8 +78,8 @@ class Toolkit(Definition):
             "levels",
             1 + max((member.levels for member in self.members if isinstance(member, Toolkit)), default=0),
         )
-        if self.levels > MAX_LEVELS:
-            raise DefinitionError(f"{owner}: toolkits are nested more than {MAX_LEVELS} levels deep")
+        if self.levels > MAX_TOOLKIT_LEVELS:
+            raise DefinitionError(f"{owner}: toolkits are nested more than {MAX_TOOLKIT_LEVELS} levels deep")
         distinct_tools(owner, self.members)
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class DynamicToolkit(Definition):
         refuse_unknown(DynamicToolkit.__init__, options, ToolkitOptions)
         owner = f"dynamic toolkit {name!r}"
         store = object.__setattr__
-        store(self, "name", checked("a dynamic toolkit's name", name, TOOLKIT))
+        store(self, "name", checked_name("a dynamic toolkit's name", name, TOOLKIT))
         store(self, "make", checked_function(owner, make, "the ToolkitContext"))
         _store_options(self, owner, options)
 
@@ -137,8 +137,8 @@ def dynamic_toolkit(
     refuse_unknown(dynamic_toolkit, options, ToolkitOptions)
 
     def build(function: MakeMembers) -> DynamicToolkit:
-        called = getattr(function, "__name__", "toolkit") if name is None else name
-        return DynamicToolkit(called, function, **options)
+        toolkit_name = getattr(function, "__name__", "toolkit") if name is None else name
+        return DynamicToolkit(toolkit_name, function, **options)
 
     return build if make is None else build(make)
 
@@ -154,7 +154,7 @@ def checked_members(owner: str, members: Iterable[object]) -> tuple[Member, ...]
     """Return each member once, in order. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
     distinct: dict[Member, None] = {}
     names: dict[str, AnyToolkit] = {}
-    for entry in listed(f"{owner}: tools", members):
+    for entry in checked_list(f"{owner}: tools", members):
         if not isinstance(entry, Tool | Toolkit | DynamicToolkit):
             raise DefinitionError(f"{owner}: {entry!r} is not a Tool; {_advice(entry)}")
         member = cast("Member", entry)

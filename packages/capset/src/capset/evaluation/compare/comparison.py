@@ -31,29 +31,31 @@ def diff_sides(before: Side, after: Side) -> Diff:
         after.link,
         links,
         tools,
-        changes_of(*prompts, *_known(before, after, *prompts)),
+        changes_of(*prompts, *_payload_pair(before, after, *prompts)),
         _definition(before, after, {(change.before, change.after) for change in tools}),
         None if ours is None or theirs is None else tuple(_policies(ours.policy, theirs.policy)),
         None if ours is None or theirs is None else _modes(ours.policy, theirs.policy),
         tuple(
-            CodeChange(link, changes_of(link.before, link.after, *_known(before, after, link.before, link.after)))
+            CodeChange(
+                link, changes_of(link.before, link.after, *_payload_pair(before, after, link.before, link.after))
+            )
             for link in links.code
         ),
         tuple(_notes(before, after)),
     )
 
 
-def _known(before: Side, after: Side, old: str | None, new: str | None) -> tuple[Payload | None, Payload | None]:
+def _payload_pair(before: Side, after: Side, old: str | None, new: str | None) -> tuple[Payload | None, Payload | None]:
     return before.payloads.get(old or ""), after.payloads.get(new or "")
 
 
 def _tools(before: Side, after: Side, links: LinksDiff) -> Iterator[ToolChange]:
-    tool_changes = [ToolChange(ref.name, "came", None, ref.hash) for ref in links.tools.came]
-    tool_changes += [ToolChange(ref.name, "went", ref.hash, None) for ref in links.tools.went]
+    tool_changes = [ToolChange(ref.name, "added", None, ref.hash) for ref in links.tools.added]
+    tool_changes += [ToolChange(ref.name, "removed", ref.hash, None) for ref in links.tools.removed]
     tool_changes += [ToolChange(change.name, "changed", change.before, change.after) for change in links.tools.changed]
     gates = _gates(before.envelope, after.envelope)
     for tool_change in tool_changes:
-        payloads = _known(before, after, tool_change.before, tool_change.after)
+        payloads = _payload_pair(before, after, tool_change.before, tool_change.after)
         own_gates = [(change.kind, change.before, change.after) for change in _own_gates(tool_change, payloads)]
         other = [
             change
@@ -96,32 +98,32 @@ def _modes(before: PolicyPart, after: PolicyPart) -> tuple[PolicyMode, PolicyMod
 
 
 def _definition(
-    before: Side, after: Side, reported: set[tuple[str | None, str | None]]
+    before: Side, after: Side, visited: set[tuple[str | None, str | None]]
 ) -> tuple[PartChange, ...] | None:
     """Return the changes of the definition, except for tools already reported."""
     pair = (before.link.static_hash, after.link.static_hash)
     if pair[0] == pair[1]:
         return ()
-    if None in _known(before, after, *pair):
+    if None in _payload_pair(before, after, *pair):
         return None
-    return tuple(_parts(before, after, None, *pair, reported))
+    return tuple(_parts(before, after, None, *pair, visited))
 
 
 def _parts(
-    before: Side, after: Side, name: str | None, old: str, new: str, reported: set[tuple[str | None, str | None]]
+    before: Side, after: Side, name: str | None, old: str, new: str, visited: set[tuple[str | None, str | None]]
 ) -> Iterator[PartChange]:
     """Yield the changes of a payload and of those it references, recursively, each pair of hashes once."""
-    reported.add((old, new))
-    ours, theirs = _known(before, after, old, new)
+    visited.add((old, new))
+    ours, theirs = _payload_pair(before, after, old, new)
     payload = theirs or ours
     if payload is None:
         return  # the payload that references it reports the new hash
     yield PartChange(str(payload.get("kind")), name, old, new, changes_of(old, new, ours, theirs))
-    inside, others = _refs(ours), _refs(theirs)
-    for key, ref in inside.items():
-        other = others.get(key)
-        if other is not None and other.hash != ref.hash and (ref.hash, other.hash) not in reported:
-            yield from _parts(before, after, ref.name, ref.hash, other.hash, reported)
+    old_refs, new_refs = _refs(ours), _refs(theirs)
+    for key, ref in old_refs.items():
+        other = new_refs.get(key)
+        if other is not None and other.hash != ref.hash and (ref.hash, other.hash) not in visited:
+            yield from _parts(before, after, ref.name, ref.hash, other.hash, visited)
 
 
 def _refs(payload: Payload | None) -> Mapping[tuple[str, str], Ref]:
@@ -154,10 +156,10 @@ def _notes(before: Side, after: Side) -> Iterator[str]:
 def _principals(before: WirePrincipal, after: WirePrincipal) -> Iterator[str]:
     if keys := _differing(_members(before), _members(after)):
         yield f"principal differs in: {', '.join(keys)}"
-    earlier, holds = set(before.permissions), set(after.permissions)
-    if gained := sorted(holds - earlier):
+    old_permissions, new_permissions = set(before.permissions), set(after.permissions)
+    if gained := sorted(new_permissions - old_permissions):
         yield f"permissions gained: {', '.join(gained)}"
-    if lost := sorted(earlier - holds):
+    if lost := sorted(old_permissions - new_permissions):
         yield f"permissions lost: {', '.join(lost)}"
 
 

@@ -13,7 +13,7 @@ from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payload_changes import diff_payloads
 from capset.fingerprint.payloads import Payload
 
-ToolKind = Literal["came", "went", "changed", "gated"]
+ToolKind = Literal["added", "removed", "changed", "gated"]
 """``gated``: the tool is the same, but other policies apply to it."""
 PolicyKind = Literal["came", "went", "flipped"]
 

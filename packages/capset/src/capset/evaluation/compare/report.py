@@ -17,12 +17,6 @@ Sign = Literal["", "+", "-", "~", "=", "#"]
 """Added, removed, changed, unchanged; ``#`` marks a heading."""
 _SIGNS: Final[dict[str, Sign]] = {"added": "+", "removed": "-", "came": "+", "went": "-"}
 _HEX: Final = frozenset("0123456789abcdef")
-_LEAST: Final = 16
-"""Minimum width of a value in characters, regardless of the report's width."""
-_WIDEST: Final = 48
-"""Maximum column width in characters. Longer texts overflow the column without widening it."""
-_BEFORE: Final = 8
-"""Number of common characters to show before the first difference between two long texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +26,7 @@ class Line:
     sign: Sign
     indent: int
     text: str
-    is_cut: bool = False
+    is_truncated: bool = False
 
     def __str__(self) -> str:
         sign = "" if self.sign in {"", "#"} else f"{self.sign} "
@@ -49,7 +43,7 @@ def report_lines(diff: Diff, *, width: int = 120) -> Iterator[Line]:
     yield Line("", 0, explain_relationship(diff.before, diff.after))
     sections = {
         "hashes": _hashes(diff),
-        f"tools ({diff.links.tools.stayed} stayed)": _tools(diff.tools, width),
+        f"tools ({diff.links.tools.unchanged} stayed)": _tools(diff.tools, width),
         "policies": _policies(diff),
         "prompt": _fields(diff.prompt, 0, width),
         "definition": _definition(diff.definition, width),
@@ -83,12 +77,12 @@ def _hashes(diff: Diff) -> Iterator[Line]:
 def _tools(tools: Sequence[ToolChange], width: int) -> Iterator[Line]:
     names = _aligned(plain(tool.name) for tool in tools)
     for tool, name in zip(tools, names, strict=True):
-        yield Line(_SIGNS.get(tool.kind, "~"), 0, f"{name}  {_of_tool(tool)}")
+        yield Line(_SIGNS.get(tool.kind, "~"), 0, f"{name}  {_tool_summary(tool)}")
         if tool.kind == "changed" or tool.gates:
             yield from _fields(None if tool.changes is None else (*tool.changes, *tool.gates), 4, width)
 
 
-def _of_tool(tool: ToolChange) -> str:
+def _tool_summary(tool: ToolChange) -> str:
     match tool.kind:
         case "changed":
             return f"{format_hash_short(tool.before)} → {format_hash_short(tool.after)}"
@@ -143,17 +137,17 @@ def _fields(changes: Sequence[Change] | None, indent: int, width: int) -> Iterat
     paths = _aligned(plain(change.path) for change in changes)
     for change, path in zip(changes, paths, strict=True):
         room = width - indent - len(path) - 4
-        text, is_cut = _values(change, room)
-        yield Line(_SIGNS.get(change.kind, "~"), indent, f"{path}  {text}", is_cut)
+        text, is_truncated = _values(change, room)
+        yield Line(_SIGNS.get(change.kind, "~"), indent, f"{path}  {text}", is_truncated)
 
 
 def _values(change: Change, room: int) -> tuple[str, bool]:
-    before, after = _written(change.before), _written(change.after)
+    before, after = _formatted(change.before), _formatted(change.after)
     match change.kind:
         case "added":
-            return _cut(after, 0, room)
+            return _truncated(after, 0, room)
         case "removed":
-            return _cut(before, 0, room)
+            return _truncated(before, 0, room)
         case _:
             prefix = "order: " if change.kind == "reordered" else "renamed: " if change.kind == "renamed" else ""
             room -= len(prefix) + 3
@@ -161,12 +155,15 @@ def _values(change: Change, room: int) -> tuple[str, bool]:
                 return f"{prefix}{before} → {after}", False
             room //= 2
             same = len([*takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))])
-            start = min(same - _BEFORE, max(len(before), len(after)) - room + 1)
-            (old, is_cut), (new, other) = (_cut(text, start, room) for text in (before, after))
-            return f"{prefix}{old} → {new}", is_cut or other
+            context = 8  # common characters to show before the first difference
+            start = min(same - context, max(len(before), len(after)) - room + 1)
+            (old, is_old_truncated), (new, is_new_truncated) = (
+                _truncated(text, start, room) for text in (before, after)
+            )
+            return f"{prefix}{old} → {new}", is_old_truncated or is_new_truncated
 
 
-def _written(value: Any) -> str:  # JSON data
+def _formatted(value: Any) -> str:  # JSON data
     if isinstance(value, str) and len(value) == 64 and _HEX.issuperset(value):
         return format_hash_short(value)
     match value:
@@ -177,9 +174,9 @@ def _written(value: Any) -> str:  # JSON data
             return text if text.isprintable() else json.dumps(value)
 
 
-def _cut(text: str, start: int, room: int) -> tuple[str, bool]:
+def _truncated(text: str, start: int, room: int) -> tuple[str, bool]:
     """Return a text, and whether it was truncated to ``room`` characters, beginning at ``start``."""
-    room = max(room, _LEAST)
+    room = max(room, 16)  # readable, regardless of the report's width
     if len(text) <= room:
         return text, False
     head = "…" if start > 0 else ""
@@ -189,5 +186,5 @@ def _cut(text: str, start: int, room: int) -> tuple[str, bool]:
 
 def _aligned(texts: Iterable[str]) -> list[str]:
     cells = list(texts)
-    widest = max((len(text) for text in cells if len(text) <= _WIDEST), default=0)
-    return [text.ljust(widest) for text in cells]
+    width = max((len(text) for text in cells if len(text) <= 48), default=0)  # longer texts overflow the column
+    return [text.ljust(width) for text in cells]

@@ -32,25 +32,25 @@ class Side:
         if self.link.profile != PROFILE:
             return
         if runtime_hash(self.link.tool_refs) != self.link.runtime_hash:
-            raise _changed("the tools of the link do not match its runtime hash", self.link.runtime_hash)
+            raise _changed_error("the tools of the link do not match its runtime hash", self.link.runtime_hash)
         for expected, payload in self.payloads.items():
             try:
                 actual = digest(payload)
             except NotCanonical as error:
-                raise _changed(f"a payload cannot be hashed, at {error},", expected) from None
+                raise _changed_error(f"a payload cannot be hashed, at {error},", expected) from None
             if actual != expected:
-                raise _changed(f"the payload of {_name(payload)} does not match its hash", expected)
+                raise _changed_error(f"the payload of {_payload_label(payload)} does not match its hash", expected)
 
 
 def side_of(envelope: SnapshotEnvelope) -> Side:
     """Return the side for an envelope. Raises ``DefinitionError`` if its parts do not match its link or its hashes."""
     link, static = envelope.link, envelope.static
     if envelope.profile != link.profile:
-        raise _changed("the profile is not that of the link", link.runtime_hash)
+        raise _changed_error("the profile is not that of the link", link.runtime_hash)
     if {Ref(tool.name, tool.hash) for tool in envelope.runtime.tools} != set(link.tool_refs):
-        raise _changed("the tools are not those of the link", link.runtime_hash)
+        raise _changed_error("the tools are not those of the link", link.runtime_hash)
     if static is not None and static.hash != link.static_hash:
-        raise _changed("the static part is not that of the link", link.static_hash)
+        raise _changed_error("the static part is not that of the link", link.static_hash)
     return Side(link, _payloads(envelope), envelope)
 
 
@@ -78,19 +78,19 @@ def refs_in(payload: Payload) -> Iterator[tuple[str, Ref]]:
                     pass
 
 
-def _name(payload: Payload) -> str:
+def _payload_label(payload: Payload) -> str:
     name = f" {payload['name']!r}" if "name" in payload else ""
     return f"the {payload.get('kind', 'nothing')}{name}"
 
 
-def _changed(label: str, expected: str) -> DefinitionError:
+def _changed_error(label: str, expected: str) -> DefinitionError:
     return DefinitionError(
         f"{label} {format_hash_short(expected)}…: it was changed after its capture",
         hint="compare unchanged data: to_json() of an envelope, or model_dump_json() of a link",
     )
 
 
-_HASHES: Final = {"static_hash", "runtime_hash", "prompt_hash", "profile"}
+_COMPARED_FIELDS: Final = {"static_hash", "runtime_hash", "prompt_hash", "profile"}
 
 
 async def stored_side(lineage: LineageStore, org: str | None, id: str) -> Side:
@@ -99,17 +99,19 @@ async def stored_side(lineage: LineageStore, org: str | None, id: str) -> Side:
     Raises ``NotFound`` if ``id`` is neither, and ``StoreError`` if the stored data was changed.
     """
     try:
-        return await _stored(lineage, org, id)
+        return await _read_side(lineage, org, id)
     except (DefinitionError, ValueError) as error:
         raise StoreError(f"the stored data for {id} was changed: {error}", hint="restore it from a backup") from None
 
 
-async def _stored(lineage: LineageStore, org: str | None, id: str) -> Side:
+async def _read_side(lineage: LineageStore, org: str | None, id: str) -> Side:
     row = await lineage.link(org, id)
     envelope = await (lineage.envelope(org, id) if row is None else lineage.envelope_of(org, id))
     if envelope is not None:
         side = side_of(read_envelope(envelope.body))
-        if row is not None and side.link.model_dump(include=_HASHES) != _link(row).model_dump(include=_HASHES):
+        if row is not None and side.link.model_dump(include=_COMPARED_FIELDS) != _link(row).model_dump(
+            include=_COMPARED_FIELDS
+        ):
             raise StoreError(f"the envelope {envelope.id}, stored for the link {id}, contains another link")
     elif row is not None:
         side = Side(_link(row))

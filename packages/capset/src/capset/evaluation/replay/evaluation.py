@@ -22,7 +22,7 @@ from capset.evaluation.snapshot.hydrate import hydrate
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class MissingTool:
     """A tool that is no longer in play, with the reason from today's evaluation."""
 
     name: str
@@ -33,8 +33,8 @@ class Gone:
 class Replay:
     """Two evaluations of one agent, the stored one and today's, with all differences.
 
-    ``gone`` has the reason for every tool that is no longer in play. ``refusal`` is the error that ``hydrate`` raises
-    for the envelope, with every refused tool in its ``fields``, or ``None`` if ``hydrate`` accepts the envelope.
+    ``missing`` has the reason for every tool that is no longer in play. ``refusal`` is the error that ``hydrate``
+    raises for the envelope, with every refused tool in its ``fields``, or ``None`` if it accepts the envelope.
     ``dropped`` has the paths of ``env`` that are neither in the envelope nor given again. ``notes`` list what else
     could not be reproduced.
     """
@@ -43,7 +43,7 @@ class Replay:
     now: Captured
     principal: Principal
     diff: Diff
-    gone: tuple[Gone, ...]
+    missing: tuple[MissingTool, ...]
     refusal: HydrationRefused | None
     dropped: tuple[str, ...]
     notes: tuple[str, ...]
@@ -125,10 +125,14 @@ async def replay(
         now,
         actor,
         diff_sides(then, side_of(now.envelope)),
-        tuple(Gone(ref.name, _reason(now, ref.name)) for ref in envelope.link.tool_refs if ref.name not in now.tools),
+        tuple(
+            MissingTool(ref.name, _missing_reason(now, ref.name))
+            for ref in envelope.link.tool_refs
+            if ref.name not in now.tools
+        ),
         await _refusal(envelope, composition, actor, env, context),
-        tuple(path for path in toolkit_context.dropped if not _is_given(path, toolkit_context.env, env)),
-        (*_notes(composition, context), *_unkept(envelope, principal)),
+        tuple(path for path in toolkit_context.dropped if not _is_overridden(path, toolkit_context.env, env)),
+        (*_notes(composition, context), *_dropped_attributes(envelope, principal)),
     )
 
 
@@ -147,7 +151,7 @@ def _same_invocation(now: Captured, then: SnapshotEnvelope) -> Captured:
     return Captured(now.envelope.model_copy(update={"runtime": runtime}), now.snapshot)
 
 
-def _is_given(path: str, stored_env: Mapping[str, Any], env: Mapping[str, Any] | None) -> bool:
+def _is_overridden(path: str, stored_env: Mapping[str, Any], env: Mapping[str, Any] | None) -> bool:
     """Whether the caller gave a value for a dropped path, or for the value that contains it."""
     if env is None:
         return False
@@ -155,11 +159,11 @@ def _is_given(path: str, stored_env: Mapping[str, Any], env: Mapping[str, Any] |
     return key in env and (key not in stored_env or env[key] is not stored_env[key])
 
 
-def _reason(now: Captured, name: str) -> str:
+def _missing_reason(now: Captured, name: str) -> str:
     if name in now.snapshot.installed:
         return now.snapshot.explain(name).reason
-    unmade = [path for path, toolkit in now.snapshot.toolkits.items() if not toolkit.in_play]
-    suffix = f"; not made: the dynamic toolkit {' and '.join(unmade)}" if unmade else ""
+    denied_toolkits = [path for path, toolkit in now.snapshot.toolkits.items() if not toolkit.in_play]
+    suffix = f"; not made: the dynamic toolkit {' and '.join(denied_toolkits)}" if denied_toolkits else ""
     return f"the agent has no tool of that name{suffix}"
 
 
@@ -184,7 +188,7 @@ def _notes(composition: Composition, context: Context | None) -> list[str]:
     return [f"additions of dynamic uses are left out, since they need a session: {names}"]
 
 
-def _unkept(envelope: SnapshotEnvelope, principal: Principal | None) -> list[str]:
+def _dropped_attributes(envelope: SnapshotEnvelope, principal: Principal | None) -> list[str]:
     """Return a note on the attributes that the envelope's principal lacks, unless the caller gave a principal."""
     stored_principal = envelope.runtime.toolkit_context.principal
     if stored_principal is None or principal is not None or not stored_principal.dropped:
@@ -206,8 +210,8 @@ def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
         "in play then and now, unchanged": (
             Line("=", 0, plain(tool_name)) for tool_name in replay.both if tool_name not in changed
         ),
-        "no longer in play": (Line("-", 0, plain(f"{tool.name}  {tool.reason}")) for tool in replay.gone),
-        "hydrate": _hydrate(replay),
+        "no longer in play": (Line("-", 0, plain(f"{tool.name}  {tool.reason}")) for tool in replay.missing),
+        "hydrate": _hydration_lines(replay),
         "env that was not stored": (Line("", 2, plain(path)) for path in replay.dropped),
         "left out": (Line("", 2, plain(note)) for note in replay.notes),
     }
@@ -219,7 +223,7 @@ def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
             yield from lines
 
 
-def _hydrate(replay: Replay) -> Iterator[Line]:
+def _hydration_lines(replay: Replay) -> Iterator[Line]:
     refusal = replay.refusal
     if refusal is None:
         yield Line("=", 0, "accepts the envelope")

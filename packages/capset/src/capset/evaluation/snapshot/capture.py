@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from typing_extensions import Unpack
 
 from capset.composition.compose import Composition, compose
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.composition.statics import static_parts
 from capset.definitions.blocks import Block
 from capset.definitions.calls.contexts import Context
@@ -52,7 +52,7 @@ class Captured:
         return self.envelope.link
 
     @property
-    def tools(self) -> Mapping[str, Installed]:
+    def tools(self) -> Mapping[str, InstalledTool]:
         """The live tools in play, by name."""
         return self.snapshot.tools
 
@@ -80,9 +80,7 @@ async def capture(
     ``evaluate`` and ``envelope_of``. Raises any error of ``compose`` and ``evaluate``, and ``InvalidArguments`` for a
     session context that is not JSON data.
     """
-    composition = agent if isinstance(agent, Composition) else compose(agent)
-    snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
-    await read_code(snapshot)
+    snapshot = await _evaluate(agent, principal, env, context, labels)
     envelope = envelope_of(
         snapshot,
         session_context=session_context,
@@ -117,10 +115,21 @@ async def compute_link(
     **labels: Unpack[Labels],
 ) -> CapabilityLink:
     """Evaluate an agent once, and return only the link."""
+    return link_of(await _evaluate(agent, principal, env, context, labels))
+
+
+async def _evaluate(
+    agent: Block | Composition,
+    principal: Principal,
+    env: Mapping[str, Any] | None,
+    context: Context | None,
+    labels: Labels,
+) -> Snapshot:
+    """Evaluate an agent, and read the code behind its tools."""
     composition = agent if isinstance(agent, Composition) else compose(agent)
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
     await read_code(snapshot)
-    return link_of(snapshot)
+    return snapshot
 
 
 def link_of(snapshot: Snapshot) -> CapabilityLink:
@@ -198,8 +207,8 @@ def _static(composition: Composition) -> StaticPart:
     definition, *parts = static_parts(composition)
     return StaticPart(
         hash=definition.hash,
-        payload=thawed(definition.payload),
-        parts=tuple(WirePayload(name=part.name, hash=part.hash, payload=thawed(part.payload)) for part in parts),
+        payload=plain_copy(definition.payload),
+        parts=tuple(WirePayload(name=part.name, hash=part.hash, payload=plain_copy(part.payload)) for part in parts),
     )
 
 
@@ -228,14 +237,13 @@ def _principal(principal: Principal, redact: Redact | None) -> WirePrincipal:
     )
 
 
-def _tool(name: str, definition_hash: str, installed: Installed) -> WireTool:
-    gates = tuple(policy.id for policy in installed.gates)
-    return WireTool(name=name, hash=definition_hash, payload=thawed(tool_payload(installed.tool)), policies=gates)
+def _tool(name: str, definition_hash: str, installed: InstalledTool) -> WireTool:
+    policies = tuple(policy.id for policy in installed.policies)
+    return WireTool(
+        name=name, hash=definition_hash, payload=plain_copy(tool_payload(installed.tool)), policies=policies
+    )
 
 
-MAX_LEVELS: Final = 50
-MAX_BITS: Final = 4000 * 3
-"""Limit on integers, since Python neither writes nor reads those of more than 4,300 decimal digits."""
 _DROPPED: Final = object()
 
 
@@ -245,31 +253,32 @@ def json_safe(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...
     Drops values of other types, numbers outside JSON's range or too long to read, text with a lone surrogate, values
     that contain themselves or are nested more than 50 levels deep, and values under secret-looking names.
     """
-    look = _Scan()
-    safe = look.members(values, "")
-    return safe, tuple(look.dropped)
+    json_filter = _JsonFilter()
+    safe = json_filter.filter_members(values, "")
+    return safe, tuple(json_filter.dropped)
 
 
-def thawed(value: Any) -> Any:
+def plain_copy(value: Any) -> Any:
     """Return a copy of JSON data in plain dicts and lists."""
     if isinstance(value, Mapping):
-        return {key: thawed(member) for key, member in cast("Mapping[str, Any]", value).items()}
-    return [thawed(member) for member in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
+        return {key: plain_copy(member) for key, member in cast("Mapping[str, Any]", value).items()}
+    return [plain_copy(member) for member in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
 
 
-class _Scan:
-    """One pass over some values. ``_above`` has the ids of the containers around the current value."""
+class _JsonFilter:
+    """One pass over some values."""
 
     def __init__(self) -> None:
         self.dropped: list[str] = []
-        self._above: set[int] = set()
+        self._containers: set[int] = set()
+        """The ids of the containers around the current value."""
 
-    def members(self, members: Mapping[Any, Any], path: str) -> dict[str, Any]:
+    def filter_members(self, members: Mapping[Any, Any], path: str) -> dict[str, Any]:
         safe_members: dict[str, Any] = {}
         for name, value in members.items():
             member_path = f"{path}.{_printable_name(name)}" if path else _printable_name(name)
-            is_kept = isinstance(name, str) and _is_text(name) and (value is None or not is_secret_name(name))
-            safe = self._filter_value(value, member_path) if is_kept else self._drop(member_path)
+            is_allowed = isinstance(name, str) and _is_text(name) and (value is None or not is_secret_name(name))
+            safe = self._filter_value(value, member_path) if is_allowed else self._drop(member_path)
             if safe is not _DROPPED:
                 safe_members[name] = safe
         return safe_members
@@ -277,18 +286,18 @@ class _Scan:
     def _filter_value(self, value: Any, path: str) -> Any:
         if _is_leaf(value):
             return value
-        itself = id(cast("object", value))
-        if len(self._above) >= MAX_LEVELS or itself in self._above:
+        identity = id(cast("object", value))
+        if len(self._containers) >= 50 or identity in self._containers:  # too deep, or a cycle
             return self._drop(path)
-        self._above.add(itself)
+        self._containers.add(identity)
         try:
             if type(value) in (list, tuple):
                 items = [self._filter_value(element, f"{path}[{index}]") for index, element in enumerate(value)]
                 return [element for element in items if element is not _DROPPED]
             if isinstance(value, Mapping):
-                return self.members(cast("Mapping[Any, Any]", value), path)
+                return self.filter_members(cast("Mapping[Any, Any]", value), path)
         finally:
-            self._above.discard(itself)
+            self._containers.discard(identity)
         return self._drop(path)
 
     def _drop(self, path: str) -> Any:
@@ -299,7 +308,7 @@ class _Scan:
 def _is_leaf(value: Any) -> bool:
     kind = cast("type[object]", type(value))
     if kind is int:
-        return value.bit_length() <= MAX_BITS
+        return value.bit_length() <= 12_000  # Python neither writes nor reads more than 4,300 decimal digits
     return value is None or kind is bool or (kind is float and isfinite(value)) or (kind is str and _is_text(value))
 
 

@@ -16,11 +16,11 @@ from capset.fingerprint.links import CapabilityLink, Hash
 SCHEMA_VERSION: Final = "1"
 
 
-class _Kept(BaseModel):
+class _StoredModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class PolicyResult(_Kept):
+class PolicyResult(_StoredModel):
     """The result of one policy when the snapshot was evaluated."""
 
     id: str
@@ -28,14 +28,14 @@ class PolicyResult(_Kept):
     reason: str | None = None
 
 
-class PolicyPart(_Kept):
+class PolicyPart(_StoredModel):
     """The policy results in traversal order, and the mode."""
 
     mode: PolicyMode = "authoritative"
     results: tuple[PolicyResult, ...] = ()
 
 
-class WirePayload(_Kept):
+class WirePayload(_StoredModel):
     """A name, a hash, and the canonical payload that the hash covers, as JSON data."""
 
     name: str
@@ -49,7 +49,7 @@ class WireTool(WirePayload):
     policies: tuple[str, ...] = ()
 
 
-class StaticPart(_Kept):
+class StaticPart(_StoredModel):
     """The definition: the payload of ``static_hash``, and the payloads that it references, each with its hash."""
 
     hash: Hash
@@ -65,7 +65,7 @@ def _is_empty(value: Sized | None) -> bool:
 _Attributes = Annotated[Mapping[str, Any], AfterValidator(lambda attributes: dict(Attributes(attributes)))]
 
 
-class WirePrincipal(_Kept):
+class WirePrincipal(_StoredModel):
     """The acting principal with its permissions, and the attributes of it and of the principals that it acts for.
 
     ``dropped`` has the paths of attributes that are not stored, such as ``attributes.api_key``: those with
@@ -82,7 +82,7 @@ class WirePrincipal(_Kept):
     dropped: tuple[str, ...] = Field(default=(), exclude_if=_is_empty)
 
 
-class WireContext(_Kept):
+class WireContext(_StoredModel):
     """The toolkit context. ``env`` has its JSON data, and ``dropped`` the paths of all other values."""
 
     principal: WirePrincipal | None = None
@@ -93,7 +93,7 @@ class WireContext(_Kept):
     dropped: tuple[str, ...] = ()
 
 
-class RuntimePart(_Kept):
+class RuntimePart(_StoredModel):
     """What was in play: the link, the tools with their payloads, and the model's prompt and instructions."""
 
     link: CapabilityLink
@@ -103,7 +103,7 @@ class RuntimePart(_Kept):
     toolkit_context: WireContext = Field(default_factory=WireContext)
 
 
-class SnapshotEnvelope(_Kept):
+class SnapshotEnvelope(_StoredModel):
     """One evaluation as JSON data, ``schema_version`` "1".
 
     ``static`` is present if it was requested. ``context`` is the host's session context: stored, never hashed.

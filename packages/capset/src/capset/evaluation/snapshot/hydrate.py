@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from capset.composition.compose import Composition, compose
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.calls.contexts import Context
@@ -52,9 +52,9 @@ async def hydrate(
     attributes, and for tools that are missing, have another hash or have lost policies; its ``fields`` name all of
     them. Also raises ``ToolkitFailed`` and any error of ``compose``.
     """
-    _verify(envelope)
+    _check_envelope(envelope)
     _check_attributes(envelope.runtime.toolkit_context.principal, principal)
-    wire, toolkit_context = envelope.runtime.tools, envelope.runtime.toolkit_context
+    wire_tools, toolkit_context = envelope.runtime.tools, envelope.runtime.toolkit_context
     composition = composition_of(bind, envelope)
     today = await evaluate(
         composition,
@@ -70,21 +70,21 @@ async def hydrate(
             for policy_result in envelope.policy.results
         },
     )
-    _refuse(wire, today.installed)
-    tools = MappingProxyType({tool.name: today.installed[tool.name] for tool in wire})
+    _check_tools(wire_tools, today.installed)
+    tools = MappingProxyType({tool.name: today.installed[tool.name] for tool in wire_tools})
     # Later additions of its dynamic uses are not part of the envelope.
-    fixed = replace(today.composition, dynamic=()) if today.composition.dynamic else today.composition
-    plan = Plan(fixed, today.plan.members, tools)
+    static_composition = replace(today.composition, dynamic=()) if today.composition.dynamic else today.composition
+    plan = Plan(static_composition, today.plan.members, tools)
     left_out = plan.left_out(principal.permissions, today.answers)
     member_instructions = (
         plan.instructions_in_play(left_out, today.answers) if is_agent(bind) else ()
     )  # else the agent has its own
     return replace(
         today,
-        composition=fixed,
+        composition=static_composition,
         plan=plan,
         left_out=left_out,
-        told=member_instructions,
+        member_instructions=member_instructions,
         runtime_hash=plan.runtime_hash(left_out),
         prompt_hash=plan.prompt_hash(member_instructions),
         invocation_hash=envelope.link.invocation_hash,
@@ -92,7 +92,7 @@ async def hydrate(
     )
 
 
-def _verify(envelope: SnapshotEnvelope) -> None:
+def _check_envelope(envelope: SnapshotEnvelope) -> None:
     """Raise ``HydrationRefused`` for an envelope that was changed or is inconsistent."""
     if envelope.link.profile != PROFILE:
         raise HydrationRefused(
@@ -122,21 +122,23 @@ def _check_attributes(then: WirePrincipal | None, now: Principal) -> None:
         raise HydrationRefused("the principal has other attributes than the envelope's", hint=hint)
 
 
-def _refuse(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> None:
+def _check_tools(wire_tools: tuple[WireTool, ...], installed: Mapping[str, InstalledTool]) -> None:
     """Raise ``HydrationRefused``, naming every tool that differs from the envelope's."""
-    misfits = list(_misfits(wire, installed))
-    if not misfits:
+    changed_tools = list(_changed_tools(wire_tools, installed))
+    if not changed_tools:
         return
-    hints = [hint for _, hint in misfits if hint]
-    fields = [field for field, _ in misfits]
+    hints = [hint for _, hint in changed_tools if hint]
+    fields = [field for field, _ in changed_tools]
     reasons = [field.expected for field in fields]
     heading = [f"{len(reasons)} tools have changed or are missing:"] if len(reasons) > 1 else []
     raise HydrationRefused("\n".join([*heading, *reasons]), hint=hints[0] if hints else None, fields=fields)
 
 
-def _misfits(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> Iterator[tuple[Field, str | None]]:
+def _changed_tools(
+    wire_tools: tuple[WireTool, ...], installed: Mapping[str, InstalledTool]
+) -> Iterator[tuple[Field, str | None]]:
     """Yield the reason and a hint for each tool that is missing, has changed, or has lost policies."""
-    for wire_tool in wire:
+    for wire_tool in wire_tools:
         today = installed.get(wire_tool.name)
         if today is None:
             yield Field(wire_tool.name, unknown("tool", wire_tool.name, installed)), None
@@ -146,7 +148,7 @@ def _misfits(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> 
                 Field(wire_tool.name, f"the tool {wire_tool.name!r} has changed: {message}"),
                 "capset diff A B shows what changed",
             )
-        elif lost := [name for name in wire_tool.policies if name not in {policy.id for policy in today.gates}]:
+        elif lost := [name for name in wire_tool.policies if name not in {policy.id for policy in today.policies}]:
             message = f"the tool {wire_tool.name!r} has lost the policy {lost[0]!r}"
             hint = "bind the agent, which has the policies of its capabilities and toolkits"
             yield Field(wire_tool.name, message), hint
@@ -173,9 +175,9 @@ def composition_of(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
         return compose(bind)
     if isinstance(bind, Mapping):
         tools = cast("Mapping[str, AnyTool]", bind)
-        return compose(_agent(_found_in(tools.__getitem__, envelope, tools), envelope))
+        return compose(_agent(_bound_tools(tools.__getitem__, envelope, tools), envelope))
     if callable(bind):
-        return compose(_agent(_found_in(bind, envelope, ()), envelope))
+        return compose(_agent(_bound_tools(bind, envelope, ()), envelope))
     raise DefinitionError(f"bind must be an agent, or provide a tool for each name; got {bind!r:.80}")
 
 
@@ -201,7 +203,7 @@ def _agent(tools: Mapping[str, AnyTool], envelope: SnapshotEnvelope) -> Agent:
     )
 
 
-def _found_in(
+def _bound_tools(
     find: Callable[[str], AnyTool], envelope: SnapshotEnvelope, names: Collection[str]
 ) -> Mapping[str, AnyTool]:
     tools: dict[str, AnyTool] = {}

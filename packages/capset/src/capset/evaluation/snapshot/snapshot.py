@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from capset.composition.compose import Composition
 from capset.composition.context import render_system
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.composition.statics import static_parts
 from capset.definitions.governance.hooks import NO_HOOKS, Hooks
 from capset.definitions.governance.policies import Decision, Policy
@@ -41,10 +41,10 @@ class Snapshot:
     """A composition as seen by one principal in one environment; made by ``evaluate()``.
 
     ``answers`` are the policies' decisions in the order of their evaluation. ``left_out`` are the numbers of the
-    ``plan``'s groups whose tools are not in play. ``told`` are the instructions of toolkits and tools in play.
+    ``plan``'s groups whose tools are not in play. ``member_instructions`` are those of toolkits and tools in play.
     ``runtime_hash``, ``prompt_hash`` and ``invocation_hash`` are 64 hexadecimal digits; the last is ``None`` without an
     invocation. ``toolkits`` has a verdict for each dynamic toolkit, by its path. The values of ``env``, the labels and
-    ``hooks`` come from the host. ``refused`` is set if the principal was refused outright, so that nothing is in play,
+    ``hooks`` come from the host. ``refusal`` is set if the principal was refused outright, so that nothing is in play,
     and gives the reason.
     """
 
@@ -54,7 +54,7 @@ class Snapshot:
     plan: Plan
     left_out: Set[int]
     answers: Mapping[Policy, Decision]
-    told: tuple[str, ...]
+    member_instructions: tuple[str, ...]
     runtime_hash: str
     prompt_hash: str
     invocation_hash: str | None
@@ -64,7 +64,7 @@ class Snapshot:
     agent_name: str | None
     hooks: Hooks
     policy_mode: PolicyMode
-    refused: str | None
+    refusal: str | None
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Snapshot:
         plan: Plan,
         left_out: Set[int],
         answers: Mapping[Policy, Decision],
-        told: tuple[str, ...],
+        member_instructions: tuple[str, ...],
         runtime_hash: str,
         prompt_hash: str,
         invocation_hash: str | None = None,
@@ -84,7 +84,7 @@ class Snapshot:
         agent_name: str | None = None,
         hooks: Hooks = NO_HOOKS,
         policy_mode: PolicyMode = "authoritative",
-        refused: str | None = None,
+        refusal: str | None = None,
     ) -> None:
         # Every evaluation makes a snapshot. The __init__ of a frozen dataclass sets fields one by one, which takes four
         # times as long.
@@ -95,7 +95,7 @@ class Snapshot:
             plan=plan,
             left_out=left_out,
             answers=answers,
-            told=told,
+            member_instructions=member_instructions,
             runtime_hash=runtime_hash,
             prompt_hash=prompt_hash,
             invocation_hash=invocation_hash,
@@ -105,21 +105,21 @@ class Snapshot:
             agent_name=agent_name,
             hooks=hooks,
             policy_mode=policy_mode,
-            refused=refused,
+            refusal=refusal,
         )
 
-    def closed(self, reason: str) -> Snapshot:
+    def with_refusal(self, reason: str) -> Snapshot:
         """Return a copy with nothing in play and no decisions, for a principal that is refused outright."""
-        nothing = frozenset(range(len(self.plan.groups)))
+        all_groups = frozenset(range(len(self.plan.groups)))
         return replace(
             self,
-            left_out=nothing,
+            left_out=all_groups,
             answers=MappingProxyType({}),
-            told=(),
-            runtime_hash=self.plan.runtime_hash(nothing),
+            member_instructions=(),
+            runtime_hash=self.plan.runtime_hash(all_groups),
             prompt_hash=self.plan.prompt_hash(()),
             toolkits=_NONE,
-            refused=reason,
+            refusal=reason,
         )
 
     @property
@@ -128,22 +128,22 @@ class Snapshot:
         return self.composition.static_hash
 
     @property
-    def installed(self) -> Mapping[str, Installed]:
+    def installed(self) -> Mapping[str, InstalledTool]:
         """Every tool by name, in play or not, including members of dynamic toolkits."""
         return self.plan.installed
 
     @cached_property
-    def tools(self) -> Mapping[str, Installed]:
+    def tools(self) -> Mapping[str, InstalledTool]:
         """The tools in play, by the name that a model uses."""
         if not self.left_out:
             return self.plan.installed
-        names = {entry.ref.name for entry in self.plan.chosen(self.left_out)}
+        names = {entry.ref.name for entry in self.plan.included(self.left_out)}
         return MappingProxyType({name: installed for name, installed in self.plan.installed.items() if name in names})
 
     @cached_property
     def tool_refs(self) -> tuple[Ref, ...]:
         """The names and hashes of the tools in play, sorted by name, as covered by ``runtime_hash``."""
-        return tuple([entry.ref for entry in self.plan.chosen(self.left_out)])
+        return tuple([entry.ref for entry in self.plan.included(self.left_out)])
 
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:
@@ -165,44 +165,48 @@ class Snapshot:
     @property
     def instructions(self) -> tuple[str, ...]:
         """The instructions that ``prompt_hash`` covers in addition to the system prompt."""
-        return (*self.composition.instructions, *self.told)
+        return (*self.composition.instructions, *self.member_instructions)
 
     @property
     def system_text(self) -> str:
         """The text of a model's system prompt, without context, which is resolved at every step."""
-        return render_system(self.composition.block.system_prompt, self.composition.merged.instructions, self.told)
+        return render_system(
+            self.composition.block.system_prompt, self.composition.merged.instructions, self.member_instructions
+        )
 
     def explain(self, tool: str) -> Verdict:
         """Return whether a tool is in play, and why. Raises ``NotFound`` for an unknown name."""
         try:
             return self.verdicts[tool]
         except KeyError:
-            unmade = [f"{path}: {verdict.reason}" for path, verdict in self.toolkits.items() if not verdict.in_play]
+            denied_toolkits = [
+                f"{path}: {verdict.reason}" for path, verdict in self.toolkits.items() if not verdict.in_play
+            ]
             raise NotFound(
                 unknown("tool", tool, self.verdicts),
-                hint=f"these dynamic toolkits were not made: {'; '.join(unmade)}" if unmade else None,
+                hint=f"these dynamic toolkits were not made: {'; '.join(denied_toolkits)}" if denied_toolkits else None,
             ) from None
 
     def _verdict(self, group: Group) -> Verdict:
-        if self.refused is not None:
-            return Verdict(False, self.refused)
+        if self.refusal is not None:
+            return Verdict(False, self.refusal)
         if missing := sorted(group.permissions - self.principal.permissions):
             return Verdict(False, f"{self.principal.id} lacks the permission {' and '.join(missing)}")
-        return verdict_of(group.gates, self.answers)
+        return verdict_of(group.policies, self.answers)
 
 
-def verdict_of(gates: Sequence[Policy], answers: Mapping[Policy, Decision]) -> Verdict:
+def verdict_of(policies: Sequence[Policy], answers: Mapping[Policy, Decision]) -> Verdict:
     """Return the verdict that follows from the policies' answers. A policy without an answer does not block."""
-    ruling = rule([(policy, answers[policy]) for policy in gates if policy in answers])
+    ruling = rule([(policy, answers[policy]) for policy in policies if policy in answers])
     if ruling.kind != "allow":
         detail = ruling.detail if ruling.detail != ruling.reason else None
         return Verdict(ruling.kind == "ask", ruling.reason, ruling.policies, detail)
-    if not gates:
+    if not policies:
         return Verdict(True, "no policy applies to it")
-    allowed, later = ruling.policies, [policy.id for policy in gates if policy not in answers]
-    reasons = [f"allowed by {', '.join(allowed)}"] if allowed else []
-    reasons += [f"each call asks {', '.join(later)}"] if later else []
-    return Verdict(True, "; ".join(reasons), tuple(policy.id for policy in gates))
+    allowing, pending = ruling.policies, [policy.id for policy in policies if policy not in answers]
+    reasons = [f"allowed by {', '.join(allowing)}"] if allowing else []
+    reasons += [f"each call asks {', '.join(pending)}"] if pending else []
+    return Verdict(True, "; ".join(reasons), tuple(policy.id for policy in policies))
 
 
 def covered_payloads(snapshot: Snapshot) -> Mapping[str, Payload]:

@@ -31,7 +31,7 @@ class OpContext:
     ids: Ids
 
 
-class KeptTurn(NamedTuple):
+class StoredTurn(NamedTuple):
     """The stored rows of one turn. ``transition`` is set if the session's runtime hash has changed."""
 
     link: LinkRow
@@ -41,8 +41,8 @@ class KeptTurn(NamedTuple):
 
 def op_context(org: str | None = None, *, clock: Clock | None = None) -> OpContext:
     """Return the context of an operation at the current time of ``clock``, by default the system's."""
-    used = clock or SystemClock()
-    return OpContext(org, iso(used.time_ns()), Ids(used))
+    clock = clock or SystemClock()
+    return OpContext(org, iso(clock.time_ns()), Ids(clock))
 
 
 def registration_row(agent: Block | Composition, *, agent_id: str | None = None, op: OpContext) -> RegistrationRow:
@@ -98,12 +98,12 @@ async def record_turn(
     reason: str = "",
     clock: Clock | None = None,
 ) -> LinkRow:
-    """Store a turn as ``keep_turn`` does, and return the stored link."""
-    turn = await keep_turn(store, captured, session=session, org=org, metadata=metadata, reason=reason, clock=clock)
+    """Store a turn as ``store_turn`` does, and return the stored link."""
+    turn = await store_turn(store, captured, session=session, org=org, metadata=metadata, reason=reason, clock=clock)
     return turn.link
 
 
-async def keep_turn(
+async def store_turn(
     store: Store,
     captured: Captured | SnapshotEnvelope | CapabilityLink,
     *,
@@ -112,25 +112,27 @@ async def keep_turn(
     metadata: Mapping[str, Any] | None = None,
     reason: str = "",
     clock: Clock | None = None,
-    most: int | None = None,
-) -> KeptTurn:
+    max_links: int | None = None,
+) -> StoredTurn:
     """Store a turn in one transaction, and return its rows.
 
     Stores the link, the envelope if there is one, the payloads of its hashes, and, if the session's runtime hash has
     changed, a transition with this ``reason``. ``metadata`` is the host's JSON data, such as the raw invocation. Raises
     ``StoreError``, ``InvalidArguments`` for metadata that is not JSON data, ``DefinitionError`` for an envelope that
-    was changed after its capture, and ``LinksFull`` if the session already has ``most`` links.
+    was changed after its capture, and ``LinksFull`` if the session already has ``max_links`` links.
     """
     op = op_context(org, clock=clock)
     envelope = captured.envelope if isinstance(captured, Captured) else captured
     if isinstance(envelope, CapabilityLink):
         row = link_row(envelope, session=session, metadata=metadata, op=op)
-        return KeptTurn(row, None, await store.lineage.record_turn(row, reason=reason, most=most))
+        return StoredTurn(row, None, await store.lineage.record_turn(row, reason=reason, max_links=max_links))
     row = link_row(envelope.link, session=session, metadata=metadata, op=op)
     stored_envelope = envelope_row(envelope, link=row.id, op=op)
     payloads = payload_rows(envelope, org)
-    moved = await store.lineage.record_turn(row, stored_envelope, reason=reason, payloads=payloads, most=most)
-    return KeptTurn(row, stored_envelope, moved)
+    transition = await store.lineage.record_turn(
+        row, stored_envelope, reason=reason, payloads=payloads, max_links=max_links
+    )
+    return StoredTurn(row, stored_envelope, transition)
 
 
 def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:
@@ -140,13 +142,13 @@ def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[Payloa
     envelope that was changed, since a store keeps the first payload that it gets for a hash.
     """
     runtime, static = envelope.runtime, envelope.static
-    named: list[tuple[str, Payload]] = [(tool.hash, tool.payload) for tool in runtime.tools]
-    named.append((runtime.link.runtime_hash, runtime_payload(ref.payload for ref in runtime.link.tool_refs)))
-    named.append((runtime.link.prompt_hash, prompt_payload(runtime.system_prompt, runtime.instructions)))
+    payloads: list[tuple[str, Payload]] = [(tool.hash, tool.payload) for tool in runtime.tools]
+    payloads.append((runtime.link.runtime_hash, runtime_payload(ref.payload for ref in runtime.link.tool_refs)))
+    payloads.append((runtime.link.prompt_hash, prompt_payload(runtime.system_prompt, runtime.instructions)))
     if static is not None:
-        named.append((static.hash, static.payload))
-        named += [(part.hash, part.payload) for part in static.parts]
-    for payload_hash, payload in named:
+        payloads.append((static.hash, static.payload))
+        payloads += [(part.hash, part.payload) for part in static.parts]
+    for payload_hash, payload in payloads:
         kind = cast("PayloadKind", str(payload.get("kind")))
         yield PayloadRow(org, payload_hash, envelope.profile, kind, _text(payload_hash, payload, envelope.profile))
     for payload_hash in dict.fromkeys(ref.code for ref in runtime.link.tool_refs):

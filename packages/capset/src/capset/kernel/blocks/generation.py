@@ -78,12 +78,12 @@ class Journal(Protocol):
         ...
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         """Whether texts may be emitted in pieces."""
         ...
 
     @property
-    def place(self) -> str:
+    def causation_prefix(self) -> str:
         """The prefix of its calls' causation: empty, or for an agent within a call, the names of the call and agent."""
         ...
 
@@ -100,7 +100,7 @@ class Journal(Protocol):
         """The turn's usage so far, by the runner's own names."""
         ...
 
-    def count(self, usage: Mapping[str, float]) -> None:
+    def record_usage(self, usage: Mapping[str, float]) -> None:
         """Set the turn's usage so far. It is stored with the next addition."""
         ...
 
@@ -120,7 +120,7 @@ class Journal(Protocol):
         """
         ...
 
-    def within(self, place: str) -> Journal:
+    def nested(self, place: str) -> Journal:
         """Return the journal of an agent that runs within a call of this turn. ``place`` is unique in the turn."""
         ...
 
@@ -140,7 +140,7 @@ class Turn:
     def __init__(self, run: BlockRun, input: Any, output: Schema | None) -> None:
         """``input`` is of the generator's own type; ``output`` is ``None`` if any text is valid."""
         self._run = run
-        terms, runtime = run.base.terms, run.base.runtime
+        terms, runtime = run.base.limits, run.base.runtime
         self.usage = UsageMeter(() if terms is None else terms.usage, runtime.store, runtime.clock)
         """The session's usage limits. The runner reserves usage before each model step, and settles it afterwards."""
         self.input = input
@@ -237,7 +237,7 @@ class ModelStep:
         call = nested_call(self._run, resolve_name(tool)(context), arguments, context, cause=cause)
         if listener is not None:
             call.stream = CallStream(listener=listener)
-        return await self._executed(call)
+        return await self._execute(call)
 
     async def refuse(
         self, tool: str, arguments: Mapping[str, Any] | Json, error: CapsetError, *, cause: str | None = None
@@ -245,9 +245,9 @@ class ModelStep:
         """Refuse and record a call that the model requested, and return the outcome."""
         context = self._prompt.context
         refused = refusing_tool(resolve_name(tool)(context), error)
-        return await self._executed(nested_call(self._run, refused, arguments, context, cause=cause))
+        return await self._execute(nested_call(self._run, refused, arguments, context, cause=cause))
 
-    async def _executed(self, call: Invocation) -> Result[Any]:
+    async def _execute(self, call: Invocation) -> Result[Any]:
         context = self._prompt.context
         await execute(call)
         result = to_result(call, call.data)
@@ -261,6 +261,6 @@ class ModelStep:
         truncated = await truncate_for_model(context, call.id, "\n".join([error.message, *map(str, error.fields)]))
         if not truncated.is_cut:
             return result
-        cut_error = error.copy()
-        cut_error.message, cut_error.args, cut_error.fields = truncated.text, (truncated.text,), ()
-        return replace(result, error=cut_error)
+        truncated_error = error.copy()
+        truncated_error.message, truncated_error.args, truncated_error.fields = truncated.text, (truncated.text,), ()
+        return replace(result, error=truncated_error)

@@ -42,7 +42,7 @@ class BlockRun:
 
     __slots__ = (
         "base",
-        "causing",
+        "child_causation",
         "context",
         "correlation",
         "execution",
@@ -56,10 +56,10 @@ class BlockRun:
         context: SessionContext,
         options: CallOptions = NO_OPTIONS,
         *,
-        within: Origin | None = None,
+        parent: Origin | None = None,
         journal: Journal | None = None,
     ) -> None:
-        """``within`` is the call or run that starts this one and passes its options on; otherwise ``options`` apply.
+        """``parent`` is the call or run that starts this one and passes its options on; otherwise ``options`` apply.
 
         If ``options`` have no quota, the session's terms may provide one. A run with a ``journal`` has the id of its
         turn.
@@ -67,12 +67,12 @@ class BlockRun:
         self.base = self.context = context
         self.journal = journal
         self.id = journal.turn if journal is not None else context.runtime.ids.new()
-        self.correlation = within.correlation if within else self.id
-        self.causing = within.causing if within else self.id  # an inner run has no record of its own
-        if within is not None:
-            options = options_within(within)
-        elif options.quota is None and context.terms is not None:
-            options = options._replace(quota=context.terms.run_quota(context.id, self.id))
+        self.correlation = parent.correlation if parent else self.id
+        self.child_causation = parent.child_causation if parent else self.id  # an inner run has no record of its own
+        if parent is not None:
+            options = options_within(parent)
+        elif options.quota is None and context.limits is not None:
+            options = options._replace(quota=context.limits.run_quota(context.id, self.id))
         if journal is not None:
             options = options._replace(hold=journal.hold)
         self.options = options
@@ -80,12 +80,10 @@ class BlockRun:
 
     @property
     def ctx(self) -> Context:
-        """The context of this run."""
         return CallContext(self)
 
     @property
     def files(self) -> SessionFiles:
-        """The session's files."""
         return self.context.files
 
     async def settle(self) -> SessionContext:
@@ -101,17 +99,15 @@ class BlockRun:
         return await self.base.block.run(self, input)
 
     async def enter(self, block: Block, input: Any) -> Any:
-        """Run one of the block's children and return its output."""
         return await enter(self, block, input)
 
     async def enter_all(self, blocks: Mapping[str, Block], input: Any) -> dict[str, Any]:
-        """Run several children concurrently and return their outputs by the same names; see ``run_concurrently``."""
-        runs = {name: await _inside(self, block) for name, block in blocks.items()}
+        runs = {name: await _child_run(self, block) for name, block in blocks.items()}
         try:
             return await run_concurrently({name: partial(run.work, input) for name, run in runs.items()})
         finally:
             for run in runs.values():
-                execution_of(self).remember(execution_of(run))
+                execution_of(self).record_ended(execution_of(run))
 
     async def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call one of the block's functions, a sync one in a worker thread, and return its result.
@@ -124,7 +120,6 @@ class BlockRun:
         return await self._contained(run_for(self, self.base.block.name, work))
 
     async def generate(self, input: Any, output: Schema | None) -> Any:
-        """Run the model steps with the kernel's generator runner, and return the output."""
         runner: GeneratorRunner | None = self.base.runtime.generator
         if runner is None:
             raise CapsetError(
@@ -151,11 +146,11 @@ async def enter(origin: Origin, block: Block, input: Any) -> Any:
 
     The block must belong to the composition of ``origin``. Inputs and outputs are of the types that the block declares.
     """
-    run = await _inside(origin, block)
+    run = await _child_run(origin, block)
     try:
         return await run.work(input)
     finally:
-        execution_of(origin).remember(execution_of(run))
+        execution_of(origin).record_ended(execution_of(run))
 
 
 async def enter_from(ctx: Context, block: Block, input: Any) -> Any:
@@ -184,39 +179,39 @@ async def run_root(run: BlockRun, input: Any) -> Any:
     return output
 
 
-async def _inside(origin: Origin, block: Block) -> BlockRun:
+async def _child_run(origin: Origin, block: Block) -> BlockRun:
     """Return the run of a child, which is not started yet."""
     base = origin.context
     if origin.options.depth >= MAX_DEPTH:
         raise InternalError(f"Blocks are nested too deeply: more than {MAX_DEPTH} levels.")
-    context = base.others.get(block)
+    context = base.child_contexts.get(block)
     if context is None:
-        context = base.others[block] = await child_context(base, base.snapshot.composition.children[block])
-    return BlockRun(context, within=origin)
+        context = base.child_contexts[block] = await child_context(base, base.snapshot.composition.children[block])
+    return BlockRun(context, parent=origin)
 
 
 Work = Callable[[], Coroutine[Any, Any, Any]]
 """A function that starts one piece of work."""
 
 
-async def run_concurrently(works: Mapping[str, Work]) -> dict[str, Any]:
+async def run_concurrently(work_by_name: Mapping[str, Work]) -> dict[str, Any]:
     """Run every piece of work in its own task, and return the results by the same names.
 
     The first failure cancels the others, and is raised unchanged once all have ended. A cancellation from outside
     cancels all of them, and takes precedence over errors that they raise during cleanup.
     """
     # Not a TaskGroup: in Python 3.11 it leaves its own cancellation in the count of the enclosing task.
-    tasks = {name: asyncio.create_task(work()) for name, work in works.items()}
+    tasks = {name: asyncio.create_task(work()) for name, work in work_by_name.items()}
     failed: list[asyncio.Task[Any]] = []
     try:
         await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
         failed = [task for task in tasks.values() if task.done() and (task.cancelled() or task.exception())]
     finally:
-        await _end(tasks.values())
+        await _cancel_all(tasks.values())
     return {name: task.result() for name, task in tasks.items()} if not failed else failed[0].result()
 
 
-async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def _cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel running tasks, and wait for them however long their cleanup takes."""
     pending = {task for task in tasks if not task.done()}
     cancelled: asyncio.CancelledError | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from capset.composition.compose import Composition, compose
 from capset.definitions.references import AnyRef, DynamicUses
 from capset.evaluation.code import read_code
 from capset.evaluation.evaluate import evaluate_again
-from capset.evaluation.expansion import ask_uses
+from capset.evaluation.expansion import resolve_uses
 from capset.kernel.call.compilation import compile_tools
 from capset.kernel.call.compiled_tools import CompiledTool, run_phases
 from capset.kernel.call.context import CallContext
@@ -19,14 +19,11 @@ from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.stages.access import Resolve, identify
 from capset.kernel.state.files import SessionFiles
 
-MAX_OTHERS: Final = 100
-"""Maximum number of different sets of capabilities that one session caches."""
-
 
 def resolve_dynamically(context: SessionContext, name: str, find: Resolve) -> CompiledTool:
     """Return a compiled tool whose calls evaluate the dynamic ``uses`` first; then ``find`` resolves the tool."""
 
-    async def decide(call: Invocation) -> None:
+    async def resolve(call: Invocation) -> None:
         pending = identify(call)
         if pending is not None:
             await pending
@@ -34,7 +31,7 @@ def resolve_dynamically(context: SessionContext, name: str, find: Resolve) -> Co
         call.compiled = find(call.context)
         await run_phases(call)
 
-    return CompiledTool(name, None, None, None, False, {"identify": (decide,)})
+    return CompiledTool(name, None, None, None, False, {"identify": (resolve,)})
 
 
 async def current_context(context: SessionContext, origin: Origin) -> SessionContext:
@@ -43,36 +40,38 @@ async def current_context(context: SessionContext, origin: Origin) -> SessionCon
     Raises ``ContextError`` if one of them fails, and any error of ``compose`` for the references that they return.
     """
     dynamic = context.snapshot.composition.dynamic
-    if not dynamic or context.snapshot.refused is not None:
+    if not dynamic or context.snapshot.refusal is not None:
         return context
     if context.data.states:
         await execution_of(origin).load()
     ctx = CallContext(origin)
-    decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
+    dynamic_refs: dict[DynamicUses, tuple[AnyRef, ...]] = {}
     current: SessionContext | None = None
-    while pending := [function for function in dynamic if function not in decided]:
-        decided |= {function: ask_uses(function, ctx) for function in pending}
-        key = tuple((function, tuple(map(_key, refs))) for function, refs in decided.items())
-        current = context.others.get(key)
+    while pending := [function for function in dynamic if function not in dynamic_refs]:
+        dynamic_refs |= {function: resolve_uses(function, ctx) for function in pending}
+        key = tuple((function, tuple(map(_ref_key, refs))) for function, refs in dynamic_refs.items())
+        current = context.child_contexts.get(key)
         if current is None:
-            current = await _context_with(context, decided)
-            while len(context.others) >= MAX_OTHERS:
-                del context.others[next(iter(context.others))]
-            context.others[key] = current
+            current = await _context_with(context, dynamic_refs)
+            while len(context.child_contexts) >= 100:  # a session may have any number of sets of capabilities
+                del context.child_contexts[next(iter(context.child_contexts))]
+            context.child_contexts[key] = current
         dynamic = current.snapshot.composition.dynamic
     return current or context
 
 
-def _key(ref: AnyRef) -> Any:
+def _ref_key(ref: AnyRef) -> Any:
     """Return a key that identifies a reference by value, since each run creates new objects."""
     config: Any = None if ref.config is None else (type(ref.config), ref.config.model_dump_json())
     return ref.base, frozenset(ref.presets.items()), config, ref.prefix, frozenset((ref.rename or {}).items())
 
 
-async def _context_with(context: SessionContext, decided: Mapping[DynamicUses, tuple[AnyRef, ...]]) -> SessionContext:
-    composition = compose(context.block, decided, within=context.data)
+async def _context_with(
+    context: SessionContext, dynamic_refs: Mapping[DynamicUses, tuple[AnyRef, ...]]
+) -> SessionContext:
+    composition = compose(context.block, dynamic_refs, data=context.data)
     if (
-        not any(choice.is_dynamic for choice in composition.chosen)
+        not any(choice.is_dynamic for choice in composition.capability_uses)
         and composition.dynamic == context.snapshot.composition.dynamic
     ):
         return context  # nothing is added to the static composition
@@ -91,6 +90,6 @@ async def child_context(context: SessionContext, composition: Composition) -> Se
         compile_tools(composition, snapshot.installed),
         files,
         context.data,
-        terms=context.terms,
-        above=context.agent,
+        limits=context.limits,
+        enclosing_agent=context.agent,
     )

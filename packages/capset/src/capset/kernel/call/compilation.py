@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from capset.composition.compose import Composition
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.tools.definition import AnyTool
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.call.compiled_tools import REPEATED_PHASES, CompiledTool, CompiledTools, Phase, Step
@@ -15,11 +15,11 @@ from capset.kernel.call.stages.phases import STAGES
 from capset.kernel.call.stages.plain_calls import plain_call
 
 
-def compile_tools(composition: Composition, tools: Mapping[str, Installed] | None = None) -> CompiledTools:
+def compile_tools(composition: Composition, tools: Mapping[str, InstalledTool] | None = None) -> CompiledTools:
     """Compile every tool of a composition; ``tools`` includes the tools made for one snapshot of it."""
     by_tool: dict[AnyTool, CompiledTool] = {}
     by_name: dict[str, CompiledTool] = {}
-    aliases = {choice.capability.name: choice.capability.aliases for choice in composition.chosen}
+    aliases = {choice.capability.name: choice.capability.aliases for choice in composition.capability_uses}
     for installed in (composition.tools if tools is None else tools).values():
         tool, phases = installed.tool, compile_phases(installed)
         compiled = CompiledTool(
@@ -40,7 +40,7 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
         by_tool[tool] = ambiguous_tool(compiled) if tool in by_tool else compiled
         if tool.contract is not None:
             by_name[tool.type] = by_tool[tool]
-    for choice in composition.chosen:
+    for choice in composition.capability_uses:
         for _, part in choice.parts:
             for tool in part.tools:
                 name = choice.names[tool.name]
@@ -51,7 +51,7 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
     return CompiledTools(by_tool, by_name)
 
 
-def compile_phases(installed: Installed) -> Mapping[Phase, tuple[Step, ...]]:
+def compile_phases(installed: InstalledTool) -> Mapping[Phase, tuple[Step, ...]]:
     """Return the steps of a tool's calls, by phase."""
     return {
         phase: tuple(step for stage in stages if (step := stage(installed)) is not None)
@@ -59,8 +59,8 @@ def compile_phases(installed: Installed) -> Mapping[Phase, tuple[Step, ...]]:
     }
 
 
-def checked_tool(compiled: CompiledTool) -> CompiledTool:
+def check_only_tool(compiled: CompiledTool) -> CompiledTool:
     """Return a compiled tool that only checks a call: its steps up to the approval, without limits or the handler."""
     phases = {phase: compiled.phases.get(phase, ()) for phase in REPEATED_PHASES}
-    asking = compiled.phases["admit"][:1] if compiled.may_ask else ()
-    return replace(compiled, phases={**phases, "admit": asking})
+    approval_steps = compiled.phases["admit"][:1] if compiled.may_ask else ()
+    return replace(compiled, phases={**phases, "admit": approval_steps})

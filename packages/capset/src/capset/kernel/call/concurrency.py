@@ -11,6 +11,7 @@ from capset.definitions.calls.contexts import Context
 from capset.errors import DefinitionError
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.fair_slots import FairSlots, owner_of
+from capset.kernel.call.session_context import SessionContext
 
 T = TypeVar("T")
 
@@ -22,9 +23,7 @@ async def in_thread(ctx: Context, function: Callable[[], T], *, stop: Callable[[
     the wait for that is bounded. Without ``stop``, the thread is abandoned at once. Raises ``NoFreeSlot`` if no thread
     becomes free in time, and ``DefinitionError`` for a context that is not the kernel's.
     """
-    if not isinstance(ctx, CallContext):
-        raise DefinitionError(f"in_thread takes the Context that a handler is given; got {ctx!r:.80}")
-    return await ctx.origin.context.in_thread(function, stop)
+    return await _session_context("in_thread", ctx).in_thread(function, stop)
 
 
 @asynccontextmanager
@@ -36,18 +35,22 @@ async def slot(ctx: Context, name: str, *, at_once: int) -> AsyncGenerator[None]
     Definitions hold no state, so each kernel counts its own slots. Raises ``DefinitionError`` for a context that is not
     the kernel's, and for an ``at_once`` that is below 1 or differs from an earlier one in this kernel.
     """
-    if not isinstance(ctx, CallContext):
-        raise DefinitionError(f"slot takes the Context that a handler is given; got {ctx!r:.80}")
+    context = _session_context("slot", ctx)
     if at_once < 1:
         raise DefinitionError(f"at_once must be 1 or more; got {at_once!r}")
-    context = ctx.origin.context
     slots = context.runtime.slots.setdefault(name, FairSlots(at_once))
     if slots.total != at_once:
         raise DefinitionError(f"at_once of {name!r} must be {slots.total}, as in earlier calls; got {at_once}")
     owner = owner_of(context.principal)
-    if not slots.take(owner):
-        await slots.wait(owner)
+    if not slots.try_acquire(owner):
+        await slots.acquire(owner)
     try:
         yield
     finally:
         slots.release(owner)
+
+
+def _session_context(label: str, ctx: Context) -> SessionContext:
+    if not isinstance(ctx, CallContext):
+        raise DefinitionError(f"{label} takes the Context that a handler is given; got {ctx!r:.80}")
+    return ctx.origin.context

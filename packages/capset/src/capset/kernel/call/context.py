@@ -35,134 +35,106 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CallContext:
-    """The ``Context`` of one call, or of one run of a block."""
+    """The ``Context`` of one call, or of one run of a block; the protocol describes the methods."""
 
-    __slots__ = ("_origin",)
+    __slots__ = ("origin",)
 
     def __init__(self, origin: Origin) -> None:
-        self._origin = origin
-
-    @property
-    def origin(self) -> Origin:
+        self.origin = origin
         """The call or the run that has this context, for internal use by the kernel."""
-        return self._origin
-
-    def move_to(self, origin: Origin) -> None:
-        """Become the context of another call: that for the next message of a duplex stream."""
-        self._origin = origin
 
     @property
     def principal(self) -> Principal:
-        """The acting principal."""
-        return self._origin.context.principal
+        return self.origin.context.principal
 
     @property
     def session(self) -> LiveScope:
-        """The session of the call."""
-        return LiveScope(self._origin, "session", self._origin.context.id)
+        return LiveScope(self.origin, "session", self.origin.context.id)
 
     @property
     def user(self) -> LiveScope:
-        """The acting user. Raises ``StateError`` if the principal is not a user."""
-        return LiveScope(self._origin, "user", self._origin.context.key("user", "").owner)
+        return LiveScope(self.origin, "user", self.origin.context.key("user", "").owner)
 
     @property
     def org(self) -> LiveScope:
-        """The org of the principal. Raises ``StateError`` if there is none."""
-        return LiveScope(self._origin, "org", self._origin.context.key("org", "").owner)
+        return LiveScope(self.origin, "org", self.origin.context.key("org", "").owner)
 
     @property
     def request(self) -> LiveScope:
         """The scope of the current run. Its id is that of the outermost call or run."""
-        first = self._execution
-        while first.above is not None:
-            first = first.above
-        return LiveScope(self._origin, "request", first.origin.id)
+        outermost = self._execution
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        return LiveScope(self.origin, "request", outermost.origin.id)
 
     @property
     def correlation(self) -> str:
-        """The id that ties this call to its cause."""
-        return self._origin.correlation
+        return self.origin.correlation
 
     @property
     def message_id(self) -> str:
-        """The id of the message that this call answers; its own if it came without one."""
-        cause = self._origin.options.cause
-        return self._origin.id if cause is None else cause[1]
+        cause = self.origin.options.cause
+        return self.origin.id if cause is None else cause[1]
 
     @property
     def now(self) -> datetime:
-        """The time by the kernel's clock, aware, in UTC."""
         # datetime.fromtimestamp takes seconds as a float, which would round the microseconds.
-        return _EPOCH + timedelta(microseconds=self._origin.context.runtime.clock.time_ns() // 1_000)
+        return _EPOCH + timedelta(microseconds=self.origin.context.runtime.clock.time_ns() // 1_000)
 
     @property
     def env(self) -> Mapping[str, Any]:
-        """The host's values for this environment."""
-        return self._origin.context.env
+        return self.origin.context.env
 
     @property
     def files(self) -> Files:
-        """The session's files."""
-        return self._origin.files
+        return self.origin.files
 
     @property
     def result_bytes(self) -> int:
-        """Maximum bytes of a result, as JSON, that a model receives."""
-        return self._origin.context.runtime.governance.result_bytes
+        return self.origin.context.runtime.governance.result_bytes
 
     @property
     def workspace(self) -> Path | None:
-        """The one folder of the host that tools may read, resolved; ``None`` if the kernel has none."""
-        return self._origin.context.runtime.workspace
+        return self.origin.context.runtime.workspace
 
     @property
     def cap(self) -> HelpersByName:
-        """The helpers by capability name; ``Context[…]`` declares their types."""
         return HelpersByName(self)
 
     @property
     def targets(self) -> Mapping[str, StateHandle[Any] | None]:
-        """The state of enclosing or earlier blocks, by the names in ``targets``; ``None`` for an absent one."""
-        declared = self._origin.context.snapshot.composition.merged.targets
+        declared = self.origin.context.snapshot.composition.merged.targets
         return MappingProxyType(
             {name: self._execution.target(name, contributed.value) for name, contributed in declared.items()}
         )
 
     def use(self, capability: Capability[H, Any] | CapabilityRef[H, Any], /) -> H:
-        """Return a capability's helpers, made once per execution."""
         return self._execution.use(capability, CallContext)
 
     def config(self, capability: Capability[Any, C] | CapabilityRef[Any, C], /) -> C:
-        """Return a capability's config, as given by the reference in ``uses``, or its defaults."""
-        config = self._execution.chosen(capability).config
+        config = self._execution.capability_use(capability).config
         if config is None:
             raise NotFound(f"the capability {capability.name!r} has no config")
         # A copy: one handler's changes must not reach other calls.
         return config.model_copy(deep=True)
 
     def presets(self, capability: Capability[Any, Any] | CapabilityRef[Any, Any], /) -> frozenset[str]:
-        """Return the names of a capability's presets that are on here."""
-        base = self._execution.chosen(capability).capability
-        chosen = self._origin.context.snapshot.composition.chosen  # a capability may occur twice
-        return frozenset(name for choice in chosen if choice.capability is base for name in choice.presets)
+        base = self._execution.capability_use(capability).capability
+        uses = self.origin.context.snapshot.composition.capability_uses  # a capability may occur twice
+        return frozenset(name for choice in uses if choice.capability is base for name in choice.presets)
 
     def state(self, model: type[M], /, *, scope: Scope | None = None) -> StateHandle[M]:
-        """Return the operations on a scope's state, typed by this model."""
         return self._execution.state(model, scope)
 
     def resource(self, resource: Resource[T], /) -> ResourceHandle[T]:
-        """Return the operations on a resource."""
         return self._execution.resource(resource)
 
     def documents(self, documents: Documents, /) -> DocumentsHandle:
-        """Return the operations on a collection of texts."""
         return self._execution.documents(documents)
 
     async def secret(self, name: str, /) -> SecretStr:
-        """Return a secret by its name. Raises ``ToolError`` if it is not declared, or not provided."""
-        context = self._origin.context
-        declared = {secret for chosen in context.snapshot.composition.chosen for secret in chosen.capability.secrets}
+        context = self.origin.context
+        declared = {secret for use in context.snapshot.composition.capability_uses for secret in use.capability.secrets}
         if name not in declared:
             raise ToolError(f"{unknown('secret', name, declared)}; declare it in secrets= of a capability")
         try:
@@ -176,23 +148,20 @@ class CallContext:
         return SecretStr(value)
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call another tool of this agent, through the whole pipeline, as the same principal."""
-        return await call_from(self._origin, tool, args, kwargs)
+        return await call_from(self.origin, tool, args, kwargs)
 
     async def ask_client(self, key: str, message: str, form: type[M], /) -> ClientAnswer[M]:
-        """Ask the person behind the client that made this call, and return the answer."""
-        question, redact = question_of(key, message, form), self._origin.context.runtime.redactor
+        question, redact = question_of(key, message, form), self.origin.context.runtime.redactor
         if redact is not None:
             question = replace(question, message=redact(message), form=redact(question.form))
-        return await ask_client(self._origin.options.client, question)
+        return await ask_client(self.origin.options.client, question)
 
     def require_client(self, *capabilities: str) -> None:
-        """Raise ``ClientCapabilityMissing`` unless the client of this call has these capabilities."""
-        require_capabilities(self._origin.options.client, capabilities)
+        require_capabilities(self.origin.options.client, capabilities)
 
     @property
     def _execution(self) -> Execution:
-        return execution_of(self._origin)
+        return execution_of(self.origin)
 
 
 class NoSuchField(StateError, AttributeError):
@@ -244,12 +213,10 @@ class LiveScope:
 
     @property
     def state(self) -> Any:  # of the model that joins the fields of all capabilities
-        """The state at the beginning of the call, with later writes by the call and its callers."""
         return StateView(self._scope, execution_of(self._origin).view(self._scope))
 
     @property
     def resources(self) -> SimpleNamespace:
-        """The scope's resources by name, each with its operations."""
         execution = execution_of(self._origin)
         handles = {
             name: execution.documents(resource) if isinstance(resource, Documents) else execution.resource(resource)
@@ -279,14 +246,14 @@ class HelpersByName(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Return a capability's helpers. Raises ``NotFound`` with the nearest name."""
-        capabilities = self._known()
+        capabilities = self._capabilities_with_helpers()
         if name not in capabilities:
             raise _NoHelpers(unknown("capability with helpers", name, capabilities))
         return self._ctx.use(capabilities[name])
 
     def __getattribute__(self, name: str) -> Any:
         """Return a capability's helpers, if it has the name of a mapping method."""
-        if name in _METHODS and name in self._known():
+        if name in _METHODS and name in self._capabilities_with_helpers():
             return self[name]
         return object.__getattribute__(self, name)
 
@@ -298,21 +265,21 @@ class HelpersByName(Mapping[str, Any]):
 
     def get(self, name: str, default: Any = None, /) -> Any:
         """Return a capability's helpers, or ``default``. A factory's exceptions propagate, a ``KeyError`` too."""
-        capabilities = self._known()
+        capabilities = self._capabilities_with_helpers()
         return self._ctx.use(capabilities[name]) if name in capabilities else default
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""
-        return iter(self._known())
+        return iter(self._capabilities_with_helpers())
 
     def __len__(self) -> int:
         """Return the number of capabilities with helpers."""
-        return len(self._known())
+        return len(self._capabilities_with_helpers())
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a capability of this name with helpers; nothing is built."""
-        return name in self._known()
+        return name in self._capabilities_with_helpers()
 
-    def _known(self) -> Mapping[str, Capability[Any, Any]]:
+    def _capabilities_with_helpers(self) -> Mapping[str, Capability[Any, Any]]:
         used = self._ctx.origin.context.snapshot.composition.capabilities
         return {capability.name: capability for capability in used if capability.helpers is not None}

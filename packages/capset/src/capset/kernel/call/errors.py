@@ -54,21 +54,23 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
     """
     if isinstance(error, NoFreeSlot) and not call.attempts:
         return error  # the handler has not started
-    if isinstance(error, ToolError | InternalError) or (call.stream is not None and error is call.stream.stalled):
+    if isinstance(error, ToolError | InternalError) or (
+        call.stream is not None and error is call.stream.consumer_error
+    ):
         return error
     if isinstance(error, TurnSuspended) and call.compiled.tool and isinstance(call.compiled.tool.block, Agent):
         return error  # the agent runs in this call, and continues when the call is repeated
     if isinstance(error, CapsetError) and isinstance(error, _SAFE):
         return _convert_refusal(call, error)
-    if not is_own(call, error):
-        is_plain = isinstance(error, asyncio.CancelledError) or not _holds_cancellation(error)
-        return error if is_plain else _cancelled(call, error)
-    tool_error = _first(call, _leaves(error))
+    if not is_handler_error(call, error):
+        is_plain = isinstance(error, asyncio.CancelledError) or not _contains_cancellation(error)
+        return error if is_plain else _cancellation_for(call, error)
+    tool_error = _first_tool_error(call, _leaves(error))
     _log.error("tool %r failed, correlation %s", call.compiled.name, call.correlation, exc_info=error)
     return tool_error or InternalError(f"The tool {call.compiled.name!r} failed unexpectedly; the log has the details.")
 
 
-def cut_causes(error: CapsetError, runtime: KernelRuntime) -> None:
+def strip_causes(error: CapsetError, runtime: KernelRuntime) -> None:
     """Remove an error's causes and traceback before a caller gets it, unless the host wants them (spec 4, G62).
 
     The chained exceptions and the frames of the traceback may hold anything that a handler has: secrets, and large
@@ -78,12 +80,12 @@ def cut_causes(error: CapsetError, runtime: KernelRuntime) -> None:
         error.__cause__ = error.__context__ = error.__traceback__ = None
 
 
-async def cutting_causes(runtime: KernelRuntime, work: Awaitable[T]) -> T:
+async def without_causes(runtime: KernelRuntime, work: Awaitable[T]) -> T:
     """Await work that is not a call, and return its result. Removes the causes of an error that it raises."""
     try:
         return await work
     except CapsetError as error:
-        cut_causes(error, runtime)
+        strip_causes(error, runtime)
         raise
 
 
@@ -99,18 +101,18 @@ def is_cancelled(call: Invocation) -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def is_own(call: Invocation, error: BaseException) -> bool:
+def is_handler_error(call: Invocation, error: BaseException) -> bool:
     """Whether an exception is the handler's own: neither a cancellation from outside nor a timeout."""
     if isinstance(error, asyncio.CancelledError):
         return not is_cancelled(call) and not (call.scope is not None and call.scope.expired())
-    return is_contained(error) and not (_holds_cancellation(error) and is_cancelled(call))
+    return is_contained(error) and not (_contains_cancellation(error) and is_cancelled(call))
 
 
-def _holds_cancellation(error: BaseException) -> bool:
+def _contains_cancellation(error: BaseException) -> bool:
     return any(isinstance(leaf, asyncio.CancelledError) for leaf in _leaves(error))
 
 
-def _cancelled(call: Invocation, group: BaseException) -> BaseException:
+def _cancellation_for(call: Invocation, group: BaseException) -> BaseException:
     """Return a cancellation for a group that contains one, and log the group."""
     _log.error("tool %r, correlation %s", call.compiled.name, call.correlation, exc_info=group)
     cancelled = asyncio.CancelledError()
@@ -130,12 +132,12 @@ def _convert_refusal(call: Invocation, error: CapsetError) -> ToolError:
     return tool_error
 
 
-def _first(call: Invocation, errors: list[BaseException]) -> ToolError | None:
-    meant = [error for error in errors if isinstance(error, ToolError)]
+def _first_tool_error(call: Invocation, errors: list[BaseException]) -> ToolError | None:
+    tool_errors = [error for error in errors if isinstance(error, ToolError)]
     refusals = [error for error in errors if isinstance(error, _SAFE)]
-    if len(meant) + len(refusals) < len(errors):
+    if len(tool_errors) + len(refusals) < len(errors):
         return None
-    return meant[0] if meant else _convert_refusal(call, refusals[0])
+    return tool_errors[0] if tool_errors else _convert_refusal(call, refusals[0])
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import BaseModel
 
-from capset.composition.resolve import Chosen
+from capset.composition.resolve import CapabilityUse
 from capset.definitions.blocks import Block
 from capset.definitions.calls.clients import CallClient
 from capset.definitions.capabilities import AnyCapability, Capability
@@ -24,7 +24,7 @@ from capset.evaluation.containment import is_contained
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.revocation import Credential
 from capset.kernel.state.codecs import ResourceCodec, StateCodec
-from capset.kernel.state.documents import Texts
+from capset.kernel.state.documents import DocumentCollection
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.state.values import Cell, FieldHandle, Handle, RunData, StoredCell
 from capset.stores.base import Quota, StateRow, StoredScope, TurnHold
@@ -39,7 +39,7 @@ STORED: Final[tuple[StoredScope, ...]] = ("session", "user", "org")
 class CallOptions(NamedTuple):
     """Options of a call or of a run of a block. Most calls of a session share one instance.
 
-    A nested call inherits the deadline, the quota, the turn, ``defers`` and the credential.
+    A nested call inherits the deadline, the quota, the turn, ``defers_approval`` and the credential.
     """
 
     deadline: float | None = None
@@ -48,7 +48,7 @@ class CallOptions(NamedTuple):
     """That of the run that it belongs to, if the run has a budget."""
     hold: TurnHold | None = None
     """That of the turn that it belongs to."""
-    defers: bool = False
+    defers_approval: bool = False
     """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
     credential: Credential | None = None
     """The caller's credential, which may be revoked; ``None`` for a host's own sessions."""
@@ -62,7 +62,7 @@ class CallOptions(NamedTuple):
     """The correlation and the id of its cause."""
     depth: int = 0
     """The number of calls and runs that it is nested in."""
-    above: Execution | None = None
+    parent: Execution | None = None
     """The execution that started it."""
     client: CallClient | None = None
     """The client that made it, if it can be asked questions. A call by ``ctx.call`` inherits its caller's client."""
@@ -98,7 +98,7 @@ class Origin(Protocol):
         ...
 
     @property
-    def causing(self) -> str:
+    def child_causation(self) -> str:
         """The causation id of the calls that it makes."""
         ...
 
@@ -108,7 +108,7 @@ class Origin(Protocol):
         ...
 
 
-class _Built(NamedTuple):
+class _BuiltHelpers(NamedTuple):
     """Helpers, and the config that they were built with."""
 
     config: Any  # of the capability's own model
@@ -118,22 +118,33 @@ class _Built(NamedTuple):
 class Execution:
     """The helpers built and the data read so far by one call or one run of a block."""
 
-    __slots__ = ("_building", "_done", "_earlier", "_helpers", "_making", "_rows", "above", "block", "origin", "run")
+    __slots__ = (
+        "_build_lock",
+        "_earlier_siblings",
+        "_ended_runs",
+        "_helpers",
+        "_in_construction",
+        "_rows",
+        "block",
+        "origin",
+        "parent",
+        "run",
+    )
 
     def __init__(self, origin: Origin, block: Block | None = None) -> None:
         """``block`` is the block of a run; ``None`` for a call."""
         self.origin = origin
-        self.above = origin.options.above
+        self.parent = origin.options.parent
         self.block = block
-        self.run = self.above.run if self.above is not None else RunData()
-        self._done: list[Execution] = []
+        self.run = self.parent.run if self.parent is not None else RunData()
+        self._ended_runs: list[Execution] = []
         """Ended inner runs of blocks with a state of their own, in order."""
-        self._earlier = tuple(self.above._done) if self.above is not None else ()
+        self._earlier_siblings = tuple(self.parent._ended_runs) if self.parent is not None else ()
         """Sibling runs that had ended when it began."""
-        self._helpers: dict[AnyCapability, _Built] = {}
-        self._making: list[AnyCapability] = []
+        self._helpers: dict[AnyCapability, _BuiltHelpers] = {}
+        self._in_construction: list[AnyCapability] = []
         """Capabilities whose helpers are being made, each needed by the one before it."""
-        self._building = RLock()
+        self._build_lock = RLock()
         self._rows: dict[Scope, StateRow] = {}
 
     @property
@@ -141,7 +152,7 @@ class Execution:
         """Its session context."""
         return self.origin.context
 
-    def chosen(self, reference: Capability[Any, Any] | AnyRef) -> Chosen:
+    def capability_use(self, reference: Capability[Any, Any] | AnyRef) -> CapabilityUse:
         """Return how a capability is used here. Raises ``NotFound`` if it is not used at all."""
         capability = reference.base if isinstance(reference, CapabilityRef) else reference
         choice = self.context.snapshot.composition.by_capability.get(capability)
@@ -159,49 +170,52 @@ class Execution:
         All executions nested in that one share them, whichever asks first, and they are built with its context. A
         nested call owns no helpers: those that only it uses belong to the block or the direct call that started it.
         """
-        chosen = self.chosen(reference)
-        capability, make = chosen.capability, chosen.capability.helpers
+        use = self.capability_use(reference)
+        capability, make = use.capability, use.capability.helpers
         if make is None:
             raise NotFound(f"the capability {capability.name!r} has no helpers")
-        owners = [execution for execution in self._upwards() if execution.block is not None or execution.above is None]
-        using = [execution for execution in owners if execution._uses(chosen)]
+        owners = [
+            execution for execution in self._ancestry() if execution.block is not None or execution.parent is None
+        ]
+        using = [execution for execution in owners if execution._shares_capability(use)]
         owner = using[-1] if using else owners[0]
-        with owner._building:  # sync handlers call this from threads
+        with owner._build_lock:  # sync handlers call this from threads
             for execution in owners:
                 # An execution in between may have built its own before its dynamic uses added what an outer one has.
                 built = execution._helpers.get(capability)
-                if built is not None and built.config == chosen.config:
+                if built is not None and built.config == use.config:
                     return built.helpers
-            if capability in owner._making:
-                chain = " → ".join(entry.name for entry in (*owner._making, capability))
+            if capability in owner._in_construction:
+                chain = " → ".join(entry.name for entry in (*owner._in_construction, capability))
                 raise DefinitionError(
                     f"the helpers of {capability.name!r} depend on themselves: {chain}",
                     hint="let one of them call ctx.use() when it needs the other, not while it is built",
                 )
-            owner._making.append(capability)
+            owner._in_construction.append(capability)
             try:
                 helpers = make(context_of(owner.origin))
             finally:
-                owner._making.pop()
-            owner._helpers[capability] = _Built(chosen.config, helpers)
+                owner._in_construction.pop()
+            owner._helpers[capability] = _BuiltHelpers(use.config, helpers)
             return helpers
 
-    def _upwards(self) -> Iterator[Execution]:
-        above: Execution | None = self
-        while above is not None:
-            yield above
-            above = above.above
+    def _ancestry(self) -> Iterator[Execution]:
+        """Yield this execution and those around it, innermost first."""
+        execution: Execution | None = self
+        while execution is not None:
+            yield execution
+            execution = execution.parent
 
-    def _uses(self, chosen: Chosen) -> bool:
+    def _shares_capability(self, use: CapabilityUse) -> bool:
         """Whether this execution has the capability too, with an equal config."""
-        choice = self.context.snapshot.composition.by_capability.get(chosen.capability)
-        return choice is not None and choice.capability is chosen.capability and choice.config == chosen.config
+        choice = self.context.snapshot.composition.by_capability.get(use.capability)
+        return choice is not None and choice.capability is use.capability and choice.config == use.config
 
     async def load(self) -> None:
         """Read the state of all scopes that declare any, so that it can be viewed without waiting."""
         context = self.context
         declared: list[StoredScope] = [
-            scope for scope in STORED if scope in context.data.states and is_there(context, scope)
+            scope for scope in STORED if scope in context.data.states and has_scope(context, scope)
         ]
         rows = await context.runtime.store.states.read([context.key(scope, _STATE) for scope in declared])
         for scope, row in zip(declared, rows, strict=True):
@@ -217,7 +231,7 @@ class Execution:
             text = row.value if row else None
         else:
             self.context.key(scope, _STATE)
-            text = self._newest(scope).value
+            text = self._newest_row(scope).value
         return StateCodec(scope, state.model, state.model).decode(text)
 
     def state(self, model: type[BaseModel], scope: Scope | None) -> FieldHandle:
@@ -228,19 +242,19 @@ class Execution:
         ]
         matching: list[Scope] = [candidate for candidate in scopes if scope in (None, candidate)]
         if len(matching) != 1:
-            named = getattr(model, "__name__", repr(model))
+            model_name = getattr(model, "__name__", repr(model))
             raise StateError(
-                f"{named} is declared as the state of {' and '.join(scopes) or 'no scope'} here",
+                f"{model_name} is declared as the state of {' and '.join(scopes) or 'no scope'} here",
                 hint="select one with scope=…" if scopes else "add it to state= of the capability or block",
             )
-        where = matching[0]
-        codec = StateCodec(where, states[where].model, model)
+        (state_scope,) = matching
+        codec = StateCodec(state_scope, states[state_scope].model, model)
         return FieldHandle(
-            self._cell(where, _STATE),
+            self._cell(state_scope, _STATE),
             codec,
             self.context.in_thread,
             deadline=self.origin.options.deadline,
-            written=lambda row: self._wrote(where, row),
+            on_write=lambda row: self._record_write(state_scope, row),
         )
 
     def resource(self, resource: Resource[Any]) -> Handle:
@@ -251,12 +265,14 @@ class Execution:
         cell = self._cell(declared.scope, f"resource:{declared.name}")
         return Handle(cell, ResourceCodec(declared), self.context.in_thread, deadline=self.origin.options.deadline)
 
-    def documents(self, documents: Documents) -> Texts:
+    def documents(self, documents: Documents) -> DocumentCollection:
         """Return the operations on a collection of texts. Raises ``StateError`` unless it is declared."""
         declared, context = self._declared(documents), self.context
         if declared.scope == "request" or not isinstance(declared, Documents):
             raise StateError(f"{documents!r} are Documents; here {declared.name!r} is a Resource")
-        return Texts(context.runtime, context.key(declared.scope, declared.name), deadline=self.origin.options.deadline)
+        return DocumentCollection(
+            context.runtime, context.key(declared.scope, declared.name), deadline=self.origin.options.deadline
+        )
 
     def resources(self, scope: Scope) -> dict[str, AnyResource | Documents]:
         """Return the resources of a scope, by name."""
@@ -266,26 +282,26 @@ class Execution:
 
     def target(self, name: str, model: type[BaseModel]) -> FieldHandle | None:
         """Return the operations on the state of an enclosing or earlier block, or ``None``."""
-        around: Execution | None = self
-        while around is not None:
-            for execution in (around, *reversed(around._earlier)):
+        for ancestor in self._ancestry():
+            for execution in (ancestor, *reversed(ancestor._earlier_siblings)):
                 if execution.block is not None and execution.block.name == name and execution._has_state:
-                    return execution._own_state(model)
-            around = around.above
+                    return execution._sequencer_state(model)
         return None
 
-    def remember(self, ended: Execution) -> None:
+    def record_ended(self, ended: Execution) -> None:
         """Make the state of an ended block available to later ones, including those run by other calls of the block."""
-        within: Execution | None = self if ended._has_state else None
-        while within is not None:
-            within._done.append(ended)
-            within = within.above if within.block is None else None
+        if not ended._has_state:
+            return
+        for ancestor in self._ancestry():
+            ancestor._ended_runs.append(ended)
+            if ancestor.block is not None:
+                break
 
     @property
     def _has_state(self) -> bool:
         return self.context.snapshot.composition.merged.sequencer_state is not None
 
-    def _own_state(self, model: type[BaseModel]) -> FieldHandle:
+    def _sequencer_state(self, model: type[BaseModel]) -> FieldHandle:
         state = self.context.snapshot.composition.merged.sequencer_state
         assert state is not None  # noqa: S101  # only called for those that have one
         codec = StateCodec("sequencer", state.model if issubclass(state.model, model) else model, model)
@@ -294,7 +310,7 @@ class Execution:
 
     def _declared(self, resource: AnyResource | Documents) -> AnyResource | Documents:
         data = self.context.data
-        if resource not in data.given:
+        if resource not in data.declared_resources:
             names = [name for _, name in data.resources]
             problem = unknown("resource", getattr(resource, "name", repr(resource)), names)
             raise StateError(f"{problem}; nothing used here declares it", hint="add it to resources=")
@@ -305,45 +321,38 @@ class Execution:
             return self.run.cell(name)
         return StoredCell(self.context.runtime, self.context.key(scope, name))
 
-    def _wrote(self, scope: Scope, row: StateRow) -> None:
-        around: Execution | None = self
-        while around is not None:
-            around._remember_row(scope, row)
-            around = around.above
+    def _record_write(self, scope: Scope, row: StateRow) -> None:
+        for execution in self._ancestry():
+            execution._remember_row(scope, row)
 
     def _remember_row(self, scope: Scope, row: StateRow) -> None:
         current = self._rows.get(scope)
         if current is None or row.version >= current.version:  # concurrent writes may be reported out of order
             self._rows[scope] = row
 
-    def _newest(self, scope: Scope) -> StateRow:
+    def _newest_row(self, scope: Scope) -> StateRow:
         """Return the newest row known here or above, since helpers write through the execution that they belong to."""
-        rows: list[StateRow] = []
-        around: Execution | None = self
-        while around is not None:
-            if (row := around._rows.get(scope)) is not None:
-                rows.append(row)
-            around = around.above
+        rows = [row for execution in self._ancestry() if (row := execution._rows.get(scope)) is not None]
         return max(rows, key=lambda row: row.version)
 
 
-def is_there(context: SessionContext, scope: StoredScope) -> bool:
+def has_scope(context: SessionContext, scope: StoredScope) -> bool:
     """Whether the principal has a scope."""
     return {"session": True, "user": context.principal.kind == "user", "org": context.principal.org is not None}[scope]
 
 
 def options_within(origin: Origin) -> CallOptions:
-    """Return the options of calls and runs within ``origin``: same deadline, quota, turn, ``defers`` and credential."""
+    """Return the options of calls and runs within ``origin``; see ``CallOptions`` for those that are inherited."""
     options = origin.options
     return CallOptions(
         deadline=options.deadline,
         quota=options.quota,
         hold=options.hold,
-        defers=options.defers,
+        defers_approval=options.defers_approval,
         credential=options.credential,
-        cause=(origin.correlation, origin.causing),
+        cause=(origin.correlation, origin.child_causation),
         depth=options.depth + 1,
-        above=execution_of(origin),
+        parent=execution_of(origin),
     )
 
 
@@ -363,14 +372,14 @@ async def run_for(
     """Run a function of the tool or the block ``name`` as ``Threads.run`` does. An abandoned thread is logged."""
     has_begun = False
 
-    def note() -> None:
+    def mark_begun() -> None:
         nonlocal has_begun
         has_begun = True
         if begin is not None:
             begin()
 
     try:
-        return await origin.context.in_thread(function, begin=note)
+        return await origin.context.in_thread(function, begin=mark_begun)
     except asyncio.CancelledError as error:
         if has_begun and not is_contained(error):
             _log.error("the thread of %r, correlation %s, is abandoned", name, origin.correlation)

@@ -33,15 +33,15 @@ class FairSlots:
     Several slots at once are granted as if they were taken one by one.
     """
 
-    __slots__ = ("_of_org", "_of_owner", "_waiters", "free", "total", "waiting")
+    __slots__ = ("_slots_by_org", "_slots_by_owner", "_waiters", "free", "total", "waiting")
 
     def __init__(self, total: int) -> None:
         self.total: Final = total
         self.free = total
         self.waiting = 0
         """Number of waiters."""
-        self._of_owner: dict[Owner, int] = {}
-        self._of_org: dict[str | None, int] = {}
+        self._slots_by_owner: dict[Owner, int] = {}
+        self._slots_by_org: dict[str | None, int] = {}
         # Dictionaries serve as queues: they keep their order and can drop any entry. The values are numbers of slots.
         self._waiters: dict[str | None, dict[Owner, dict[asyncio.Future[None], int]]] = {}
 
@@ -50,17 +50,17 @@ class FairSlots:
         """Number of occupied slots."""
         return self.total - self.free
 
-    def take(self, owner: Owner, slots: int = 1) -> bool:
+    def try_acquire(self, owner: Owner, slots: int = 1) -> bool:
         """Occupy slots if this owner may have them now; return whether it may.
 
         This overtakes no waiter: each one that could have a slot got it when it became free.
         """
-        if not self._admits(owner, slots):
+        if not self._can_acquire(owner, slots):
             return False
         self._occupy(owner, slots)
         return True
 
-    async def wait(self, owner: Owner, slots: int = 1) -> None:
+    async def acquire(self, owner: Owner, slots: int = 1) -> None:
         """Occupy slots as soon as it is this owner's turn."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(owner.org, {}).setdefault(owner, {})[waiter] = slots
@@ -69,8 +69,8 @@ class FairSlots:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                self._forget(owner, waiter)
-                self._give()  # the waiters behind it may want fewer
+                self._remove_waiter(owner, waiter)
+                self._wake_waiters()  # the waiters behind it may want fewer
             else:
                 self.release(owner, slots)  # it got its slots just before
             raise
@@ -78,30 +78,31 @@ class FairSlots:
     def release(self, owner: Owner, slots: int = 1) -> None:
         """Free slots, and give them to the waiters that may have them."""
         self.free += slots
-        _subtract(self._of_owner, owner, slots)
-        _subtract(self._of_org, owner.org, slots)
-        self._give()
+        _subtract(self._slots_by_owner, owner, slots)
+        _subtract(self._slots_by_org, owner.org, slots)
+        self._wake_waiters()
 
-    def _give(self) -> None:
-        while self._waiters and (next_waiter := self._next()) is not None:
+    def _wake_waiters(self) -> None:
+        while self._waiters and (next_waiter := self._next_waiter()) is not None:
             owner, waiter, slots = next_waiter
             self._occupy(owner, slots)
-            self._forget(owner, waiter)
+            self._remove_waiter(owner, waiter)
             waiter.set_result(None)
 
-    def _admits(self, owner: Owner, slots: int) -> bool:
+    def _can_acquire(self, owner: Owner, slots: int) -> bool:
         before = slots - 1  # slots taken before the last one
         free = self.free - before
         return (
-            self._of_owner.get(owner, 0) + before < free and self._of_org.get(owner.org, 0) + before < ORG_SHARE * free
+            self._slots_by_owner.get(owner, 0) + before < free
+            and self._slots_by_org.get(owner.org, 0) + before < ORG_SHARE * free
         )
 
     def _occupy(self, owner: Owner, slots: int) -> None:
         self.free -= slots
-        self._of_owner[owner] = self._of_owner.get(owner, 0) + slots
-        self._of_org[owner.org] = self._of_org.get(owner.org, 0) + slots
+        self._slots_by_owner[owner] = self._slots_by_owner.get(owner, 0) + slots
+        self._slots_by_org[owner.org] = self._slots_by_org.get(owner.org, 0) + slots
 
-    def _next(self) -> tuple[Owner, asyncio.Future[None], int] | None:
+    def _next_waiter(self) -> tuple[Owner, asyncio.Future[None], int] | None:
         """Return the next waiter, and move its organisation and its owner to the ends of their queues.
 
         A waiter is skipped only if its owner occupies too many slots, or asks for more than it may have now.
@@ -109,11 +110,11 @@ class FairSlots:
         if not self.free:
             return None
         for org, owners in self._waiters.items():
-            if self._of_org.get(org, 0) >= ORG_SHARE * self.free:
+            if self._slots_by_org.get(org, 0) >= ORG_SHARE * self.free:
                 continue
             for owner, waiters in owners.items():
                 for waiter, slots in waiters.items():
-                    if not self._admits(owner, slots):
+                    if not self._can_acquire(owner, slots):
                         break
                     if not waiter.done():  # else it was cancelled, and is about to leave
                         self._waiters[org] = self._waiters.pop(org)
@@ -121,7 +122,7 @@ class FairSlots:
                         return owner, waiter, slots
         return None
 
-    def _forget(self, owner: Owner, waiter: asyncio.Future[None]) -> None:
+    def _remove_waiter(self, owner: Owner, waiter: asyncio.Future[None]) -> None:
         self.waiting -= 1
         owners = self._waiters[owner.org]
         waiters = owners[owner]

@@ -16,7 +16,7 @@ from capset.evaluation.policies import Ruling
 from capset.kernel.call.execution import NO_OPTIONS, CallOptions, Execution
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.governance.file_arguments import FileArgument
-from capset.kernel.governance.quotas import Reserved
+from capset.kernel.governance.quotas import WindowReservation
 from capset.kernel.named_tuples import new_tuple
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.channel import Channel
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pydantic import Secret
 
     from capset.kernel.call.compiled_tools import CompiledTool
+    from capset.kernel.governance.audit import CallEntry
 
 MISSING: Final = object()
 """The value of a call whose handler returned no result."""
@@ -38,7 +39,7 @@ class CallArguments(NamedTuple):
     """Values of the tool's own types, as passed to the handler."""
     recorded: Any
     """Plain data for the record, out of reach of any handler (spec 4, G12)."""
-    given: Mapping[str, Any] | Json
+    source: Mapping[str, Any] | Json
     """The data that they were validated from; if the call's data is another object, it is validated again."""
     inbound: Any = None
     """The message for a processor, of the type that its contract declares."""
@@ -50,6 +51,7 @@ class CallDecision(NamedTuple):
     """The decision on a call so far. A stage that decides replaces the whole value, usually by ``Invocation.deny``."""
 
     kind: Literal["allow", "deny"] | None = None
+    """Whether the handler may run; ``None`` while undecided."""
     policies: tuple[str, ...] = ()
     """Ids of the policies that determined it."""
     reason: str | None = None
@@ -66,20 +68,20 @@ class CallDecision(NamedTuple):
 class Admitted(NamedTuple):
     """The capacity that a call has taken, released unless its handler starts. Written by the admission stage."""
 
-    reserved: Reserved | None = None
+    reservation: WindowReservation | None = None
     """Capacity of the limits that are counted in this process."""
     claim: Claim | None = None
     """Capacity that the store counts, and the approval that the call uses up."""
 
 
 class StreamProcessor(Protocol):
-    """A running processor that handles all messages of a duplex stream (``Processing``)."""
+    """A running processor that handles all messages of a duplex stream (``DuplexProcessor``)."""
 
-    def serves(self, contract: Contract) -> bool:
+    def implements(self, contract: Contract) -> bool:
         """Whether the processor implements ``contract``."""
         ...
 
-    def work_on(self, call: Invocation) -> Awaitable[Any]:
+    def process(self, call: Invocation) -> Awaitable[Any]:
         """Pass a call's message to the processor, and return the data of its reply, or ``MISSING``."""
         ...
 
@@ -87,7 +89,16 @@ class StreamProcessor(Protocol):
 class CallStream:
     """The messages of one call: where they go, and the waits for its consumer. Written by ``emission``."""
 
-    __slots__ = ("blocked", "channel", "has_emitted", "listener", "processor", "stalled", "time_left", "unheard")
+    __slots__ = (
+        "blocked_emissions",
+        "channel",
+        "consumer_error",
+        "has_emitted",
+        "listener",
+        "processor",
+        "time_left",
+        "unconsumed",
+    )
 
     def __init__(
         self,
@@ -103,28 +114,14 @@ class CallStream:
         self.listener = listener
         self.processor = processor
         self.has_emitted = False
-        self.unheard = 0
+        self.unconsumed = 0
         """Number of events emitted without a consumer."""
-        self.blocked = 0
+        self.blocked_emissions = 0
         """Number of emissions waiting for the consumer."""
         self.time_left: float | None = None
         """Seconds left of the tool's own timeout, which is paused while an emission waits."""
-        self.stalled: CapsetError | None = None
+        self.consumer_error: CapsetError | None = None
         """The error that ended the call because its consumer read nothing for too long."""
-
-
-class OutcomeEntry(Protocol):
-    """The audit entry of a call's outcome (``CallEntry``)."""
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the call ended."""
-        ...
-
-    @property
-    def duration_us(self) -> int:
-        """The duration of the call in microseconds."""
-        ...
 
 
 class _NotValidated(CallArguments):
@@ -148,7 +145,9 @@ class _NotValidated(CallArguments):
 
 
 def _read_too_early() -> RuntimeError:
-    return RuntimeError("arguments are validated in the phase 'arguments'; an earlier stage must read call.given")
+    return RuntimeError(
+        "arguments are validated in the phase 'arguments'; an earlier stage must read call.raw_arguments"
+    )
 
 
 NOT_VALIDATED: Final = _NotValidated({}, None, Json(b""))
@@ -158,7 +157,7 @@ NOT_ADMITTED: Final = Admitted()
 
 
 class Invocation:
-    """One call. Once ``ended`` is set, its record shows that outcome.
+    """One call. Once ``outcome_entry`` is set, its record shows that outcome.
 
     Defaults that most calls never change are class attributes, so that starting a call costs little. The constructor
     sets all others, because Python reads an attribute faster if the class has none of that name.
@@ -167,11 +166,11 @@ class Invocation:
     context: SessionContext
     """Where the call runs. Dynamic ``uses`` replace it, and ``compiled``, once they are known."""
     compiled: CompiledTool
-    given: Mapping[str, Any] | Json
+    raw_arguments: Mapping[str, Any] | Json
     """The arguments as received; the approval stage replaces them if an approver has changed them."""
     arguments: CallArguments
-    decided: CallDecision
-    ticket: ApprovalRow | None = None
+    decision: CallDecision
+    approved_request: ApprovalRow | None = None
     """The approved request that the call uses. Written by the approval stage."""
     named_files: tuple[FileArgument, ...] = ()
     """The files that the arguments name, as the approval covers them. Written by the approval stage."""
@@ -194,17 +193,17 @@ class Invocation:
     """The response of a third-party server in its original form, if that is the result."""
     reply_type: str | None = None
     """The type of a processor's reply."""
-    is_sent: bool = False
+    awaits_response: bool = False
     """Whether the handler has sent a request upstream and waits for the response. Written by ``sending``."""
     error: CapsetError | None
-    """The error that the caller gets. Written by the pipeline, as is ``ended``."""
-    ended: OutcomeEntry | None = None
+    """The error that the caller gets. Written by the pipeline, as is ``outcome_entry``."""
+    outcome_entry: CallEntry | None = None
     """The audit entry of its outcome."""
     execution: Execution | None = None
     """The helpers built and the data read by its handler so far."""
     span: str | None = None
     """The ``traceparent`` of the call's own span. Written by an observer."""
-    observed: tuple[tuple[Observer, Any], ...] | None = None
+    observer_states: tuple[tuple[Observer, Any], ...] | None = None
     """The observers that were notified of its start, each with its own data; ``None`` without observers."""
 
     def __init__(
@@ -217,12 +216,12 @@ class Invocation:
         runtime = context.runtime
         self.context = context
         self.compiled = compiled
-        self.given = received
+        self.raw_arguments = received
         self.options: Final = options
         self.mark: Final = runtime.mark()
         self.started_ns: Final = runtime.monotonic_ns()
         self.arguments = NOT_VALIDATED
-        self.decided = UNDECIDED
+        self.decision = UNDECIDED
         self.attempts = 0
         self.value = MISSING
         self.error = None
@@ -243,7 +242,7 @@ class Invocation:
         return self.options.cause[1] if self.options.cause else None
 
     @property
-    def causing(self) -> str:
+    def child_causation(self) -> str:
         """The causation id of the calls that this call makes: its own id."""
         return self.id
 
@@ -258,19 +257,14 @@ class Invocation:
         return None if self.stream is None else self.stream.channel
 
     @property
-    def decision(self) -> Literal["allow", "deny"] | None:
-        """Whether the handler may run; ``None`` while undecided."""
-        return self.decided.kind
-
-    @property
     def outcome(self) -> Outcome | None:
         """How the call ended; ``None`` until then."""
-        return None if self.ended is None else self.ended.outcome
+        return None if self.outcome_entry is None else self.outcome_entry.outcome
 
     @property
     def duration_us(self) -> int:
         """Microseconds until its outcome; 0 while there is none."""
-        return 0 if self.ended is None else self.ended.duration_us
+        return 0 if self.outcome_entry is None else self.outcome_entry.duration_us
 
     @property
     def processor(self) -> StreamProcessor | None:
@@ -284,8 +278,10 @@ class Invocation:
 
     def deny(self, reason: str | None, policies: tuple[str, ...] | None = None) -> None:
         """Refuse the call; ``policies`` are the ids of those that determined this, by default the ones so far."""
-        so_far = self.decided
-        self.decided = CallDecision("deny", so_far.policies if policies is None else policies, reason, so_far.approval)
+        previous = self.decision
+        self.decision = CallDecision(
+            "deny", previous.policies if policies is None else policies, reason, previous.approval
+        )
 
     def result(self) -> Any:
         """Return the result, of the tool's own type. Raises the call's error, or ``NoOutcome`` without a result."""
@@ -302,18 +298,18 @@ class Observer(Protocol):
     It runs on the path of the call, so it must be fast. Its exceptions are logged and affect no call.
     """
 
-    def begun(self, call: Invocation) -> Any:  # the observer's own data about the call
+    def on_start(self, call: Invocation) -> Any:  # the observer's own data about the call
         """Handle a call before its first stage, in the task that runs it. The result is passed to the other methods."""
         ...
 
-    def joined(self, state: Any) -> None:
+    def on_attach(self, state: Any) -> None:
         """Handle the switch to another task that works on the call: that of a processor, which serves many calls."""
         ...
 
-    def ended(self, call: Invocation, state: Any) -> None:
-        """Handle the outcome of a call, ``call.ended``. Called once; the handler may still be running."""
+    def on_end(self, call: Invocation, state: Any) -> None:
+        """Handle the outcome of a call, ``call.outcome_entry``. Called once; the handler may still be running."""
         ...
 
-    def left(self, state: Any) -> None:
-        """Undo the changes of ``begun`` to the context of the task that ran the call."""
+    def on_detach(self, state: Any) -> None:
+        """Undo the changes of ``on_start`` to the context of the task that ran the call."""
         ...

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from capset.kernel.call.session_context import SessionContext
-from capset.kernel.call.truncation import FOLDER, store_result
+from capset.kernel.call.truncation import RESULTS_FOLDER, store_result
 
-_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
+_MAGIC_BYTES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
     "image/gif": (b"GIF87a", b"GIF89a"),
@@ -47,14 +47,14 @@ def medium_of(data: bytes) -> Medium | None:
     """
     if data[:4] == b"RIFF" and (media_type := _RIFF.get(data[8:12])) is not None:
         return Medium(media_type, data)
-    types = (media_type for media_type, beginnings in _BEGINNINGS.items() if data.startswith(beginnings))
+    types = (media_type for media_type, prefixes in _MAGIC_BYTES.items() if data.startswith(prefixes))
     return next((Medium(media_type, data) for media_type in types), None)
 
 
 def medium_in(piece: Mapping[str, Any]) -> Medium | None:
     """Return the image or the recording in a piece of content, if models accept its type."""
     try:
-        return medium_of(_decoded(piece.get("data") or ""))
+        return medium_of(_decode_base64(piece.get("data") or ""))
     except ValueError:
         return None
 
@@ -66,9 +66,12 @@ async def media_as_files(context: SessionContext, record: str, data: Any) -> Any
     stored becomes a text that says so.
     """
     if not isinstance(data, list):
-        return await _kept(context, f"{FOLDER}/{record}", data)
+        return await _store_piece(context, f"{RESULTS_FOLDER}/{record}", data)
     pieces = cast("list[Any]", data)
-    return [await _kept(context, f"{FOLDER}/{record}-{number}", piece) for number, piece in enumerate(pieces, start=1)]
+    return [
+        await _store_piece(context, f"{RESULTS_FOLDER}/{record}-{number}", piece)
+        for number, piece in enumerate(pieces, start=1)
+    ]
 
 
 def content_data(pieces: Sequence[Mapping[str, Any]]) -> Any:  # JSON data
@@ -79,24 +82,24 @@ def content_data(pieces: Sequence[Mapping[str, Any]]) -> Any:  # JSON data
     return data[0] if len(data) == 1 else data
 
 
-async def _kept(context: SessionContext, file: str, raw_piece: Any) -> Any:  # JSON data
+async def _store_piece(context: SessionContext, file: str, raw_piece: Any) -> Any:  # JSON data
     """Store the bytes of one piece as ``file``, plus an extension for their type; return what replaces the piece."""
     piece: Mapping[str, Any] = cast("Mapping[str, Any]", raw_piece) if isinstance(raw_piece, Mapping) else {}
     if piece.get("data") is None:
         return cast("Any", raw_piece)
     media_type = piece.get("media_type") or "application/octet-stream"
     try:
-        content = _decoded(piece["data"])
+        content = _decode_base64(piece["data"])
     except ValueError:  # one of the host's redaction patterns has masked a part of it
         return {"type": "text", "text": f"[{piece['type']}, {media_type}: masked]"}
     path = f"{file}{mimetypes.guess_extension(media_type) or ''}"
-    why = await store_result(context, path, content)
-    if why is not None:
-        return {"type": "text", "text": f"[{piece['type']}, {media_type}, {len(content):,} bytes: not kept: {why}]"}
+    problem = await store_result(context, path, content)
+    if problem is not None:
+        return {"type": "text", "text": f"[{piece['type']}, {media_type}, {len(content):,} bytes: not kept: {problem}]"}
     uri = {"uri": piece["uri"]} if "uri" in piece else {}
     return {"type": "file", "path": path, "media_type": media_type, **uri}
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     """Decode base64 text, which may contain line breaks. Raises ``ValueError``."""
     return b64decode("".join(text.split()), validate=True)

@@ -32,7 +32,7 @@ from capset.errors import (
 )
 from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.compiled_tools import run_phases
-from capset.kernel.call.errors import cut_causes, raise_contained
+from capset.kernel.call.errors import raise_contained, strip_causes
 from capset.kernel.call.invocation import MISSING, NOT_VALIDATED, Invocation
 from capset.kernel.governance.audit import CallEntry, outcome_of
 from capset.kernel.governance.redaction import MAX_RECORDED_BYTES
@@ -40,13 +40,11 @@ from capset.kernel.named_tuples import new_tuple
 from capset.kernel.revocation import Credential, RevocationWatch
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import hide_store_details
-from capset.kernel.telemetry.observers import begin, leave, observe, tell_ended
+from capset.kernel.telemetry.observers import notify_detach, notify_end, notify_start, observe
 from capset.schemas.plain_data import plain_unvalidated
 from capset.stores.base import Claim
 
-RELEASE_SECONDS: Final = (0.1, 5.0)
-"""The first and the longest pause before a failed release of a claim is retried."""
-MISFIT: Final = "output_misfit"
+OUTPUT_MISMATCH: Final = "output_misfit"
 """The code on the record of a call that succeeded, but whose result does not fit its schema or protocol."""
 _DENIALS: Final = (ApprovalVoid, LimitExceeded, PermissionDenied, Unauthenticated)
 """Errors that count as a decision to deny. Invalid arguments and unknown tools do not."""
@@ -60,11 +58,11 @@ def execute(call: Invocation) -> Coroutine[None, None, None]:
     """
     credential = call.options.credential
     if credential is None or call.options.depth:  # a nested call is cancelled with the call that made it
-        return _observed(call)
+        return _execute_observed(call)
     return _execute_until_withdrawn(call, credential)
 
 
-def _observed(call: Invocation) -> Coroutine[None, None, None]:
+def _execute_observed(call: Invocation) -> Coroutine[None, None, None]:
     return observe(call, _execute) if call.context.runtime.observers else _execute(call)
 
 
@@ -80,7 +78,7 @@ async def _execute_until_withdrawn(call: Invocation, credential: Credential) -> 
 
     try:
         with RevocationWatch(credential.check, cancel):
-            await _observed(call)
+            await _execute_observed(call)
     except CapsetError as error:
         cancellation = Cancelled(f"The call was cancelled: {error.message}", correlation=call.correlation)
         cancellation.retryable = False
@@ -90,13 +88,13 @@ async def _execute_until_withdrawn(call: Invocation, credential: Credential) -> 
 async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # each call would pay for another coroutine
     steps, plain = call.compiled.steps, call.compiled.plain
     call.context.runtime.calls += 1
-    given_back: asyncio.Task[None] | None = None
+    release_task: asyncio.Task[None] | None = None
     try:
         if plain is not None:
             try:
-                begun = plain.begin(call)
-                if begun is not None:
-                    call.value = await begun
+                pending_result = plain.begin(call)
+                if pending_result is not None:
+                    call.value = await pending_result
                     steps = plain.after
             except BaseException as error:
                 if not call.attempts:
@@ -106,34 +104,34 @@ async def _execute(call: Invocation) -> None:  # noqa: PLR0912  # each call woul
             pending = step(call)
             if pending is not None:
                 await pending
-        if call.ended is not None:  # it was abandoned, and that is on record
+        if call.outcome_entry is not None:  # it was abandoned, and that is on record
             return
         entry = _end(call, "succeeded")
     except Exception as error:
-        if call.ended is not None:
+        if call.outcome_entry is not None:
             return
-        given_back = _give_back_for_another(call, error) if call.attempts else _give_back(call)
+        release_task = _release_for_repeat(call, error) if call.attempts else _release_admission(call)
         entry = _fail(call, error)
         if entry is None:
             return
     except BaseException:
         if not call.attempts:
-            _give_back(call)  # a cancellation does not wait for this
-        if call.ended is None:
+            _release_admission(call)  # a cancellation does not wait for this
+        if call.outcome_entry is None:
             record_cancelled(call)
         raise
     pending = _record(call, entry)
     if pending is not None:
         await pending
-    if given_back is not None:
-        await asyncio.wait([given_back])  # so that the capacity is free when the caller gets the error
+    if release_task is not None:
+        await asyncio.wait([release_task])  # so that the capacity is free when the caller gets the error
     has_hooks = call.compiled.hooks is not NO_HOOKS or call.context.snapshot.hooks is not NO_HOOKS
-    if has_hooks and call.attempts and call.decided.kind == "allow":
+    if has_hooks and call.attempts and call.decision.kind == "allow":
         await _dispatch_hooks(call)
 
 
 async def execute_check(call: Invocation) -> None:
-    """Run the stages of a checked tool (``compilation.checked_tool``). A refusal is recorded.
+    """Run the stages of a tool from ``compilation.check_only_tool``. A refusal is recorded.
 
     A call that nothing refuses leaves no record: if it is made at all, it is made as another call.
     """
@@ -147,7 +145,7 @@ async def execute_check(call: Invocation) -> None:
         if pending is not None:
             await pending
     finally:
-        if call.ended is None:
+        if call.outcome_entry is None:
             runtime.end_call()
 
 
@@ -155,15 +153,15 @@ def _fail(call: Invocation, error: Exception) -> CallEntry | None:
     """End a call with an error, and return its entry, or ``None`` if a flood's shared record covers it (G15)."""
     public_error = _public_error(call, error)
     if (
-        call.decided.kind is None
+        call.decision.kind is None
         and isinstance(public_error, _DENIALS)
         and not isinstance(public_error, TooManyRefusals)
     ):
         call.deny(public_error.message)  # the stage raised without calling deny()
-    if call.is_sent:  # nothing waits for the response any more
+    if call.awaits_response:  # nothing waits for the response any more
         public_error.answer_lost = True
     entry = _end(call, outcome_of(public_error), public_error)
-    is_flood = public_error.refusal and call.decided.kind != "allow" and _is_flood(call, public_error, entry)
+    is_flood = public_error.refusal and call.decision.kind != "allow" and _is_flood(call, public_error, entry)
     return None if is_flood else entry
 
 
@@ -196,11 +194,11 @@ def _readable_error(call: Invocation, error: CapsetError) -> CapsetError:
     return public_error
 
 
-def _give_back(call: Invocation) -> asyncio.Task[None] | None:
+def _release_admission(call: Invocation) -> asyncio.Task[None] | None:
     """Release what was taken for a handler that never started (G3), in a task that outlives the call's own."""
-    reserved, claim = call.admitted
-    if reserved is not None:
-        reserved.give_back()
+    reservation, claim = call.admitted
+    if reservation is not None:
+        reservation.release()
     if claim is None:
         return None
     runtime = call.context.runtime
@@ -212,17 +210,17 @@ def _give_back(call: Invocation) -> asyncio.Task[None] | None:
     return runtime.spawn(_release(runtime, claim))
 
 
-def _give_back_for_another(call: Invocation, error: Exception) -> asyncio.Task[None] | None:
+def _release_for_repeat(call: Invocation, error: Exception) -> asyncio.Task[None] | None:
     """Release what a call with a started handler took, if the same call will be made again.
 
     A call in a suspended turn counts when the turn continues, so everything is released. A call that needs something
     from its client releases its approval only.
     """
     if isinstance(error, TurnSuspended):
-        return _give_back(call)
+        return _release_admission(call)
     claim = call.admitted.claim
-    is_for_another = isinstance(error, ClientInputRequired | ClientCapabilityMissing)
-    if not is_for_another or claim is None or claim.approval is None:
+    will_repeat = isinstance(error, ClientInputRequired | ClientCapabilityMissing)
+    if not will_repeat or claim is None or claim.approval is None:
         return None
     return call.context.runtime.spawn(_release(call.context.runtime, replace(claim, windows=(), quotas=())))
 
@@ -237,10 +235,10 @@ async def _release(runtime: KernelRuntime, claim: Claim) -> None:
 
 async def _release_later(runtime: KernelRuntime, claim: Claim) -> None:
     """Retry a release until the store is available again; releasing twice does no harm."""
-    pause = RELEASE_SECONDS[0]
+    pause = 0.1  # seconds
     while True:
         await asyncio.sleep(pause)
-        pause = min(2 * pause, RELEASE_SECONDS[1])
+        pause = min(2 * pause, 5.0)
         with suppress(StoreError):
             return await runtime.store.admissions.release(claim)
 
@@ -251,18 +249,18 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
     runtime, recorded, secrets = context.runtime, None, None
     if arguments is not NOT_VALIDATED:
         recorded, secrets = arguments.recorded, arguments.secrets
-    if recorded is None and not isinstance(call.given, Json):
+    if recorded is None and not isinstance(call.raw_arguments, Json):
         # Never validated, so these may be the caller's own lists, which the caller may still change.
-        recorded = plain_unvalidated(call.given)
+        recorded = plain_unvalidated(call.raw_arguments)
     if error is not None:
         call.error, code = error, error.code
-        cut_causes(error, runtime)
+        strip_causes(error, runtime)
         if call.foreign is not None and call.foreign.error is not None and isinstance(error, ToolError):
             call.foreign = replace(call.foreign, error=error)  # as the caller may see it
     elif call.foreign is not None and call.foreign.note is not None:
-        code = MISFIT
+        code = OUTPUT_MISMATCH
     duration_us = (runtime.monotonic_ns() - call.started_ns) // 1000
-    entry = call.ended = new_tuple(
+    entry = call.outcome_entry = new_tuple(
         CallEntry,
         (
             "outcome",
@@ -272,8 +270,8 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
             call.options.cause,
             recorded,
             secrets,
-            call.given,
-            call.decided,
+            call.raw_arguments,
+            call.decision,
             call.attempts,
             outcome,
             code,
@@ -283,9 +281,9 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
     )
     runtime.calls -= 1
     if runtime.idle is not None:
-        runtime.tell_idle()
-    if call.observed:
-        tell_ended(call)
+        runtime.set_idle()
+    if call.observer_states:
+        notify_end(call)
     return entry
 
 
@@ -293,7 +291,7 @@ def _is_flood(call: Invocation, error: CapsetError, entry: CallEntry) -> bool:
     """Count a refused call; return whether it was refused unexamined, so that it shares a record with others (G15)."""
     refusals = call.context.runtime.refusals
     if not isinstance(error, TooManyRefusals):
-        refusals.note(call.context.principal)
+        refusals.count(call.context.principal)
         return False
     error.correlation = call.correlation
     refusals.gather(call.context.principal, entry)
@@ -302,7 +300,7 @@ def _is_flood(call: Invocation, error: CapsetError, entry: CallEntry) -> bool:
 
 def _record(call: Invocation, entry: CallEntry) -> Awaitable[None] | None:
     """Record the outcome. Return an awaitable if the call may have had effects, or the queue cannot take the entry."""
-    is_allowed, runtime = call.decided.kind == "allow", call.context.runtime
+    is_allowed, runtime = call.decision.kind == "allow", call.context.runtime
     if is_allowed and call.compiled.has_side_effects:
         return _commit(call, entry, is_durable=True)
     if not is_allowed or runtime.governance.record_reads:  # refusals are always recorded (G23)
@@ -319,21 +317,21 @@ def _record(call: Invocation, entry: CallEntry) -> Awaitable[None] | None:
 
 def _is_large(entry: CallEntry) -> bool:
     """Whether an entry is too large for the queue, which is bounded by number alone and served by a busy thread."""
-    return type(entry.given) is Json and len(entry.given.text) > MAX_RECORDED_BYTES
+    return type(entry.raw_arguments) is Json and len(entry.raw_arguments.text) > MAX_RECORDED_BYTES
 
 
 async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> None:
     try:
         await call.context.runtime.audit.commit(entry)
     except StoreError as failure:
-        is_unvouched = is_durable and call.attempts > 0
-        call.error = _unrecorded(failure, call) if is_unvouched else hide_store_details(failure, call)
+        is_unrecorded_effect = is_durable and call.attempts > 0
+        call.error = _unrecorded_error(failure, call) if is_unrecorded_effect else hide_store_details(failure, call)
         if is_durable:
             # The caller learns now that the outcome is not durable; it is recorded once the store is back.
             with suppress(StoreError):
                 call.context.runtime.audit.append(entry)
     if call.error is not None:
-        cut_causes(call.error, call.context.runtime)
+        strip_causes(call.error, call.context.runtime)
         if is_durable and call.attempts:
             call.error.retryable = False  # it may have had its effects
         call.error.correlation = call.correlation
@@ -341,9 +339,9 @@ async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> No
 
 async def _dispatch_hooks(call: Invocation) -> None:
     """Notify the hooks of a call whose handler ran; they cannot change its outcome (spec 2, F23)."""
-    snapshot, tool, ended = call.context.snapshot, call.compiled.tool, call.ended
+    snapshot, tool, entry = call.context.snapshot, call.compiled.tool, call.outcome_entry
     functions = merge_hooks(call.compiled.hooks, snapshot.hooks).on_tool_executed
-    if tool is None or ended is None or not functions:
+    if tool is None or entry is None or not functions:
         return
     event = ToolExecuted(
         tool,
@@ -355,32 +353,32 @@ async def _dispatch_hooks(call: Invocation) -> None:
         call.context.id,
         call.id,
         call.correlation,
-        ended.duration_us,
+        entry.duration_us,
     )
     await dispatch_hooks(functions, event)
 
 
-def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
+def _unrecorded_error(failure: StoreError, call: Invocation) -> StoreError:
     """Return the error of a call that ran, but whose outcome is not recorded yet."""
     unrecorded = StoreError("The call ran, but its outcome could not be put on record; the log has the details.")
     unrecorded.__cause__ = hide_store_details(failure, call)
     return unrecorded
 
 
-def record_never_begun(call: Invocation) -> None:
+def record_never_started(call: Invocation) -> None:
     """Record a call that was cancelled before its first step: it still counts as an attempt."""
-    if call.ended is None:
+    if call.outcome_entry is None:
         call.context.runtime.calls += 1
-        begin(call)
+        notify_start(call)
         record_cancelled(call)
-        leave(call)
+        notify_detach(call)
 
 
 def record_unfinished(call: Invocation, task: asyncio.Task[None]) -> None:
     """Record a call whose task ended without an outcome, or was cancelled and abandoned (K15, K17)."""
     if task.done():
-        record_never_begun(call)
-    elif call.ended is None:
+        record_never_started(call)
+    elif call.outcome_entry is None:
         record_cancelled(call)
 
 
@@ -389,7 +387,7 @@ def record_cancelled(call: Invocation) -> None:
     _abort(call, Cancelled("The call was cancelled before it ended.", correlation=call.correlation))
 
 
-def record_given_up(call: Invocation) -> None:
+def record_abandoned(call: Invocation) -> None:
     """Record a call as timed out while its handler is still running; the handler's result is discarded (K15)."""
     message = f"Deadline exceeded: {call.compiled.name!r} did not finish in time, and does not stop."
     _abort(call, DeadlineExceeded(message, correlation=call.correlation))
@@ -397,7 +395,7 @@ def record_given_up(call: Invocation) -> None:
 
 def _abort(call: Invocation, error: CapsetError) -> None:
     runtime, is_cancelled = call.context.runtime, isinstance(error, Cancelled)
-    error.answer_lost = call.is_sent and not is_cancelled
+    error.answer_lost = call.awaits_response and not is_cancelled
     entry = _end(call, "cancelled" if is_cancelled else outcome_of(error), error)
     if not _is_large(entry):
         with suppress(StoreError):
@@ -408,11 +406,11 @@ def _abort(call: Invocation, error: CapsetError) -> None:
     except RuntimeError:  # the call's coroutine was dropped
         _log.error("the %s call %s is not on record: its event loop is gone", entry.outcome, call.id)
         return None
-    runtime.spawn(_commit_unheard(call, entry))
+    runtime.spawn(_commit_without_caller(call, entry))
     return None
 
 
-async def _commit_unheard(call: Invocation, entry: CallEntry) -> None:
+async def _commit_without_caller(call: Invocation, entry: CallEntry) -> None:
     try:
         await call.context.runtime.audit.commit(entry)
     except StoreError as failure:

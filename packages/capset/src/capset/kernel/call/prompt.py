@@ -44,20 +44,22 @@ async def prompt_of(origin: Origin, input: Any) -> Prompt:
     context = origin.context
     snapshot, ctx = context.snapshot, CallContext(origin)
     composition = snapshot.composition
-    values = [(entry.source, await _resolved(entry, input, ctx)) for entry in composition.context]
+    values = [(entry.source, await _resolve(entry, input, ctx)) for entry in composition.context]
     rendered = render_context(values)
-    text = render_system(composition.block.system_prompt, composition.merged.instructions, snapshot.told, rendered)
+    text = render_system(
+        composition.block.system_prompt, composition.merged.instructions, snapshot.member_instructions, rendered
+    )
     settings = deepcopy(dict(composition.merged.model_settings))  # model clients add to the settings they receive
     return Prompt(context, text, rendered.messages, MappingProxyType(settings))
 
 
-async def _resolved(entry: Contributed[ContextEntry], input: Any, ctx: CallContext) -> ContextValue:
+async def _resolve(entry: Contributed[ContextEntry], input: Any, ctx: CallContext) -> ContextValue:
     function = entry.value.function
     if function is None:
         return entry.value.value
     try:
         resolved = function(*((input, ctx), (ctx,), ())[2 - entry.value.takes])
-        return entry.value.placed(await resolved if isawaitable(resolved) else resolved)
+        return entry.value.nest_under_keys(await resolved if isawaitable(resolved) else resolved)
     except InternalError:
         raise
     except ToolError as error:  # its text is meant for readers

@@ -23,11 +23,11 @@ from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.blocks.generation import Journal
 from capset.kernel.blocks.runs import BlockRun, run_root
 from capset.kernel.call.child_contexts import resolve_dynamically
-from capset.kernel.call.compilation import checked_tool
+from capset.kernel.call.compilation import check_only_tool
 from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, to_result
-from capset.kernel.call.errors import cutting_causes
-from capset.kernel.call.execution import NO_OPTIONS, STORED, CallOptions, Origin, execution_of, is_there
+from capset.kernel.call.errors import without_causes
+from capset.kernel.call.execution import NO_OPTIONS, STORED, CallOptions, Origin, execution_of, has_scope
 from capset.kernel.call.invocation import Invocation, Observer
 from capset.kernel.call.pipeline import execute, execute_check
 from capset.kernel.call.prompt import Prompt, prompt_of
@@ -44,7 +44,7 @@ from capset.kernel.streams.duplex import Duplex
 from capset.kernel.streams.messages import Messages
 from capset.stores.base import Quota
 
-MAX_RUN: Final = 200
+MAX_RUN_ID_CHARACTERS: Final = 200
 """Maximum length of a run's id."""
 
 P = ParamSpec("P")
@@ -121,7 +121,7 @@ class Session:
         if approvals is not None:
             if approvals not in ("wait", "defer"):
                 raise InvalidArguments(f"approvals must be 'wait' or 'defer'; got {approvals!r}")
-            changes["defers"] = approvals == "defer"
+            changes["defers_approval"] = approvals == "defer"
         for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
             if seconds is not None and not seconds > 0:
                 raise InvalidArguments(f"{name} must be a positive number of seconds; got {seconds!r}")
@@ -180,7 +180,7 @@ class Session:
         a processor's message type; ``data`` must then fit its inbound type. The correlation, the deadline and the
         traceparent in ``meta`` are preserved. Raises ``DefinitionError`` for an object that is not a message.
         """
-        return Messages(self.ask(message))
+        return Messages(self.invocation_of(message))
 
     def open(self, type: str | AnyTool) -> Duplex:
         """Open a duplex stream to a processor, by its message type, or to a tool or a tool's name; see ``Duplex`` (K8).
@@ -188,7 +188,7 @@ class Session:
         If the tool is a function, each message is a separate call. Raises ``DefinitionError`` for anything else.
         """
         find = resolve_tool(type) if isinstance(type, Tool) else resolve_name(type)
-        return Duplex(self._context.runtime, find(self._context), self.ask)
+        return Duplex(self._context.runtime, find(self._context), self.invocation_of)
 
     async def try_message(self, message: Message, *, absent: Any = None) -> Result[Any]:
         """Send a message as ``invoke`` does, and return its outcome; the result's data is plain JSON data.
@@ -197,7 +197,7 @@ class Session:
         reader, the call runs in its caller's own task, unless it has a timeout or a deadline. In that case it runs in a
         task of the kernel, which is abandoned if the handler does not stop in time (K15).
         """
-        call = self.ask(message)
+        call = self.invocation_of(message)
         tool = call.compiled.tool
         if call.options.deadline is None and (tool is None or tool.timeout is None):
             await execute(call)
@@ -215,7 +215,7 @@ class Session:
         request is open from then on; otherwise the check waits for the approval. Every check is repeated when the call
         is made.
         """
-        call = self.ask(message, is_checked=True)
+        call = self.invocation_of(message, is_checked=True)
         await execute_check(call)
         return None if call.error is None else to_result(call, None)
 
@@ -228,7 +228,7 @@ class Session:
 
     async def current(self) -> Snapshot:
         """Return the snapshot for a call made now: the session's own, with the additions of its dynamic ``uses``."""
-        return (await cutting_causes(self._context.runtime, self._step().settle())).snapshot
+        return (await without_causes(self._context.runtime, self._step().settle())).snapshot
 
     async def system_text(self, input: object = None) -> str:
         """Return the system text of a model's next step: instructions, prompt and current context.
@@ -243,8 +243,8 @@ class Session:
         For adapters that can pass on all of these. ``input`` and the errors are as for ``system_text``.
         """
         step = self._step()
-        await cutting_causes(self._context.runtime, step.settle())
-        return await cutting_causes(self._context.runtime, prompt_of(step, input))
+        await without_causes(self._context.runtime, step.settle())
+        return await without_causes(self._context.runtime, prompt_of(step, input))
 
     async def run(
         self, input: Any = None, *, journal: Journal | None = None
@@ -257,7 +257,7 @@ class Session:
         ``DeadlineExceeded``, and the errors of inner blocks; other exceptions become ``InternalError``.
         """
         run = BlockRun(self._context, self._options_now(), journal=journal)
-        return await cutting_causes(self._context.runtime, run_root(run, input))
+        return await without_causes(self._context.runtime, run_root(run, input))
 
     async def exposed(self) -> Mapping[Scope, Mapping[str, Any]]:  # JSON data
         """Return the state and resources that clients may read, as JSON data by scope and name."""
@@ -284,24 +284,28 @@ class Session:
 
     def _run_quota(self, run: str | None) -> Quota | None:
         context = self._context
-        if run is not None and not (checked_text("a run's id", run).isprintable() and 0 < len(run) <= MAX_RUN):
-            raise InvalidArguments(f"a run's id must be printable text of 1–{MAX_RUN} characters; got {run!r:.80}")
-        terms = context.terms or SessionLimits((), None, None)
-        return terms.run_quota(context.id, run or context.runtime.ids.new(), self._budget)
+        if run is not None and not (
+            checked_text("a run's id", run).isprintable() and 0 < len(run) <= MAX_RUN_ID_CHARACTERS
+        ):
+            raise InvalidArguments(
+                f"a run's id must be printable text of 1–{MAX_RUN_ID_CHARACTERS} characters; got {run!r:.80}"
+            )
+        limits = context.limits or SessionLimits((), None, None)
+        return limits.run_quota(context.id, run or context.runtime.ids.new(), self._budget)
 
-    def ask(self, request: Message | BaseModel, *, is_checked: bool = False) -> Invocation:
+    def invocation_of(self, request: Message | BaseModel, *, is_checked: bool = False) -> Invocation:
         """Return the call that a message makes, not started yet; for internal use."""
         message = request if isinstance(request, Message) else message_of(request)
-        meta, named = message.meta, resolve_name(message.type)
+        meta, resolve = message.meta, resolve_name(message.type)
 
         def resolve_checked(context: SessionContext) -> CompiledTool:
-            compiled = named(context)
+            compiled = resolve(context)
             is_added = message.type not in self._context.compiled.by_name
-            if wrong := _misfit(compiled, message, is_added=is_added):
-                return refusing_tool(compiled, InvalidArguments(f"Invalid message: {wrong}"))
-            return checked_tool(compiled) if is_checked else compiled
+            if problem := _message_error(compiled, message, is_added=is_added):
+                return refusing_tool(compiled, InvalidArguments(f"Invalid message: {problem}"))
+            return check_only_tool(compiled) if is_checked else compiled
 
-        compiled = self._found(resolve_checked, message.type)
+        compiled = self._resolve(resolve_checked, message.type)
         options = self._options_now()
         if meta is not None:
             options = options._replace(cause=(str(meta.correlation), str(meta.id)), traceparent=meta.traceparent)
@@ -309,7 +313,7 @@ class Session:
                 remaining = meta.deadline - self._context.runtime.clock.time_ns() / 1e9
                 end = asyncio.get_running_loop().time() + remaining
                 options = options._replace(deadline=end if options.deadline is None else min(end, options.deadline))
-        return Invocation(self._context, compiled, _given(compiled, message), options)
+        return Invocation(self._context, compiled, _raw_arguments(compiled, message), options)
 
     def message(self, tool: str, data: Mapping[str, Any] | Json, *, correlation: str | None = None) -> Message:
         """Return the message that calls a tool by its name: a query if the tool only reads, otherwise a command.
@@ -323,13 +327,13 @@ class Session:
     def _call(self, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Invocation:
         compiled = self._compiled.get(tool)
         if compiled is None:
-            compiled = self._found(resolve_tool(tool), tool.name)
+            compiled = self._resolve(resolve_tool(tool), tool.name)
         arguments = bind_arguments(tool, args, kwargs) if args else kwargs
         return Invocation(
             self._context, compiled, arguments, self._options if self._timeout is None else self._options_now()
         )
 
-    def _found(self, find: Resolve, name: str) -> CompiledTool:
+    def _resolve(self, find: Resolve, name: str) -> CompiledTool:
         context = self._context
         return resolve_dynamically(context, name, find) if context.snapshot.composition.dynamic else find(context)
 
@@ -340,7 +344,7 @@ class Session:
         return self._options._replace(deadline=asyncio.get_running_loop().time() + self._timeout)
 
 
-def _given(compiled: CompiledTool, message: Message) -> Any:  # unvalidated arguments
+def _raw_arguments(compiled: CompiledTool, message: Message) -> Any:  # unvalidated arguments
     """Return the arguments in a message; a processor's data that is not an object becomes ``{"data": …}`` (K4)."""
     contract, data = compiled.tool and compiled.tool.contract, message.data
     if compiled.tool and contract is not None and contract.is_whole and message.type == contract.type:
@@ -350,7 +354,7 @@ def _given(compiled: CompiledTool, message: Message) -> Any:  # unvalidated argu
     return {} if data is None else data
 
 
-def _misfit(compiled: CompiledTool, message: Message, *, is_added: bool) -> str | None:
+def _message_error(compiled: CompiledTool, message: Message, *, is_added: bool) -> str | None:
     """Return what is wrong with a message as a whole, or ``None``.
 
     A tool added by dynamic ``uses`` accepts a command too, since its caller cannot know that it only reads.
@@ -386,7 +390,7 @@ async def exposed(origin: Origin) -> Mapping[Scope, Mapping[str, Any]]:
     readable = context.snapshot.composition.exposed
     by_scope: dict[Scope, dict[str, Any]] = {}
     for scope in STORED:
-        if not is_there(context, scope):
+        if not has_scope(context, scope):
             continue
         values: dict[str, Any] = {}
         if fields := {name for kind, of, name in readable if (kind, of) == ("state", scope)}:
@@ -394,7 +398,7 @@ async def exposed(origin: Origin) -> Mapping[Scope, Mapping[str, Any]]:
         for name, resource in execution.resources(scope).items():
             if ("resource", scope, name) in readable and isinstance(resource, Resource):
                 handle = execution.resource(resource)
-                if resource.make_default is not None or await handle.is_there():
+                if resource.make_default is not None or await handle.exists():
                     values[name] = resource.schema.jsonable(await handle.get())
         if values:
             by_scope[scope] = values

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class SessionContext:
     """One session's id, snapshot, compiled tools, files and data, and the runtime of its kernel.
 
-    ``data`` holds the resources and the state of the session's root. ``others`` caches the child contexts of its
+    ``data`` holds the resources and the state of the session's root. ``child_contexts`` caches the contexts of its
     dynamic ``uses`` and inner blocks, by their identity.
     """
 
@@ -36,28 +36,28 @@ class SessionContext:
     compiled: CompiledTools
     files: SessionFiles
     data: SessionData
-    others: dict[Any, SessionContext] = field(default_factory=dict[Any, "SessionContext"])
+    child_contexts: dict[Any, SessionContext] = field(default_factory=dict[Any, "SessionContext"])
     windows: dict[object, SessionWindows] = field(default_factory=dict[object, SessionWindows])
     """The in-process windows that its calls count in, keyed by the ``CallLimits`` of their tools."""
-    settled: dict[CompiledTool, Columns] = field(default_factory=dict["CompiledTool", "Columns"])
+    record_columns: dict[CompiledTool, Columns] = field(default_factory=dict["CompiledTool", "Columns"])
     """The record columns that are the same for every call of a tool."""
-    terms: SessionLimits | None = None
+    limits: SessionLimits | None = None
     """The limits and budgets of the session itself, in addition to those of its tools."""
-    may_be_plain: bool = field(init=False)
+    allows_plain_calls: bool = field(init=False)
     """Whether calls here may be plain calls (``plain_calls``): the session itself adds no step to them."""
-    above: Block | None = None
+    enclosing_agent: Block | None = None
     """The session's agent, if the block of this context is inside it or has dynamic additions."""
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
         is_refused = self.runtime.governance.require_auth and snapshot.principal.kind == "anonymous"
-        is_plain = self.terms is None and not is_refused and not snapshot.hooks.on_policy_evaluated
-        object.__setattr__(self, "may_be_plain", is_plain)
+        is_plain = self.limits is None and not is_refused and not snapshot.hooks.on_policy_evaluated
+        object.__setattr__(self, "allows_plain_calls", is_plain)
 
     @property
     def agent(self) -> Block:
         """The agent of the session: the outermost block."""
-        return self.above or self.block
+        return self.enclosing_agent or self.block
 
     @property
     def block(self) -> Block:

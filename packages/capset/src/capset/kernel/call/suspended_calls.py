@@ -9,18 +9,19 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
-from capset.clock import iso
+from capset.clock import iso, iso_of
 from capset.definitions.calls.messages import Json
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import LimitExceeded, NotFound
 from capset.fingerprint.canonical import as_json
 from capset.kernel.call.session_context import SessionContext
+from capset.kernel.governance.approval_requests import own_request
 from capset.stores.base import AuditQuery, ReplyRow
-from capset.stores.base.replies import ANSWER_BYTES, ANSWERS_BYTES, KEPT, KEYS, KeysFull
+from capset.stores.base.replies import MAX_KEYS, MAX_REPLIES_BYTES, MAX_REPLY_BYTES, RETENTION, KeysFull
 
-MAY_GO_ON: Final = KEPT - timedelta(hours=1)
+RESUME_WINDOW: Final = RETENTION - timedelta(hours=1)
 """How long after its decision a call may be resumed: shorter than its outcome is kept, so that it never runs twice."""
-_BROKEN_OFF: Final = timedelta(minutes=1)
+_OUTCOME_GRACE: Final = timedelta(minutes=1)
 """How long after a call was recorded its outcome may still be on its way into the store."""
 
 
@@ -55,16 +56,16 @@ class SuspendedCall:
         return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
     @property
-    def is_forgotten(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether the call can no longer be resumed, since its outcome may have been deleted already."""
         ended = self.request.decided_at or self.request.expires_at
-        return not self.is_waiting and self._now() >= datetime.fromisoformat(ended) + MAY_GO_ON
+        return not self.is_waiting and self._now() >= datetime.fromisoformat(ended) + RESUME_WINDOW
 
-    async def decided(self, seconds: float) -> bool:
+    async def wait_for_decision(self, seconds: float) -> bool:
         """Wait at most ``seconds`` until the request is decided; return whether it is."""
         if not self.is_waiting:
             return True
-        row = await self._context.runtime.approvals.decided(self.request, seconds)
+        row = await self._context.runtime.approvals.wait_for_decision(self.request, seconds)
         return row.status != "pending"
 
     async def withdraw(self) -> None:
@@ -80,32 +81,36 @@ class SuspendedCall:
         any effect can be reserved again. Raises ``LimitExceeded`` if the organisation has too many of these rows.
         """
         now, request = self._now(), self.request
-        row = ReplyRow(request.session, self._key, self.digest, _iso(now), correlation=request.id, org=request.org)
+        row = ReplyRow(request.session, self._key, self.digest, iso_of(now), correlation=request.id, org=request.org)
         try:
-            return await self._context.runtime.store.replies.reserve(row, expired=_iso(now - KEPT), most=KEYS)
+            return await self._context.runtime.store.replies.reserve(
+                row, expired=iso_of(now - RETENTION), max_keys=MAX_KEYS
+            )
         except KeysFull:
             raise LimitExceeded(
-                f"Rate limit exceeded: {KEYS} calls of this organisation were resumed, or were sent with an "
+                f"Rate limit exceeded: {MAX_KEYS} calls of this organisation were resumed, or were sent with an "
                 "Idempotency-Key, within 24 hours (idempotency_keys).",
                 hint="try again later, or make the same call again: the approval covers that, too",
             ) from None
 
-    async def keep(self, outcome: str, *, status: int = 200, record: str | None = None) -> None:
+    async def store_outcome(self, outcome: str, *, status: int = 200, record: str | None = None) -> None:
         """Store the outcome of a reserved call; if it is too large, store only its status and its record's id."""
-        body = outcome if len(outcome.encode()) <= ANSWER_BYTES else None
+        body = outcome if len(outcome.encode()) <= MAX_REPLY_BYTES else None
         replies = self._context.runtime.store.replies
-        await replies.fulfil(self.request.session, self._key, status, body, record=record, max_bytes=ANSWERS_BYTES)
+        await replies.complete(
+            self.request.session, self._key, status, body, record=record, max_bytes=MAX_REPLIES_BYTES
+        )
 
     async def release(self) -> None:
         """Release a reserved call that has had no effect, so that it can be resumed later."""
         await self._context.runtime.store.replies.release(self.request.session, self._key)
 
-    async def broken_off(self) -> str | None:
+    async def interrupted_record(self) -> str | None:
         """Return the id of the record of a reserved call that ended without a stored outcome; ``None`` if it runs."""
         request = self.request
         query = AuditQuery(session=request.session, correlation=request.id, approval=request.id, limit=1)
         for record in (await self._context.runtime.audit.query(query)).items:
-            is_late = self._now() >= datetime.fromisoformat(record.time) + _BROKEN_OFF
+            is_late = self._now() >= datetime.fromisoformat(record.time) + _OUTCOME_GRACE
             return record.id if record.outcome == "interrupted" or is_late else None
         return None
 
@@ -123,13 +128,7 @@ class SuspendedCall:
 
 async def find_suspended(context: SessionContext, id: str) -> SuspendedCall:
     """Return the call behind an approval request. Raises ``NotFound`` if it is another session's or principal's."""
-    approvals, principal = context.runtime.approvals, context.principal
-    row = await approvals.find(id, principal.org)
-    mine = (context.id, f"{principal.kind}:{principal.id}", principal.on_behalf_of)
-    if row is None or (row.session, row.principal, row.on_behalf_of) != mine:
+    row = await own_request(context, id)
+    if row is None:
         raise NotFound(f"there is no call of this session that waits for an approval {id!r}")
     return SuspendedCall(row, context)
-
-
-def _iso(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

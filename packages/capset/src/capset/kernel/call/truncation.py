@@ -11,10 +11,8 @@ from typing import Any, Final
 from capset.errors import CapsetError, StoreError
 from capset.kernel.call.session_context import SessionContext
 
-FOLDER: Final = "/results"
+RESULTS_FOLDER: Final = "/results"
 """The folder in a session's files that holds its truncated results in full."""
-_MAX_AFTER: Final = 400
-"""Maximum characters of the text after a truncated one."""
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps creates an encoder each time
 _log = logging.getLogger("capset.kernel")
 
@@ -45,17 +43,17 @@ async def truncate_for_model(context: SessionContext, record: str, data: Any, *,
     text = data if isinstance(data, str) else _encode(data)
     if 4 * (len(text) + len(after)) <= cap or len(_bytes(text + after)) <= cap:
         return Truncated(text + after)
-    file = f"{FOLDER}/{record}.txt"
+    file = f"{RESULTS_FOLDER}/{record}.txt"
     if not isinstance(data, str):
-        file, text = f"{FOLDER}/{record}.json", json.dumps(data, ensure_ascii=False, indent=1)
+        file, text = f"{RESULTS_FOLDER}/{record}.json", json.dumps(data, ensure_ascii=False, indent=1)
     content = _bytes(text)
-    why = await store_result(context, file, content)
+    problem = await store_result(context, file, content)
     hint = f"all of it is in the session's file {file}: read that in parts"
-    if why is not None:
-        hint = f"the whole was not kept: {why}"
-    note = _bytes(f"\n\n[cut: this is the beginning of {len(content):,} bytes; {hint}]{after[:_MAX_AFTER]}")
+    if problem is not None:
+        hint = f"the whole was not kept: {problem}"
+    note = _bytes(f"\n\n[cut: this is the beginning of {len(content):,} bytes; {hint}]{after[:400]}")
     beginning = content[: max(cap - len(note), 0)]
-    return Truncated((beginning + note).decode(errors="ignore"), True, file if why is None else None)
+    return Truncated((beginning + note).decode(errors="ignore"), True, file if problem is None else None)
 
 
 async def truncate_content(context: SessionContext, record: str, pieces: Sequence[Mapping[str, Any]]) -> Truncated:

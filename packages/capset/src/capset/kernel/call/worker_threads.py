@@ -11,7 +11,7 @@ from typing import Any, Final
 from capset.errors import NoFreeSlot
 from capset.kernel.call.fair_slots import FairSlots, Owner
 
-AT_ONCE: Final = 64
+MAX_THREADS: Final = 64
 """Maximum number of threads; other sync handlers wait for their turn (``FairSlots``)."""
 START_SECONDS: Final = 60.0
 """How long a function waits for a thread before it is refused."""
@@ -28,7 +28,7 @@ class Threads:
     __slots__ = ("_slots", "abandoned", "abandoned_running")
 
     def __init__(self) -> None:
-        self._slots = FairSlots(AT_ONCE)
+        self._slots = FairSlots(MAX_THREADS)
         self.abandoned = 0
         """Number of abandoned threads so far."""
         self.abandoned_running = 0
@@ -56,10 +56,10 @@ class Threads:
         A cancelled caller abandons its thread; with ``stop``, it calls that first and waits for the thread for at most
         ``STOP_SECONDS``. Raises ``NoFreeSlot`` if no thread is free for its owner within ``START_SECONDS``.
         """
-        if not self._slots.take(owner):
+        if not self._slots.try_acquire(owner):
             try:
                 async with asyncio.timeout(START_SECONDS):
-                    await self._slots.wait(owner)
+                    await self._slots.acquire(owner)
             except TimeoutError:
                 raise no_free_thread() from None
         work = _Work(self, owner, function)
@@ -96,7 +96,7 @@ class Threads:
 def no_free_thread() -> NoFreeSlot:
     """Return the error for a function that waited too long for a thread."""
     return NoFreeSlot(
-        f"No thread became free in time: at most {AT_ONCE} sync handlers run at once, shared between all callers; "
+        f"No thread became free in time: at most {MAX_THREADS} sync handlers run at once, shared between all callers; "
         "try again later."
     )
 

@@ -16,7 +16,7 @@ from capset.schemas.json_schema import JsonSchema, compile_json_schema
 from capset.schemas.validation_errors import MISSING_FIELD, UNKNOWN_FIELD, SchemaMismatch
 from capset.stores.base import LineageStore
 
-ARGUMENT_BYTES: Final = 1024 * 1024
+MAX_ARGUMENT_BYTES: Final = 1024 * 1024
 """Maximum size of the arguments of a call that waits for an approval, as requested or as changed by an approver."""
 
 _ITEM: Final = re.compile(r"\.[0-9]+(?![^.])")
@@ -64,14 +64,14 @@ async def check_answer(lineage: LineageStore, row: ApprovalRow, answer: Answer) 
     """
     if answer.arguments is None:
         return
-    check_size(row.tool, written_arguments(answer.arguments))
+    check_size(row.tool, arguments_json(answer.arguments))
     schema = await _schema(lineage, row)
     if schema is None:
         return
-    misfits = _misfits(schema, dict(answer.arguments))
-    if misfits and not _places(misfits) <= _misnamed(schema, row):
-        problems = "; ".join(map(str, misfits))
-        raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {problems}", fields=misfits)
+    errors = _schema_errors(schema, dict(answer.arguments))
+    if errors and not _error_keys(errors) <= _alias_mismatches(schema, row):
+        problems = "; ".join(map(str, errors))
+        raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {problems}", fields=errors)
     _check_files(row, schema, dict(answer.arguments))
 
 
@@ -87,36 +87,36 @@ def _check_files(row: ApprovalRow, schema: JsonSchema, arguments: Any) -> None:
             )
 
 
-def _misnamed(schema: JsonSchema, row: ApprovalRow) -> set[tuple[str, str]]:
+def _alias_mismatches(schema: JsonSchema, row: ApprovalRow) -> set[tuple[str, str]]:
     """Return where a request's own arguments do not fit, if the cause is fields given by name instead of alias."""
-    misfits = _misfits(schema, read(row.arguments))
-    is_misnamed = any(misfit.expected in (MISSING_FIELD, UNKNOWN_FIELD) for misfit in misfits)
-    return _places(misfits) if is_misnamed else set()
+    errors = _schema_errors(schema, read(row.arguments))
+    is_misnamed = any(error.expected in (MISSING_FIELD, UNKNOWN_FIELD) for error in errors)
+    return _error_keys(errors) if is_misnamed else set()
 
 
-def _misfits(schema: JsonSchema, arguments: Any) -> Sequence[Field]:  # JSON data
+def _schema_errors(schema: JsonSchema, arguments: Any) -> Sequence[Field]:  # JSON data
     try:
         schema.check(arguments)
-    except SchemaMismatch as misfit:
-        return misfit.fields
+    except SchemaMismatch as error:
+        return error.fields
     return ()
 
 
-def _places(misfits: Sequence[Field]) -> set[tuple[str, str]]:
+def _error_keys(errors: Sequence[Field]) -> set[tuple[str, str]]:
     """Return what does not fit and where, treating all items of a list as one."""
-    return {(_ITEM.sub(".0", misfit.path), misfit.expected) for misfit in misfits}
+    return {(_ITEM.sub(".0", error.path), error.expected) for error in errors}
 
 
 def check_size(tool: str, arguments: str) -> None:
-    """Raise ``ArgumentsTooLarge`` for more than ``ARGUMENT_BYTES``."""
-    if len(arguments.encode()) > ARGUMENT_BYTES:
+    """Raise ``ArgumentsTooLarge`` for more than ``MAX_ARGUMENT_BYTES``."""
+    if len(arguments.encode()) > MAX_ARGUMENT_BYTES:
         raise ArgumentsTooLarge(
             f"Invalid arguments for {tool!r}: those of a call that waits for an approval may be at most "
-            f"{ARGUMENT_BYTES} bytes as JSON (approval_arguments)"
+            f"{MAX_ARGUMENT_BYTES} bytes as JSON (approval_arguments)"
         )
 
 
-def written_arguments(arguments: Mapping[str, Any]) -> str:  # of the tool's own schema
+def arguments_json(arguments: Mapping[str, Any]) -> str:  # of the tool's own schema
     """Return arguments as they are stored. Raises ``InvalidArguments`` if they are not JSON data."""
     try:
         return canonical(dict(arguments)).decode()

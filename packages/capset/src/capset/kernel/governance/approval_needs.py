@@ -6,16 +6,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Self, get_args
+from typing import Any, Self, get_args
 
 from capset.clock import iso_of
 from capset.definitions.governance.approvals import ApprovalRow, ApprovalScope
-from capset.definitions.governance.approvers import written
+from capset.definitions.governance.approvers import attribute_json
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import StoreError, counted
-
-_LISTED: Final = 10
-"""Maximum number of the decider's permissions that a refusal lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +41,18 @@ class ApproverNeed:
             return True
         people = (by.attributes, *by.on_behalf_of_attributes)
         has_attributes = all(
-            name in attributes and written(attributes[name]) in map(written, values)
+            name in attributes and attribute_json(attributes[name]) in map(attribute_json, values)
             for name, values in self.attributes.items()
             for attributes in people
         )
         return has_attributes and (self.permission is None or self.permission in permissions)
 
-    def described(self, *, is_escalated: bool = False) -> str:
+    def describe(self, *, is_escalated: bool = False) -> str:
         """Return the demands as part of a sentence, ``an approver with …``."""
         parts = [] if self.permission is None else [f"the permission {self.permission}"]
         for name, values in self.attributes.items():
             like = ", as the requester's" if name in self.same_attributes else ""
-            options = " or ".join(map(_shown, values))
+            options = " or ".join(map(_value_text, values))
             parts.append(f"the {name} {options}{like}" if values else f"the requester's {name}, which is not known")
         text = " and ".join(parts)
         return f"{text} (or the permission {self.escalate_to})" if is_escalated else text
@@ -71,7 +68,7 @@ class ApprovalNeeds:
     expires_after: float | None = None
 
     @classmethod
-    def read(cls, row: ApprovalRow) -> Self:
+    def of_row(cls, row: ApprovalRow) -> Self:
         """Return the needs of a request. Raises ``StoreError`` if they cannot be read."""
         if row.needs is None:
             return cls(())
@@ -82,7 +79,7 @@ class ApprovalNeeds:
         except (ValueError, TypeError, KeyError, RecursionError):
             raise StoreError(f"the request {row.id} was changed: what its approvals need cannot be read") from None
 
-    def written(self) -> str:
+    def to_json(self) -> str:
         """Return the needs as JSON text, which is the same for equal needs."""
         return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -94,18 +91,18 @@ class ApprovalNeeds:
     def summary(self) -> str:
         """Return the needs as one readable sentence."""
         approvers = "two different approvers" if self.approvals == 2 else counted(self.approvals, "approver")
-        demands = "; ".join(filter(None, (rule.described() for rule in self.rules)))
+        demands = "; ".join(filter(None, (rule.describe() for rule in self.rules)))
         restriction = ", none of them the requester" if self.forbid_own else ""
         return f"{approvers}{' with ' if demands else ''}{demands}{restriction}"
 
-    def unmet(self, row: ApprovalRow, by: Principal, permissions: frozenset[str], now: str) -> str | None:
+    def refusal(self, row: ApprovalRow, by: Principal, permissions: frozenset[str], now: str) -> str | None:
         """Return one sentence on why a principal with these permissions may not approve, or ``None`` if it may."""
         for rule in self.rules:
             at = rule.escalates_at(row.created_at)
             is_escalated = at is not None and at <= now
             if not rule.is_met(by, permissions, is_escalated=is_escalated):
-                needed = rule.described(is_escalated=is_escalated)
-                return f"this request needs an approver with {needed}; you have {_held(rule, by, permissions)}"
+                needed = rule.describe(is_escalated=is_escalated)
+                return f"this request needs an approver with {needed}; you have {_describe_held(rule, by, permissions)}"
         return None
 
 
@@ -131,7 +128,7 @@ class GivenApproval:
         return People.of(self.by, self.on_behalf_of, self.makers)
 
 
-def given_approvals(row: ApprovalRow) -> tuple[GivenApproval, ...]:
+def approvals_of(row: ApprovalRow) -> tuple[GivenApproval, ...]:
     """Return the approvals that count so far. Raises ``StoreError`` if they cannot be read."""
     if row.approvals is None:
         return ()
@@ -142,14 +139,14 @@ def given_approvals(row: ApprovalRow) -> tuple[GivenApproval, ...]:
         raise StoreError(f"the request {row.id} was changed: its approvals cannot be read") from None
 
 
-def written_approvals(approvals: Iterable[GivenApproval]) -> str:
+def approvals_json(approvals: Iterable[GivenApproval]) -> str:
     """Return approvals as they are stored."""
     return json.dumps([asdict(approval) for approval in approvals], ensure_ascii=False, separators=(",", ":"))
 
 
 def round_of(row: ApprovalRow) -> int:
     """Return how often approvers have changed the arguments of a request so far."""
-    return max((approval.round for approval in given_approvals(row)), default=0)
+    return max((approval.round for approval in approvals_of(row)), default=0)
 
 
 def has_enough_approvals(row: ApprovalRow) -> bool:
@@ -157,7 +154,7 @@ def has_enough_approvals(row: ApprovalRow) -> bool:
 
     It may lack some if a server of an earlier version, which has no rules for approvers, has decided it.
     """
-    return row.needs is None or _different(given_approvals(row)) >= ApprovalNeeds.read(row).approvals
+    return row.needs is None or _count_distinct(approvals_of(row)) >= ApprovalNeeds.of_row(row).approvals
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +176,7 @@ class People:
         """
         return cls(_ids_of((principal, on_behalf_of or "")), _ids_of(makers))
 
-    def are_one_with(self, others: People) -> bool:
+    def overlaps(self, others: People) -> bool:
         """Return whether they share an id, or one made the key of the other.
 
         Two keys made by a third principal belong to two people: an administrator makes the keys of many.
@@ -206,28 +203,31 @@ def _id_of(name: str) -> str:
     return rest if colon and kind in get_args(PrincipalKind) else name
 
 
-def _different(approvals: Sequence[GivenApproval]) -> int:
+def _count_distinct(approvals: Sequence[GivenApproval]) -> int:
     """Return the number of approvals by people different from those of all earlier approvals."""
     return sum(
-        not any(approval.people.are_one_with(earlier.people) for earlier in approvals[:place])
+        not any(approval.people.overlaps(earlier.people) for earlier in approvals[:place])
         for place, approval in enumerate(approvals)
     )
 
 
-def _held(need: ApproverNeed, by: Principal, permissions: frozenset[str]) -> str:
+def _describe_held(need: ApproverNeed, by: Principal, permissions: frozenset[str]) -> str:
     """Return the decider's permissions and attributes that a rule compares, as part of a sentence."""
     parts: list[str] = []
     if need.permission is not None or need.escalate_to is not None:
-        names = sorted(permissions)
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        parts.append(f"{', '.join(names[:_LISTED])}{more}" if names else "no permissions")
+        names, longest = sorted(permissions), 10
+        more = f" and {len(names) - longest} more" if len(names) > longest else ""
+        parts.append(f"{', '.join(names[:longest])}{more}" if names else "no permissions")
     for name in need.attributes:
         people = (by.attributes, *by.on_behalf_of_attributes)
         parts += sorted(
-            {f"the {name} {_shown(attributes[name])}" if name in attributes else f"no {name}" for attributes in people}
+            {
+                f"the {name} {_value_text(attributes[name])}" if name in attributes else f"no {name}"
+                for attributes in people
+            }
         )
     return " and ".join(parts)
 
 
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else written(value)
+def _value_text(value: object) -> str:
+    return value if isinstance(value, str) else attribute_json(value)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from capset.clock import iso
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.capabilities import Risk
-from capset.definitions.governance.approvals import ApprovalRow, EqualCall
-from capset.definitions.governance.approvers import ApprovalSubject, ApproverRule, written
+from capset.definitions.governance.approvals import ApprovalRow, CallKey
+from capset.definitions.governance.approvers import ApprovalSubject, ApproverRule, attribute_json
 from capset.definitions.principals import Attributes, Principal
 from capset.errors import ArgumentsTooLarge, FileError, LimitExceeded
 from capset.evaluation.code import code_of
@@ -18,31 +18,32 @@ from capset.evaluation.policies import Ruling
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.fingerprint.payloads import tool_payload
 from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.session_context import SessionContext
 from capset.kernel.governance.approval_arguments import check_size
 from capset.kernel.governance.approval_needs import ApprovalNeeds, ApproverNeed
 from capset.kernel.governance.audit import arguments_to_approve
-from capset.kernel.governance.file_arguments import FileArgument, normalised, written_files
+from capset.kernel.governance.file_arguments import FileArgument, files_json, normalised
 from capset.kernel.governance.marked_values import marked_files
 from capset.schemas.json_schema_graph import SchemaNode
-from capset.schemas.plain_data import plain, unmasked
+from capset.schemas.plain_data import plain, reveal_secrets
 from capset.stores.base import ArgumentsFull, PayloadRow
 
-PENDING_BYTES: Final = 64 * 1024 * 1024
+MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of the arguments of all open requests of an organisation together."""
-FILES: Final = 100
+MAX_FILES: Final = 100
 """Maximum number of files that the arguments of a call that waits for an approval may name."""
 
 
-async def look_at_files(call: Invocation, root: SchemaNode) -> tuple[FileArgument, ...]:
+async def read_named_files(call: Invocation, root: SchemaNode) -> tuple[FileArgument, ...]:
     """Return the current state of the files that a call's arguments name; ``root`` is the schema of the arguments.
 
-    Raises ``ArgumentsTooLarge`` for more than ``FILES`` of them.
+    Raises ``ArgumentsTooLarge`` for more than ``MAX_FILES`` of them.
     """
-    named = marked_files(root, plain(unmasked(call.arguments.recorded)))
-    if len(named) > FILES:
+    named = marked_files(root, plain(reveal_secrets(call.arguments.recorded)))
+    if len(named) > MAX_FILES:
         raise ArgumentsTooLarge(
-            f"Invalid arguments for {call.compiled.name!r}: a call that waits for an approval may name at most {FILES} "
-            "files"
+            f"Invalid arguments for {call.compiled.name!r}: a call that waits for an approval may name at most "
+            f"{MAX_FILES} files"
         )
     files: list[FileArgument] = []
     for place, path, is_secret in named:
@@ -55,7 +56,7 @@ async def look_at_files(call: Invocation, root: SchemaNode) -> tuple[FileArgumen
     return tuple(files)
 
 
-def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Installed) -> ApprovalNeeds | None:
+def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: InstalledTool) -> ApprovalNeeds | None:
     """Return what the rules that apply to a call demand, or ``None`` if none applies."""
     if not rules:
         return None
@@ -73,7 +74,7 @@ def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Install
     )
 
 
-def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:
+def _subject(call: Invocation, installed: InstalledTool) -> ApprovalSubject:
     """Return the facts about a call; an unknown fact has every possible value, so that any rule may apply."""
     context = call.context
     composition = context.snapshot.composition
@@ -95,11 +96,11 @@ def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:
 def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
     allowed = {name: [*values] for name, values in rule.attributes.items()}
     for name in rule.same_attributes:
-        stated = _stated(name, (requester.attributes, *requester.on_behalf_of_attributes))
-        permitted = allowed.get(name)
-        allowed[name] = (
-            stated if permitted is None else [choice for choice in stated if written(choice) in map(written, permitted)]
-        )
+        values = _common_value(name, (requester.attributes, *requester.on_behalf_of_attributes))
+        if name in allowed:
+            allowed_texts = set(map(attribute_json, allowed[name]))
+            values = [value for value in values if attribute_json(value) in allowed_texts]
+        allowed[name] = values
     return ApproverNeed(
         rule.permission,
         dict(sorted(allowed.items())),
@@ -109,30 +110,38 @@ def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
     )
 
 
-def _stated(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attributes are
+def _common_value(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attributes are
     """Return the single value that a requester and those it acts for state; none if they state several."""
     values = {
-        written(attributes[name]): attributes[name]
+        attribute_json(attributes[name]): attributes[name]
         for attributes in people
         if name in attributes and attributes[name] is not None
     }
     return [*values.values()] if len(values) == 1 else []
 
 
-async def standing_request(call: Invocation, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow | None:
+async def own_request(context: SessionContext, id: str) -> ApprovalRow | None:
+    """Return the request with this id if the session's own principal has made it here; otherwise ``None``."""
+    principal = context.principal
+    row = await context.runtime.approvals.find(id, principal.org)
+    owner = (context.id, principal.qualified_id, principal.on_behalf_of)
+    return row if row is not None and (row.session, row.principal, row.on_behalf_of) == owner else None
+
+
+async def existing_request(call: Invocation, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow | None:
     """Return the request that applies to a call: an unexpired one of an equal call with equal needs."""
     context, tool = call.context, call.compiled
     principal, runtime = context.principal, context.runtime
-    equal = EqualCall(
+    equal = CallKey(
         org=principal.org,
         session=context.id,
         agent=context.block.name,
-        principal=_named(principal),
+        principal=principal.qualified_id,
         on_behalf_of=principal.on_behalf_of,
         tool=tool.name,
         tool_hash=tool.hash or "",
         digest=digest,
-        needs=needs and needs.written(),
+        needs=needs and needs.to_json(),
         code_hash=(_code_hash(call) or "") if runtime.governance.code_voids_approvals else None,
     )
     return await runtime.store.approvals.standing(equal, iso(runtime.clock.time_ns()))
@@ -157,21 +166,21 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
         org=context.principal.org,
         session=context.id,
         agent=context.block.name,
-        principal=_named(context.principal),
+        principal=context.principal.qualified_id,
         on_behalf_of=context.principal.on_behalf_of,
         tool=tool.name,
         tool_hash=tool.hash or "",
         runtime_hash=context.snapshot.runtime_hash,
         arguments=arguments,
         unmasked=unmasked,
-        files=written_files(call.named_files),
+        files=files_json(call.named_files),
         digest=digest,
         reason=question.reason if runtime.redactor is None else runtime.redactor(question.reason),
         policies=json.dumps(question.policies),
         created_at=iso(now),
         expires_at=iso(now + round(seconds * 1e9)),
         code_hash=_code_hash(call),
-        needs=needs and needs.written(),
+        needs=needs and needs.to_json(),
         escalates_at=needs and needs.next_escalation(iso(now)),
         makers=json.dumps(context.principal.makers) if context.principal.makers else None,
     )
@@ -187,13 +196,13 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
     deliveries = runtime.deliveries.for_event("approval.requested", row)
     try:
         opened = await runtime.store.approvals.open(
-            row, most=limit, max_bytes=PENDING_BYTES, by_code=by_code, deliveries=deliveries
+            row, max_pending=limit, max_bytes=MAX_PENDING_BYTES, by_code=by_code, deliveries=deliveries
         )
     except ArgumentsFull:
         call.deny("the arguments of open requests for approvals are too large together")
         raise LimitExceeded(
             f"Rate limit exceeded: the arguments of this organisation's requests that wait for approvals may have at "
-            f"most {PENDING_BYTES} bytes together (pending_arguments).",
+            f"most {MAX_PENDING_BYTES} bytes together (pending_arguments).",
             hint="have some of them decided, or wait until they expire",
         ) from None
     if opened is None:
@@ -206,7 +215,7 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
     return opened
 
 
-def is_of_other_code(row: ApprovalRow, call: Invocation) -> bool:
+def has_different_code(row: ApprovalRow, call: Invocation) -> bool:
     """Whether a request was for other code than the call's, and the governance says that this voids it."""
     return call.context.runtime.governance.code_voids_approvals and row.code_hash != _code_hash(call)
 
@@ -214,7 +223,3 @@ def is_of_other_code(row: ApprovalRow, call: Invocation) -> bool:
 def _code_hash(call: Invocation) -> str | None:
     """Return the hash of a call's code, if it has one."""
     return None if call.compiled.tool is None else code_of(call.compiled.tool).hash
-
-
-def _named(principal: Principal) -> str:
-    return f"{principal.kind}:{principal.id}"

@@ -20,19 +20,21 @@ from capset.evaluation.containment import is_contained
 from capset.fingerprint.canonical import read
 from capset.kernel.governance.acts import HOST, ActEntry, Actor, act_entry, actor_of
 from capset.kernel.governance.approval_arguments import ShownArguments, check_answer, shown_arguments
-from capset.kernel.governance.approval_decisions import Decider, answered, closure, refusal_of, repetition
-from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
+from capset.kernel.governance.approval_decisions import (
+    Decider,
+    apply_answer,
+    closed_reason,
+    refusal_of,
+    repetition_reason,
+)
+from capset.kernel.governance.approval_needs import ApprovalNeeds, approvals_of, round_of
 from capset.kernel.governance.file_arguments import ShownFile, file_at, files_of
 from capset.kernel.runtime import KernelRuntime
 from capset.stores.base import ApprovalQuery, ApprovalStore, Page, PendingSummary
 
-LOOK_SECONDS: Final = (0.05, 1.0)
-"""The first and the longest interval at which a waiting call checks whether another process has decided."""
-_SWEPT: Final = 16
-"""Number of overdue requests that are loaded at once, each with its arguments."""
-AGES: Final = (300, 3_600, 86_400)
-"""Bounds, in seconds, of the age groups in which pending requests are counted."""
-_REMEMBERED: Final = 1_000
+AGE_BOUNDS_SECONDS: Final = (300, 3_600, 86_400)
+"""Bounds of the age groups in which pending requests are counted."""
+_MAX_CONSULTED: Final = 1_000
 _log = logging.getLogger("capset.kernel")
 
 
@@ -41,7 +43,7 @@ class ApprovalService:
 
     def __init__(self, runtime: KernelRuntime) -> None:
         self._runtime = runtime
-        self._decided: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._decision_events: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         """The requests that calls of this process wait for; a decision sets the event."""
         self._consulted: dict[str, None] = {}
         """The requests that the host's own approver was asked about, oldest first."""
@@ -64,20 +66,20 @@ class ApprovalService:
         """Count the pending requests of an org, by their age."""
         await self.sweep()
         now = self._runtime.clock.time_ns()
-        return await self._store.summary(org, tuple(iso(now - seconds * 1_000_000_000) for seconds in AGES))
+        times = tuple(iso(now - seconds * 1_000_000_000) for seconds in AGE_BOUNDS_SECONDS)
+        return await self._store.summary(org, times)
 
     def refusal(self, row: ApprovalRow, by: Principal) -> str | None:
-        """Return one sentence on why a principal may not approve a request, or ``None`` if it may."""
+        """Return one sentence on why a principal may not approve a request, or ``None`` if it may.
+
+        Anyone who sees a request may reject it.
+        """
         if row.org != by.org:
             return "there is no such request in your organisation"
         if row.status != "pending" or self.is_overdue(row):
-            return closure(row)
-        refused = refusal_of(row, by, self._runtime.governance, self._now())
-        return refused or repetition(given_approvals(row), by)
-
-    def may_decide(self, row: ApprovalRow, by: Principal) -> bool:
-        """Whether a principal may approve a request; anyone who sees it may reject it."""
-        return self.refusal(row, by) is None
+            return closed_reason(row)
+        reason = refusal_of(row, by, self._runtime.governance, self._now())
+        return reason or repetition_reason(approvals_of(row), by)
 
     async def decide(self, id: str, answer: Answer, *, by: Principal) -> ApprovalRow:
         """Answer a request of the decider's org, and return its new row.
@@ -90,9 +92,9 @@ class ApprovalService:
         principal.
         """
         row = await self.get(id, org=by.org)
-        refused = refusal_of(row, by, self._runtime.governance, self._now()) if answer.approved else None
-        if refused is not None:  # before any error that reveals something about the arguments
-            raise PermissionDenied(f"Permission denied: {refused}.")
+        reason = refusal_of(row, by, self._runtime.governance, self._now()) if answer.approved else None
+        if reason is not None:  # before any error that reveals something about the arguments
+            raise PermissionDenied(f"Permission denied: {reason}.")
         if row.status == "pending":
             await check_answer(self._runtime.store.lineage, row, answer)
         return await self._decide(row, answer, by)
@@ -102,16 +104,16 @@ class ApprovalService:
         for request in ids:
             while (row := await self._store.get(org, request)) is not None and row.status in ("pending", "approved"):
                 ended = replace(row, status="expired", decided_by=by, note="withdrawn")
-                if await self._move(ended, row.status, seen=row):
+                if await self._move(ended, row.status, previous=row):
                     break
 
     async def sweep(self) -> None:
         """End the overdue requests, which count as rejected, and record the escalations that are due."""
-        now = self._now()
-        while rows := await self._store.overdue(now, _SWEPT):
+        now, batch = self._now(), 16  # requests that are loaded at once, each with its arguments
+        while rows := await self._store.overdue(now, batch):
             for row in rows:
-                await self._move(replace(row, status="expired"), row.status, seen=row)
-        while rows := await self._store.escalating(now, _SWEPT):
+                await self._move(replace(row, status="expired"), row.status, previous=row)
+        while rows := await self._store.escalating(now, batch):
             for row in rows:
                 await self._escalate(row)
 
@@ -155,25 +157,25 @@ class ApprovalService:
         act = self._act_of("approval.show", {"id": row.id, "shown": subject}, row, actor_of(by))
         await self._runtime.store.audit.commit(act)
 
-    async def wait(self, row: ApprovalRow, tell: Callable[[], Awaitable[None]]) -> ApprovalRow:
+    async def wait(self, row: ApprovalRow, announce: Callable[[], Awaitable[None]]) -> ApprovalRow:
         """Return a request once it is decided or overdue. The request outlives the call that waits.
 
-        ``tell``, which notifies readers of the call's messages, is awaited first, once no decision can be missed.
+        ``announce``, which notifies readers of the call's messages, is awaited first, once no decision can be missed.
         """
-        decided = self._decided.setdefault(row.id, asyncio.Event())
-        await tell()
+        event = self._decision_events.setdefault(row.id, asyncio.Event())
+        await announce()
         while row.status == "pending":
-            row = await self._look(row, decided)
+            row = await self._poll(row, event)
             if row.status == "pending":  # the call that asked the host's approver has left
                 row = await self.consult(row)
         return row
 
-    async def decided(self, row: ApprovalRow, seconds: float) -> ApprovalRow:
+    async def wait_for_decision(self, row: ApprovalRow, seconds: float) -> ApprovalRow:
         """Return an open request once it is decided or overdue, or unchanged after ``seconds``."""
-        decided = self._decided.setdefault(row.id, asyncio.Event())
+        event = self._decision_events.setdefault(row.id, asyncio.Event())
         try:
             async with asyncio.timeout(seconds):
-                return await self._look(row, decided)
+                return await self._poll(row, event)
         except TimeoutError:
             return row
 
@@ -181,43 +183,43 @@ class ApprovalService:
         """Return a request of an org with its stored status, or ``None``."""
         return await self._store.get(org, id) if id.isprintable() else None
 
-    async def void(self, row: ApprovalRow) -> None:
+    async def expire_incomplete(self, row: ApprovalRow) -> None:
         """End an approval from a server without rules for approvers, given before the request had all it needs."""
         await self._store.move(replace(row, status="expired", note="not approved by all that it needs"), row.status)
 
-    def heard(self, id: str | None) -> None:
+    def notify(self, id: str | None) -> None:
         """Make calls check at once whether another process has decided a request; ``None`` stands for all."""
-        for event in [event for request, event in self._decided.items() if id in (None, request)]:
+        for event in [event for request, event in self._decision_events.items() if id in (None, request)]:
             event.set()
 
     def is_overdue(self, row: ApprovalRow) -> bool:
         """Whether a request is past its ``expires_at``."""
         return row.expires_at <= self._now()
 
-    async def _look(self, row: ApprovalRow, decided: asyncio.Event) -> ApprovalRow:
-        pause = LOOK_SECONDS[0]
+    async def _poll(self, row: ApprovalRow, event: asyncio.Event) -> ApprovalRow:
+        pause = 0.05  # seconds until the next check whether another process has decided
         while True:
             try:
                 async with asyncio.timeout(pause):
-                    await decided.wait()
+                    await event.wait()
             except TimeoutError:
                 pass
-            decided.clear()  # a false notice ends one pause only
+            event.clear()  # a false notice ends one pause only
             current = await self._store.get(row.org, row.id)
             if current is None:
                 return replace(row, status="expired")
             if current.status != "pending":
                 return current
             ended = replace(current, status="expired")
-            if self.is_overdue(current) and await self._move(ended, "pending", seen=current):
+            if self.is_overdue(current) and await self._move(ended, "pending", previous=current):
                 return ended
             if current.escalates_at is not None and current.escalates_at <= self._now():
                 await self._escalate(current)
-            if self.is_to_consult(current):
+            if self.should_consult(current):
                 return current
-            pause = min(2 * pause, LOOK_SECONDS[1])
+            pause = min(2 * pause, 1.0)
 
-    def is_to_consult(self, row: ApprovalRow) -> bool:
+    def should_consult(self, row: ApprovalRow) -> bool:
         """Whether to ask the host's own approver about a request: it is open, and the approver was not asked yet."""
         return (
             self._runtime.governance.approver is not None and row.status == "pending" and row.id not in self._consulted
@@ -231,7 +233,7 @@ class ApprovalService:
         except BaseException:
             self._consulted.pop(row.id, None)  # another call may ask again
             raise
-        if len(self._consulted) > _REMEMBERED:
+        if len(self._consulted) > _MAX_CONSULTED:
             del self._consulted[next(iter(self._consulted))]
         if answer is None:
             return row
@@ -265,35 +267,35 @@ class ApprovalService:
         actor, runtime = HOST if by is None else actor_of(by), self._runtime
         while True:
             if row.status != "pending" or self.is_overdue(row):
-                raise Conflict(f"the request {row.id!r} is not open any more: {closure(row)}")
-            moved = answered(row, answer, by, runtime.governance, runtime.clock.time_ns())
-            if await self._move(moved, "pending", seen=row, act=self._act(moved, answer, actor)):
+                raise Conflict(f"the request {row.id!r} is not open any more: {closed_reason(row)}")
+            changed_row = apply_answer(row, answer, by, runtime.governance, runtime.clock.time_ns())
+            if await self._move(changed_row, "pending", previous=row, act=self._act(changed_row, answer, actor)):
                 break
             row = await self._get(row.id, row.org)
-        if moved.status != "pending" and (event := self._decided.get(row.id)) is not None:
+        if changed_row.status != "pending" and (event := self._decision_events.get(row.id)) is not None:
             event.set()
-        return moved
+        return changed_row
 
     async def _escalate(self, row: ApprovalRow) -> None:
         """Record an escalation, once, and notify channels of it."""
         now = self._now()
-        after = ApprovalNeeds.read(row).next_escalation(row.created_at, now)
+        after = ApprovalNeeds.of_row(row).next_escalation(row.created_at, now)
         about = {"id": row.id, "call": row.call, "principal": row.principal}
         act = self._act_of("approval.escalate", about, row, HOST)
-        moved = replace(row, escalates_at=after, escalated_at=now)
-        deliveries = self._runtime.deliveries.for_event("approval.escalated", moved, occurrence=now)
-        if await self._store.move(moved, "pending", seen=row, act=act, deliveries=deliveries):
+        changed_row = replace(row, escalates_at=after, escalated_at=now)
+        deliveries = self._runtime.deliveries.for_event("approval.escalated", changed_row, occurrence=now)
+        if await self._store.move(changed_row, "pending", previous=row, act=act, deliveries=deliveries):
             self._runtime.deliveries.wake(deliveries)
 
     async def _move(
-        self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow, act: ActEntry | None = None
+        self, row: ApprovalRow, expected: ApprovalStatus, *, previous: ApprovalRow, act: ActEntry | None = None
     ) -> bool:
         """Replace a request if it is unchanged since it was read, and notify channels if that ends it."""
         deliveries = self._runtime.deliveries
         if row.status != "pending":  # unmasked arguments are kept only while an approver may need to see them
             row = replace(row, unmasked=None)
         notices = deliveries.for_ending(row) if expected == "pending" else ()
-        is_moved = await self._store.move(row, expected, seen=seen, act=act, deliveries=notices)
+        is_moved = await self._store.move(row, expected, previous=previous, act=act, deliveries=notices)
         if is_moved:
             deliveries.wake(notices)
         return is_moved
@@ -302,8 +304,8 @@ class ApprovalService:
         about: dict[str, Any] = {"id": row.id, "call": row.call, "principal": row.principal}
         if answer.approved:
             about |= {"scope": answer.scope, "modified": row.modified is not None}
-        if answer.approved and (needed := ApprovalNeeds.read(row).approvals) > 1:
-            about |= {"approval": len(given_approvals(row)), "of": needed, "round": round_of(row)}
+        if answer.approved and (needed := ApprovalNeeds.of_row(row).approvals) > 1:
+            about |= {"approval": len(approvals_of(row)), "of": needed, "round": round_of(row)}
         return self._act_of("approval.approve" if answer.approved else "approval.reject", about, row, actor)
 
     def _act_of(self, name: ActName, about: Mapping[str, Any], row: ApprovalRow, actor: Actor) -> ActEntry:
@@ -341,7 +343,7 @@ def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
         "code_hash": row.code_hash,
         "code": code and {"kind": code.kind, "name": code.name, "version": code.version},
         "expires_at": row.expires_at,
-        "needs": None if row.needs is None else ApprovalNeeds.read(row).summary(),
+        "needs": None if row.needs is None else ApprovalNeeds.of_row(row).summary(),
         "masked": row.unmasked is not None,
         "files": [asdict(file) for file in files_of(row)],
     }

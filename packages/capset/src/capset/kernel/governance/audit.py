@@ -45,7 +45,7 @@ from capset.kernel.governance.redaction import (
     storable_text,
 )
 from capset.schemas.json_schema import graph_of
-from capset.schemas.plain_data import is_flat, plain, plain_json, unmasked
+from capset.schemas.plain_data import is_flat, plain, plain_json, reveal_secrets
 
 if TYPE_CHECKING:
     from pydantic import Secret
@@ -93,7 +93,7 @@ class CallEntry(NamedTuple):
     """A snapshot of the arguments; ``None`` for JSON text that was never validated."""
     secrets: Secret[list[Any]] | None
     """The secrets that the snapshot masks."""
-    given: Mapping[str, Any] | Json
+    raw_arguments: Mapping[str, Any] | Json
     """The arguments as received; the writer reads them only if they are JSON text."""
     decision: CallDecision
     attempts: int
@@ -115,7 +115,7 @@ class CallEntry(NamedTuple):
         own_id = runtime.ids.text(self.mark)
         arguments, canonical_form = _recorded_arguments(self, compiled.tool, runtime.redactor)
         return {
-            **_settled_columns(context, compiled),
+            **_constant_columns(context, compiled),
             "id": own_id,
             "phase": self.phase,
             "time": iso(time_of(self.mark) + self.duration_us * 1000),
@@ -124,8 +124,8 @@ class CallEntry(NamedTuple):
             "arguments": arguments,
             "arguments_digest": runtime.digest(canonical_form),
             "decision": "allow" if is_intent else decision.kind,
-            "policies": _listed(decision.policies),
-            "reason": None if is_intent else storable_text(_redacted_text(decision.reason, runtime.redactor)),
+            "policies": _policies_json(decision.policies),
+            "reason": None if is_intent else storable_text(_redact_text(decision.reason, runtime.redactor)),
             "outcome": self.outcome,
             "code": storable_text(self.code),
             "duration_us": None if is_intent else self.duration_us,
@@ -136,9 +136,9 @@ class CallEntry(NamedTuple):
         }
 
 
-def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns:
+def _constant_columns(context: SessionContext, compiled: CompiledTool) -> Columns:
     """Return the columns that are the same for every call of a tool in a session, cached in its context."""
-    cached = context.settled.get(compiled)
+    cached = context.record_columns.get(compiled)
     if cached is not None:
         return cached
     principal, tool, snapshot = context.principal, compiled.tool, context.snapshot
@@ -150,7 +150,7 @@ def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns
         "agent": context.block.name,
         "capability": compiled.capability,
         # The name of an unknown tool is the caller's text.
-        "tool": storable_text(compiled.name if tool else _redacted_text(compiled.name, context.runtime.redactor)),
+        "tool": storable_text(compiled.name if tool else _redact_text(compiled.name, context.runtime.redactor)),
         "effect": tool.effect if tool else None,
         "tool_hash": compiled.hash,
         "static_hash": snapshot.static_hash,
@@ -163,7 +163,7 @@ def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns
         "source": None,
     }
     if context.compiled.by_name.get(compiled.name) is compiled:  # a tool that only refuses is made for one call
-        context.settled[compiled] = columns
+        context.record_columns[compiled] = columns
     return columns
 
 
@@ -178,8 +178,8 @@ def _recorded_arguments(entry: CallEntry, tool: AnyTool | None, redactor: Redact
         if "/" not in text and len(text) <= MAX_RECORDED_TEXT and not any(map(is_secret_name, recorded)):
             return text, canonical_form
         return _stored_arguments(recorded, tool, canonical_form, redactor), canonical_form
-    plain_arguments = _plain_arguments(recorded, entry.given)
-    covered = _whole(recorded, plain_arguments, entry.secrets)
+    plain_arguments = _plain_arguments(recorded, entry.raw_arguments)
+    covered = _digested_arguments(recorded, plain_arguments, entry.secrets)
     canonical_form = canonical(covered)
     return _stored_arguments(
         plain_arguments, tool, canonical_form if covered is plain_arguments else None, redactor
@@ -196,8 +196,8 @@ def intent_of(call: Invocation) -> CallEntry:
         call.options.cause,
         call.arguments.recorded,
         call.arguments.secrets,
-        call.given,
-        call.decided,
+        call.raw_arguments,
+        call.decision,
         call.attempts,
     )
 
@@ -205,15 +205,15 @@ def intent_of(call: Invocation) -> CallEntry:
 def digest_of(call: Invocation) -> str:
     """Return the keyed digest of a call's arguments, as in its record, and of the files that its approval covers."""
     recorded, secrets = call.arguments.recorded, call.arguments.secrets
-    covered = _whole(recorded, _plain_arguments(recorded, call.given), secrets)
+    covered = _digested_arguments(recorded, _plain_arguments(recorded, call.raw_arguments), secrets)
     return call.context.runtime.digest(canonical(with_files(covered, call.named_files)))
 
 
 def masked_arguments(call: Invocation) -> str:
     """Return a call's complete arguments as canonical JSON text, secrets masked and nothing truncated."""
     recorded = None if call.arguments is NOT_VALIDATED else call.arguments.recorded
-    arguments = _plain_arguments(recorded, call.given)
-    return canonical(_masked(arguments, call.compiled.tool, call.context.runtime.redactor, longest=None)).decode()
+    arguments = _plain_arguments(recorded, call.raw_arguments)
+    return canonical(_mask(arguments, call.compiled.tool, call.context.runtime.redactor, longest=None)).decode()
 
 
 def arguments_to_approve(call: Invocation) -> tuple[str, str | None]:
@@ -223,7 +223,7 @@ def arguments_to_approve(call: Invocation) -> tuple[str, str | None]:
     tool's schema declares; it is ``None`` if both are the same.
     """
     tool, redactor = call.compiled.tool, call.context.runtime.redactor
-    unmasked = _plain_arguments(call.arguments.recorded, call.given)
+    unmasked = _plain_arguments(call.arguments.recorded, call.raw_arguments)
     if tool is not None:
         unmasked = without_secrets(graph_of(tool.arguments), unmasked)
     masked = redacted(unmasked if redactor is None else redactor(unmasked), longest=None)
@@ -242,7 +242,7 @@ def _attributes_digest(context: SessionContext) -> str | None:
 
 
 @lru_cache(1024)
-def _listed(policies: tuple[str, ...]) -> str:
+def _policies_json(policies: tuple[str, ...]) -> str:
     return dumps(policies, separators=(",", ":"))
 
 
@@ -253,13 +253,13 @@ def _plain_arguments(recorded: Any, received: Mapping[str, Any] | Json) -> Any:
     return plain(recorded)
 
 
-def _whole(recorded: Any, arguments: Any, secrets: Secret[list[Any]] | None) -> Any:
+def _digested_arguments(recorded: Any, arguments: Any, secrets: Secret[list[Any]] | None) -> Any:
     """Return the arguments for the digest: with the real values of secrets, since these distinguish calls."""
     if secrets is not None:
         return [arguments, secrets.get_secret_value()]  # a list, which arguments themselves never are
     if is_flat(recorded):  # so that it holds no masked secret
         return arguments
-    bare = unmasked(recorded)
+    bare = reveal_secrets(recorded)
     return arguments if bare == recorded else plain(bare)
 
 
@@ -270,10 +270,10 @@ def _stored_arguments(
 
     ``canonical_form`` is their canonical form, if known; it is used if there is nothing to redact.
     """
-    masked = _masked(arguments, tool, redactor)
+    masked = _mask(arguments, tool, redactor)
     digests: dict[str, str] = {}
     if tool is not None and tool.arguments.digested and isinstance(masked, Mapping):
-        digests = _digests(_masked(arguments, tool, redactor, longest=None), tool.arguments.digested)
+        digests = _digests(_mask(arguments, tool, redactor, longest=None), tool.arguments.digested)
         named = {_digest_name(name) for name in tool.arguments.digested}  # a caller must not provide these itself
         masked = {
             name: value for name, value in cast("Mapping[str, Any]", masked).items() if name not in named
@@ -301,7 +301,7 @@ def _digest_name(name: str) -> str:
     return f"{name}#sha256"
 
 
-def _masked(
+def _mask(
     arguments: Any, tool: AnyTool | None, redactor: Redactor | None, *, longest: int | None = MAX_RECORDED_TEXT
 ) -> Any:  # JSON data of every type
     """Return arguments with secrets masked: by their schema, by their names, and by the host's patterns."""
@@ -314,7 +314,7 @@ def _masked(
     return redacted(masked, longest=longest)
 
 
-def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:
+def _redact_text(text: str | None, redactor: Redactor | None) -> str | None:
     if text is None:
         return None
     return mask_urls(text if redactor is None else redactor(text))

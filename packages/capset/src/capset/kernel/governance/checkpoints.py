@@ -19,14 +19,9 @@ from capset.kernel.runtime import KernelRuntime
 from capset.stores.base import Pruned
 
 _logger = logging.getLogger("capset.kernel")
-EVERY: Final = "5m"
-"""The default interval between checkpoints."""
-RECORDS: Final = 1_000
-"""The default number of new records after which a checkpoint is made early."""
-LOOK_SECONDS: Final = 1.0
-"""The interval at which the new records of all processes are counted."""
 _KERNEL: Final = Actor("capset", "agent", None, "kernel")
 """The actor for what a kernel does by itself."""
+_OTHER_KEY: Final = "the log has another checkpoint key: capset audit succeed --to FILE lets this one take over"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -49,9 +44,7 @@ class Checkpoints:
     keep: int | None
     records: int
 
-    def __init__(
-        self, key: CheckpointKey, *, every: str = EVERY, keep: str | None = None, records: int = RECORDS
-    ) -> None:
+    def __init__(self, key: CheckpointKey, *, every: str = "5m", keep: str | None = None, records: int = 1_000) -> None:
         if not isinstance(key, CheckpointKey):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
             raise DefinitionError("checkpoints are signed by a CheckpointKey", hint="CheckpointKey.read(FILE)")
         if type(records) is not int or records < 1:
@@ -84,34 +77,30 @@ async def begin_signing(runtime: KernelRuntime, key: PublicKey, by: Actor) -> Si
     log = runtime.audit
     if await log.signer() is None:
         await log.adopt(key, replacing=None, act=adoption_act(runtime.ids, key, by))
-    return Signing(key.id, None, is_bound=True) if await _is_own(runtime, key) else Signing(None, _other())
+    return Signing(key.id, None, is_bound=True) if await _is_log_key(runtime, key) else Signing(None, _OTHER_KEY)
 
 
-async def _is_own(runtime: KernelRuntime, key: PublicKey) -> bool:
+async def _is_log_key(runtime: KernelRuntime, key: PublicKey) -> bool:
     signer = await runtime.audit.signer()
     return signer is not None and signer.id == key.id
 
 
-def _other() -> str:
-    return "the log has another checkpoint key: capset audit succeed --to FILE lets this one take over"
-
-
 async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> None:
     """Make checkpoints and delete old records until cancelled, or the key is succeeded; log and retry failures."""
-    last_error, covered, at = "", 0, time.monotonic()
+    last_error, covered, last_time = "", 0, time.monotonic()
     while True:
-        await asyncio.sleep(min(LOOK_SECONDS, checkpoints.every))
+        await asyncio.sleep(min(1.0, checkpoints.every))  # other processes add records, too
         try:
             span = await runtime.audit.span()
-            is_time = time.monotonic() - at >= checkpoints.every
-            if not is_time and (span is None or span[1] - covered < checkpoints.records):
+            is_due = time.monotonic() - last_time >= checkpoints.every
+            if not is_due and (span is None or span[1] - covered < checkpoints.records):
                 continue
             if not await _may_sign(runtime, checkpoints, signing):
                 return
             checkpoint = await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))
             covered = checkpoint.seq if checkpoint else 0
-            if is_time:
-                at = time.monotonic()
+            if is_due:
+                last_time = time.monotonic()
                 await _prune(runtime, checkpoints)
         except CapsetError as error:
             if error.code != last_error:  # log a failure once, not every time
@@ -122,8 +111,8 @@ async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints, sig
 
 
 async def _may_sign(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> bool:
-    if signing.is_bound and not await _is_own(runtime, checkpoints.key.public):
-        signing.end(_other())
+    if signing.is_bound and not await _is_log_key(runtime, checkpoints.key.public):
+        signing.end(_OTHER_KEY)
         _logger.warning("the audit log is no longer signed here: %s", signing.reason)
     return signing.key is not None
 

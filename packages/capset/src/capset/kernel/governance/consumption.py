@@ -11,7 +11,7 @@ from capset.definitions.governance.limits import LimitScope, Per
 from capset.definitions.principals import Principal
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.governance.limits import CallLimits
-from capset.kernel.governance.quotas import Counted, CountedUsage, Quotas, SessionLimits, session_limits
+from capset.kernel.governance.quotas import CountedLimit, CountedUsage, Quotas, SessionLimits, session_limits
 from capset.stores.base import Quota, Store
 
 
@@ -34,17 +34,17 @@ class Consumption:
 
 async def session_consumption(context: SessionContext) -> list[Consumption]:
     """Return what was used of a session's limits and budget, and of its tools' limits; budgets of runs are left out."""
-    runtime, terms = context.runtime, context.terms or SessionLimits((), None, None)
+    runtime, all_limits = context.runtime, context.limits or SessionLimits((), None, None)
     of_tools = [
         counted
         for installed in context.snapshot.installed.values()
-        for counted in CallLimits(installed).counted(context.id, context.principal)
+        for counted in CallLimits(installed).counted_limits(context.id, context.principal)
     ]
-    limits = list(dict.fromkeys((*terms.limits, *of_tools)))
-    consumption = await _of_limits(runtime.store, runtime.clock, limits, runtime.quotas, runtime.monotonic_ns())
-    if terms.session is not None:
-        consumption += await _of_budget(runtime.store, terms.session)
-    return consumption + await _of_usage(runtime.store, runtime.clock, terms.usage)
+    limits = list(dict.fromkeys((*all_limits.limits, *of_tools)))
+    consumption = await _limit_consumption(runtime.store, runtime.clock, limits, runtime.quotas, runtime.monotonic_ns())
+    if all_limits.session is not None:
+        consumption += await _budget_consumption(runtime.store, all_limits.session)
+    return consumption + await _usage_consumption(runtime.store, runtime.clock, all_limits.usage)
 
 
 async def principal_consumption(
@@ -55,25 +55,25 @@ async def principal_consumption(
     Limits per session are left out.
     """
     allowances = (("server", server), ("principal", principal.allowance))
-    terms = session_limits("", principal, agent="", agent_id=None, allowances=allowances, budgets=())
-    if terms is None:
+    all_limits = session_limits("", principal, agent="", agent_id=None, allowances=allowances, budgets=())
+    if all_limits is None:
         return []
-    limits = [counted for counted in terms.limits if counted.limit.per != "session"]
-    usage = [counted for counted in terms.usage if counted.limit.per != "session"]
-    return await _of_limits(store, clock, limits) + await _of_usage(store, clock, usage)
+    limits = [counted for counted in all_limits.limits if counted.limit.per != "session"]
+    usage = [counted for counted in all_limits.usage if counted.limit.per != "session"]
+    return await _limit_consumption(store, clock, limits) + await _usage_consumption(store, clock, usage)
 
 
-async def _of_limits(
-    store: Store, clock: Clock, limits: Sequence[Counted], quotas: Quotas | None = None, now: int = 0
+async def _limit_consumption(
+    store: Store, clock: Clock, limits: Sequence[CountedLimit], quotas: Quotas | None = None, now: int = 0
 ) -> list[Consumption]:
     shared = [counted for counted in limits if counted.limit.scope == "shared"]
     counts = await store.admissions.counts([counted.window for counted in shared], clock.time_ns())
-    used: dict[Counted, int] = dict(zip(shared, counts, strict=True))
+    used: dict[CountedLimit, int] = dict(zip(shared, counts, strict=True))
     if quotas is not None:
         used |= {counted: quotas.count(counted.key, now) for counted in limits if counted.limit.scope == "process"}
     return [
         Consumption(
-            counted.what,
+            counted.label,
             "calls",
             counted.limit.per,
             counted.limit.window,
@@ -85,7 +85,7 @@ async def _of_limits(
     ]
 
 
-async def _of_budget(store: Store, quota: Quota) -> list[Consumption]:
+async def _budget_consumption(store: Store, quota: Quota) -> list[Consumption]:
     ((calls, cost),) = await store.admissions.spent([quota.owner])
     amounts = (("calls", quota.calls, calls), ("cost", quota.cost, cost))
     return [
@@ -95,11 +95,11 @@ async def _of_budget(store: Store, quota: Quota) -> list[Consumption]:
     ]
 
 
-async def _of_usage(store: Store, clock: Clock, limits: Sequence[CountedUsage]) -> list[Consumption]:
+async def _usage_consumption(store: Store, clock: Clock, limits: Sequence[CountedUsage]) -> list[Consumption]:
     usages = await store.usage.read([counted.window for counted in limits], clock.time_ns())
     return [
         Consumption(
-            counted.what,
+            counted.label,
             f"model_{name}",
             counted.limit.per,
             counted.limit.window,
@@ -108,5 +108,5 @@ async def _of_usage(store: Store, clock: Clock, limits: Sequence[CountedUsage]) 
             float(getattr(usage.used, name)),
         )
         for counted, usage in zip(limits, usages, strict=True)
-        for name, limit in counted.limit.amounts().items()
+        for name, limit in counted.limit.maximums().items()
     ]

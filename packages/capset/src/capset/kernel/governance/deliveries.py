@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from capset.clock import Clock, iso
 from capset.definitions.governance.approvals import ApprovalRow
-from capset.definitions.governance.channels import ENDINGS, EventName, NotificationChannel
+from capset.definitions.governance.channels import EVENT_BY_STATUS, EventName, NotificationChannel
 from capset.errors import DefinitionError
 from capset.ids import Ids
 from capset.stores.base import DeliveryRow
@@ -28,6 +28,7 @@ class Deliveries:
 
         ``occurrence`` distinguishes events of one name that may happen to a request more than once.
         """
+        now = iso(self._clock.time_ns())
         return [
             DeliveryRow(
                 id=self._ids.new(),
@@ -40,13 +41,12 @@ class Deliveries:
                 due_at=now,
             )
             for channel in self.channels
-            if channel.tells_of(event, request)
-            for now in [iso(self._clock.time_ns())]
+            if channel.reports(event, request)
         ]
 
     def for_ending(self, request: ApprovalRow) -> Sequence[DeliveryRow]:
         """Return the deliveries for the new status of a request that was open."""
-        event = ENDINGS.get(request.status)
+        event = EVENT_BY_STATUS.get(request.status)
         return () if event is None else self.for_event(event, request)
 
     def wake(self, deliveries: Sequence[DeliveryRow]) -> None:

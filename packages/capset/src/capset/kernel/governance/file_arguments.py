@@ -48,7 +48,7 @@ class ShownFile:
     read: ReadFile
 
 
-def written_files(files: Sequence[FileArgument]) -> str | None:
+def files_json(files: Sequence[FileArgument]) -> str | None:
     """Return files as they are stored with a request; ``None`` for no files."""
     if not files:
         return None
@@ -74,7 +74,7 @@ def file_at(row: ApprovalRow, number: int) -> FileArgument:
     return files[number]
 
 
-def described_file(file: FileArgument) -> str:
+def describe_file(file: FileArgument) -> str:
     """Describe a file in one line, for people."""
     argument = json.dumps(file.argument, ensure_ascii=False)
     path = "a file that is secret" if file.is_secret else json.dumps(file.path, ensure_ascii=False)

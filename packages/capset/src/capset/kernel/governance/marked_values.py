@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from capset.definitions.secrets import MASK
-from capset.schemas.json_schema import can_mean
+from capset.schemas.json_schema import may_match
 from capset.schemas.json_schema_graph import Data, SchemaNode
 from capset.schemas.schema import SESSION_FILE
 from capset.schemas.unchecked_patterns import regex_options
@@ -58,14 +58,14 @@ def _marked_paths(root: SchemaNode, value: Any, is_marked: Callable[[Data], bool
     visited: set[tuple[SchemaNode, Path]] = set()
     waiting: list[tuple[SchemaNode, Any, Path]] = [(root, value, _NO_PATH)]
     while waiting:
-        node, inside, path = waiting.pop()
-        if (node, path) in visited or not can_mean(node, inside):
+        node, current, path = waiting.pop()
+        if (node, path) in visited or not may_match(node, current):
             continue
         visited.add((node, path))
         if is_marked(node.schema):
             paths.add(path)
-        waiting += [(inner, inside, path) for inner in (*node.always, *_options(node, inside), *node.tests)]
-        waiting += [(inner, member, (*path, step)) for step, member, inner in _below(node, inside)]
+        waiting += [(inner, current, path) for inner in (*node.always, *_options(node, current), *node.tests)]
+        waiting += [(inner, member, (*path, step)) for step, member, inner in _children(node, current)]
     return paths
 
 
@@ -88,7 +88,7 @@ def _has_all_members(option: SchemaNode, value: Any) -> bool:
     return all(_has_all_members(inner, value) for inner in option.always)
 
 
-def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, SchemaNode]]:
+def _children(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, SchemaNode]]:
     """Yield each member or item of a value with each schema that ``node`` applies to it."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
@@ -102,13 +102,13 @@ def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, Schem
                 others = {field: inner for field, inner in node.fields.items() if field not in members}
                 alike = [inner for field, inner in others.items() if _bare(field) == _bare(name)]
                 applied += alike or others.values()
-            elif not applied and node.others is not None:
-                applied.append(node.others)
-            yield from ((name, member, inner) for inner in (*applied, *node.each))
+            elif not applied and node.additional is not None:
+                applied.append(node.additional)
+            yield from ((name, member, inner) for inner in (*applied, *node.members))
     elif isinstance(value, list):
         for number, item in enumerate(cast("list[Any]", value)):
             child = node.prefix[number] if number < len(node.prefix) else node.items
-            yield from ((number, item, inner) for inner in (child, *node.each) if inner is not None)
+            yield from ((number, item, inner) for inner in (child, *node.members) if inner is not None)
 
 
 def _bare(name: str) -> str:

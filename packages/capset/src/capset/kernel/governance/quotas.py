@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from capset.definitions.governance.allowances import Allowance
-from capset.definitions.governance.limits import Budget, Limit, Per, lowest
+from capset.definitions.governance.limits import Budget, Limit, Per, lowest_budget
 from capset.definitions.governance.usage import UsageLimit
 from capset.definitions.principals import Principal
 from capset.fingerprint.canonical import canonical
@@ -19,10 +19,10 @@ from capset.stores.base import Quota, UsageWindow, Window
 SECOND_NS: Final = 1_000_000_000
 
 
-class Counted(NamedTuple):
-    """A limit and its key. ``what`` names its subject in errors; ``key`` combines the subject and its owner."""
+class CountedLimit(NamedTuple):
+    """A limit and its key. ``label`` names its subject in errors; ``key`` combines the subject and its owner."""
 
-    what: str
+    label: str
     limit: Limit
     key: WindowKey
 
@@ -35,7 +35,7 @@ class Counted(NamedTuple):
 class CountedUsage(NamedTuple):
     """A limit on usage, its subject as errors name it, and the window in which it is counted."""
 
-    what: str
+    label: str
     limit: UsageLimit
     window: UsageWindow
 
@@ -44,14 +44,14 @@ class CountedUsage(NamedTuple):
 class SessionLimits:
     """The limits of a session: on all of its calls, its budget, the budget of each run, and limits on model usage."""
 
-    limits: tuple[Counted, ...]
+    limits: tuple[CountedLimit, ...]
     session: Quota | None
     run: Budget | None
     usage: tuple[CountedUsage, ...] = ()
 
     def run_quota(self, session: str, run: str, run_budget: Budget | None = None) -> Quota | None:
         """Return the quota of a run of the session; ``run_budget`` is the run's own budget."""
-        budget = lowest((self.run, run_budget))
+        budget = lowest_budget((self.run, run_budget))
         return None if budget is None else Quota(f"{session}/{run}", budget.calls, budget.cost)
 
 
@@ -72,21 +72,21 @@ def session_limits(
     """
     granted = [(source, allowance) for source, allowance in allowances if allowance is not None]
     owners: dict[str, tuple[str, ...]] = {
-        "principal": _principal(session, principal),
+        "principal": _principal_owner(session, principal),
         "agent": (agent_id or agent,),
     }
     limits = [
-        Counted(
+        CountedLimit(
             f"the agent {agent!r}" if source == "agent" else f"this {source}",
             limit,
             # No capability's name begins with "@", so no tool's limit shares these keys.
-            (f"@{source} {limit}", (*owners.get(source, ()), *counted_for(limit.per)(session, principal))),
+            (f"@{source} {limit}", (*owners.get(source, ()), *OWNER_OF[limit.per](session, principal))),
         )
         for source, allowance in granted
         for limit in allowance.limits
     ]
-    budget = lowest((*budgets, *(allowance.session for _, allowance in granted)))
-    run = lowest(allowance.run for _, allowance in granted)
+    budget = lowest_budget((*budgets, *(allowance.session for _, allowance in granted)))
+    run = lowest_budget(allowance.run for _, allowance in granted)
     usage = tuple(
         _counted_usage(limit, session, principal, agent=(agent, agent_id) if source == "agent" else None)
         for source, allowance in granted
@@ -106,7 +106,7 @@ def _counted_usage(
     The key contains no amounts, so a limit that is raised or lowered keeps what was used.
     """
     name, stored = agent or ("", None)
-    owner = (stored or name, limit.per, *counted_for(limit.per)(session, principal))
+    owner = (stored or name, limit.per, *OWNER_OF[limit.per](session, principal))
     key = sha256(canonical(["usage", limit.window, *owner])).hexdigest()
     window = UsageWindow(
         f"{session}/{key}" if limit.per == "session" else key,  # so that it is deleted with its session
@@ -116,28 +116,23 @@ def _counted_usage(
     return CountedUsage(f"{label} with the agent {name!r}" if agent else label, limit, window)
 
 
-Whose = Callable[[str, Principal], tuple[str, ...]]
+OwnerOf = Callable[[str, Principal], tuple[str, ...]]
 """Returns the owner of a session's calls, from its id and its principal. Calls of equal owners count together."""
 
 
-def counted_for(per: Per) -> Whose:
-    """Return the function that determines the owner of calls."""
-    return _WHOSE[per]
-
-
-def _principal(session: str, principal: Principal) -> tuple[str, ...]:
+def _principal_owner(session: str, principal: Principal) -> tuple[str, ...]:
     return principal.org or "", principal.kind, principal.id
 
 
-def _org(session: str, principal: Principal) -> tuple[str, ...]:
+def _org_owner(session: str, principal: Principal) -> tuple[str, ...]:
     # Without an org each principal is on its own: strangers share nothing.
     return (principal.org,) if principal.org is not None else ("", principal.kind, principal.id)
 
 
-_WHOSE: Final[Mapping[Per, Whose]] = {
-    "principal": _principal,
+OWNER_OF: Final[Mapping[Per, OwnerOf]] = {
+    "principal": _principal_owner,
     "session": lambda session, principal: (session,),
-    "org": _org,
+    "org": _org_owner,
     "all": lambda session, principal: (),
 }
 
@@ -160,12 +155,12 @@ WindowKey = tuple[str, tuple[str, ...]]
 class Quotas:
     """The in-process windows of one kernel. Times are in nanoseconds of its monotonic clock."""
 
-    __slots__ = ("_new", "_windows", "sweeps")
+    __slots__ = ("_new_windows", "_windows", "sweeps")
 
     def __init__(self) -> None:
         self._windows: dict[WindowKey, tuple[deque[int], int]] = {}
         """Each window with its length in nanoseconds."""
-        self._new = 0
+        self._new_windows = 0
         self.sweeps = 0
         """Number of sweeps so far. Cached windows must be looked up again after a sweep."""
 
@@ -173,7 +168,7 @@ class Quotas:
         """Return a window, created if necessary: the times of calls, oldest first; some may have expired."""
         entry = self._windows.get(key)
         if entry is None:
-            self._new += 1
+            self._new_windows += 1
             entry = self._windows[key] = deque[int](), limit.window * SECOND_NS
         return entry[0]
 
@@ -183,17 +178,17 @@ class Quotas:
         if entry is None:
             return 0
         window, length = entry
-        drop_past(window, now - length)
+        drop_expired(window, now - length)
         return len(window)
 
-    def tidy(self, now: int) -> None:
+    def sweep_if_due(self, now: int) -> None:
         """Sweep if enough windows are new; the caller must hold none."""
-        if self._new > _SWEEP_EVERY:
+        if self._new_windows > _SWEEP_EVERY:
             self.sweep(now)
 
     def sweep(self, now: int) -> None:
         """Remove the windows in which no call counts any more."""
-        self._new = 0
+        self._new_windows = 0
         self.sweeps += 1
         for key, (window, length) in list(self._windows.items()):
             if not window or window[-1] <= now - length:
@@ -203,7 +198,7 @@ class Quotas:
         return len(self._windows)
 
 
-def drop_past(window: deque[int], past: int) -> None:
+def drop_expired(window: deque[int], past: int) -> None:
     """Drop the times of calls that no longer count: those up to ``past``."""
     while window and window[0] <= past:
         window.popleft()
@@ -226,16 +221,16 @@ class SessionWindows(NamedTuple):
     windows: tuple[deque[int], ...]
     checks: tuple[tuple[deque[int], int, int], ...]
     """Each window with its length in nanoseconds and its maximum number of calls."""
-    limits: tuple[Counted, ...]
+    limits: tuple[CountedLimit, ...]
 
 
-class Reserved(NamedTuple):
+class WindowReservation(NamedTuple):
     """One call's reservation, made at ``stamp``, in the in-process windows."""
 
     windows: tuple[deque[int], ...]
     stamp: int
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Stop counting the call, since its handler never started: only calls that reach their handler count."""
         for window in self.windows:
             if self.stamp in window:

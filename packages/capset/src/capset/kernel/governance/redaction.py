@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from capset.definitions.secrets import MASK, is_secret_name, mask_urls
 from capset.errors import DefinitionError
-from capset.schemas.plain_data import distinct
+from capset.schemas.plain_data import unique_members
 
 MAX_RECORDED_TEXT: Final = 2_000
 """Maximum characters of one text in a record; the digest always covers the whole text."""
@@ -35,8 +35,8 @@ def redactor_of(patterns: Sequence[str]) -> Redactor | None:
         try:
             expression = untyped.compile(pattern, options)
         except untyped.error as error:
-            why = error.args[0].decode(errors="replace")
-            raise DefinitionError(f"redact: {pattern!r} is not a valid RE2 regular expression: {why}") from None
+            reason = error.args[0].decode(errors="replace")
+            raise DefinitionError(f"redact: {pattern!r} is not a valid RE2 regular expression: {reason}") from None
         if expression.search("") is not None:
             raise DefinitionError(f"redact: {pattern!r} matches the empty text, so it would match everywhere")
         compiled.append(expression)
@@ -52,7 +52,7 @@ def redactor_of(patterns: Sequence[str]) -> Redactor | None:
             return text(value)
         if isinstance(value, Mapping):
             members = cast("Mapping[str, Any]", value)
-            return distinct((text(key), redact(member)) for key, member in members.items())
+            return unique_members((text(key), redact(member)) for key, member in members.items())
         if isinstance(value, list | tuple):
             return [redact(item) for item in cast("Sequence[Any]", value)]
         return value
@@ -70,7 +70,9 @@ def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_T
         return f"{value[:longest]}… [{remaining} more characters]" if remaining > 0 else value
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return distinct((mask_urls(key), redacted(member, key, longest=longest)) for key, member in members.items())
+        return unique_members(
+            (mask_urls(key), redacted(member, key, longest=longest)) for key, member in members.items()
+        )
     if isinstance(value, list):
         return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
     return value

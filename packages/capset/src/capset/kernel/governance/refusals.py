@@ -11,15 +11,13 @@ from typing import Final, Protocol, TypeAlias
 from capset.definitions.governance.limits import Limit
 from capset.definitions.principals import Principal
 from capset.errors import StoreError, counted
-from capset.kernel.governance.quotas import seconds_left
+from capset.kernel.governance.quotas import SECOND_NS, drop_expired, seconds_left
 from capset.stores.base import Entry
 
 GATHER_SECONDS: Final = 1.0
 """How long the calls of a flood are gathered into one record."""
-_KEPT: Final = 10_000
-"""Maximum number of principals whose refusals are counted at once."""
 _log = logging.getLogger("capset.kernel")
-_Who: TypeAlias = tuple[str | None, str, str]
+_Key: TypeAlias = tuple[str | None, str, str]
 
 
 class RefusedEntry(Entry, Protocol):
@@ -39,39 +37,37 @@ class Refusals:
         self._limit = limit
         self._now = now
         self._record = record
-        self._windows: dict[_Who, deque[int]] = {}
+        self._windows: dict[_Key, deque[int]] = {}
         self._gathered: dict[Principal, tuple[RefusedEntry, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.is_busy = False
         """Whether any principal has reached the limit, so that its next call may be refused unexamined."""
 
-    def note(self, principal: Principal) -> None:
+    def count(self, principal: Principal) -> None:
         """Count a refused call."""
         limit = self._limit
         if limit is None:
             return
-        key, now = _who(principal), self._now()
+        key, now = _key_of(principal), self._now()
         window = self._windows.pop(key, None)
         if window is None:
             window = deque[int](maxlen=limit.requests)
-            if len(self._windows) >= _KEPT:
+            if len(self._windows) >= 10_000:  # principals
                 del self._windows[next(iter(self._windows))]
         self._windows[key] = window  # keeps the most recently refused last
         window.append(now)
-        if len(window) == limit.requests and window[0] > now - limit.window * 1_000_000_000:
+        if len(window) == limit.requests and window[0] > now - limit.window * SECOND_NS:
             self.is_busy = True
 
     def seconds_left(self, principal: Principal) -> float | None:
         """Return for how long a principal's calls are still refused unexamined; ``None`` if they are not."""
-        window, limit = self._windows.get(_who(principal)), self._limit
+        window, limit = self._windows.get(_key_of(principal)), self._limit
         if window is None or limit is None:
             return None
         now = self._now()
-        past = now - limit.window * 1_000_000_000
-        while window and window[0] <= past:
-            window.popleft()
+        drop_expired(window, now - limit.window * SECOND_NS)
         if not window:
-            del self._windows[_who(principal)]
+            del self._windows[_key_of(principal)]
             self.is_busy = any(len(times) >= limit.requests for times in self._windows.values())
         return seconds_left(window, limit, now)
 
@@ -96,5 +92,5 @@ class Refusals:
                 _log.error("%s could not be recorded: %s", counted(count, "refused call"), failure.message)
 
 
-def _who(principal: Principal) -> _Who:
+def _key_of(principal: Principal) -> _Key:
     return principal.org, principal.kind, principal.id

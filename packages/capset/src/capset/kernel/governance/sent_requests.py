@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from capset.kernel.call.invocation import Invocation
 
-_TIMED: Final = ContextVar["Invocation | None"]("capset_timed_call", default=None)
+_CURRENT_CALL: Final = ContextVar["Invocation | None"]("capset_timed_call", default=None)
 """The call that the current task works on, if it has a timeout or a deadline."""
 
 
@@ -22,27 +22,27 @@ def sending() -> Generator[None]:
     If the call ends before the response arrives, for example by its timeout, its record has the outcome ``unknown``.
     Errors themselves say whether the response was lost (``CapsetError.answer_lost``).
     """
-    call = _TIMED.get()
+    call = _CURRENT_CALL.get()
     if call is None:
         yield
         return
-    call.is_sent = True
+    call.awaits_response = True
     try:
         yield
     except asyncio.CancelledError:
         raise
     except BaseException:
-        call.is_sent = False
+        call.awaits_response = False
         raise
-    call.is_sent = False
+    call.awaits_response = False
 
 
 @contextmanager
 def timed(call: Invocation) -> Generator[None]:
     """Make ``sending()`` mark this call in the ``with`` block."""
-    token = _TIMED.set(call)
+    token = _CURRENT_CALL.set(call)
     try:
         yield
     finally:
         with suppress(ValueError):  # the call was dropped, and is closed in another context
-            _TIMED.reset(token)
+            _CURRENT_CALL.reset(token)

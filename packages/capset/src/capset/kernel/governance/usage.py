@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from capset.clock import Clock
-from capset.definitions.governance.limits import written_window
+from capset.definitions.governance.limits import format_window
 from capset.definitions.governance.usage import AgentUsage
 from capset.errors import BudgetExceeded, CapsetError
 from capset.kernel.governance.quotas import CountedUsage
@@ -49,8 +49,8 @@ class UsageMeter:
             with suppress(CapsetError):
                 await self.settle(step, AgentUsage())
             raise
-        if (used_up := claim.used_up(before)) is not None:
-            raise self._error(*used_up, has_next=True)
+        if (exhausted := claim.exhausted_limit(before)) is not None:
+            raise self._error(*exhausted, has_next=True)
         return claim.has_room(before)
 
     async def settle(self, step: str, used: AgentUsage) -> None:
@@ -62,7 +62,7 @@ class UsageMeter:
             return
         claim = self._claim(step, AgentUsage())
         before = await self._store.usage.settle(claim, used, self._clock.time_ns())
-        if (exceeded := claim.exceeded(before, used)) is not None:
+        if (exceeded := claim.exceeded_limit(before, used)) is not None:
             raise self._error(*exceeded, has_next=False)
 
     def _claim(self, step: str, maximum: AgentUsage) -> StepClaim:
@@ -71,16 +71,15 @@ class UsageMeter:
     def _error(self, place: int, used: AgentUsage, *, has_next: bool) -> BudgetExceeded:
         """Return the error for a limit that is used up or exceeded."""
         label, limit, _ = self._limits[place]
-        name = limit.exceeded(used, has_next=has_next) or ""
-        maximum, value = limit.amounts()[name], getattr(used, name)
+        name = limit.exceeded_quantity(used, has_next=has_next) or ""
+        maximum, value = limit.maximums()[name], getattr(used, name)
         noun = name.removesuffix("s") if maximum == 1 else name
         has = "would have" if name == "calls" and not has_next else "has"
-        error = BudgetExceeded(
-            f"Budget exceeded: {label} may use {maximum:g} {noun}{_span(limit.window)}, and {has} used {value:g}."
-        )
+        amount = f"{maximum:g} {noun}{_window_text(limit.window)}"
+        error = BudgetExceeded(f"Budget exceeded: {label} may use {amount}, and {has} used {value:g}.")
         error.retryable = limit.window is not None  # the turn may continue once the window has moved
         return error
 
 
-def _span(seconds: int | None) -> str:
-    return " in all" if seconds is None else f" within {written_window(seconds)}"
+def _window_text(seconds: int | None) -> str:
+    return " in all" if seconds is None else f" within {format_window(seconds)}"

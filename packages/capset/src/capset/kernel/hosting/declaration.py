@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
-from capset.definitions.names import checked_text, listed, text_keyed
+from capset.definitions.names import checked_list, checked_text, checked_text_mapping
 from capset.errors import ContextError, DefinitionError
 from capset.evaluation.containment import name_of
 from capset.kernel.hosting.events import SessionTurn
@@ -23,6 +23,7 @@ from capset.kernel.hosting.hooks import (
     checked_session_hooks,
     merge_session_hooks,
 )
+from capset.kernel.session_access import check_block
 
 Run = Callable[[SessionTurn], Awaitable[Any] | Any]
 """Does the work of a turn, sync or async, and returns its output, which is of the host's own type."""
@@ -41,8 +42,8 @@ class Declaration:
     context: tuple[Entry, ...]
     run: Run | None
 
-    def overridden(
-        self, owner: str, hooks: SessionHooks | None, context: ContextLayer | None, run: Run | None
+    def extended(
+        self, owner: str, hooks: SessionHooks | None, context: ContextLayer | None = None, run: Run | None = None
     ) -> Declaration:
         """Return this declaration with more hooks after its own, another layer of context, and ``run`` if it is given.
 
@@ -55,24 +56,16 @@ class Declaration:
             run=self.run if run is None else _checked_run(owner, run),
         )
 
-    def hooked(self, hooks: SessionHooks) -> Declaration:
-        """Return this declaration with more hooks after its own."""
-        return replace(self, hooks=merge_session_hooks(self.hooks, hooks))
-
 
 def declare(agent: Block, agent_id: str | None) -> Declaration:
     """Return the bare declaration of an agent or another block. Raises ``DefinitionError`` for anything else."""
-    if not isinstance(agent, Block):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
-        raise DefinitionError(
-            f"register takes an Agent, a Flow or another block; got {agent!r:.80}",
-            hint="put a capability into an agent: Agent('name', uses=[…])",
-        )
-    named = checked_id("register: agent_id", agent.name if agent_id is None else agent_id)
-    entries = (partial(_static, agent),) if isinstance(agent, Agent) else ()
-    return Declaration(named, agent, NO_SESSION_HOOKS, entries, None)
+    check_block("register takes", agent)
+    checked_agent_id = checked_id("register: agent_id", agent.name if agent_id is None else agent_id)
+    entries = (partial(_copy_static_context, agent),) if isinstance(agent, Agent) else ()
+    return Declaration(checked_agent_id, agent, NO_SESSION_HOOKS, entries, None)
 
 
-def _static(agent: Agent, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+def _copy_static_context(agent: Agent, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a copy of an agent's static context for one turn, which may change it."""
     return deepcopy(dict(agent.static_context))
 
@@ -103,8 +96,8 @@ def checked_layer(owner: str, layer: ContextLayer | None) -> tuple[Entry, ...]:
     if layer is None:
         return ()
     if isinstance(layer, Mapping) or callable(layer):
-        return (_checked(owner, cast("object", layer)),)
-    return tuple(_checked(owner, entry) for entry in listed(f"{owner}: context", layer))
+        return (_checked_entry(owner, cast("object", layer)),)
+    return tuple(_checked_entry(owner, entry) for entry in checked_list(f"{owner}: context", layer))
 
 
 async def merge_context(entries: Iterable[Entry], input: Any) -> Mapping[str, Any]:
@@ -115,24 +108,24 @@ async def merge_context(entries: Iterable[Entry], input: Any) -> Mapping[str, An
     """
     merged: Mapping[str, Any] = MappingProxyType({})
     for entry in entries:
-        addition = await _resolved(entry, input, merged) if callable(entry) else entry
+        addition = await _resolve(entry, input, merged) if callable(entry) else entry
         merged = MappingProxyType({**merged, **addition})  # a new mapping, since a resolver may hold the previous one
     return merged
 
 
-async def _resolved(resolver: Resolver, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+async def _resolve(resolver: Resolver, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
     resolved: object = resolver(input, so_far)
     if isawaitable(resolved):
         resolved = await resolved
     try:
-        return text_keyed(f"the context resolver {name_of(resolver)}: its result", resolved)
+        return checked_text_mapping(f"the context resolver {name_of(resolver)}: its result", resolved)
     except DefinitionError as error:
         raise ContextError(error.message, hint="return a mapping of names to values, or {} for none") from None
 
 
-def _checked(owner: str, entry: object) -> Entry:
+def _checked_entry(owner: str, entry: object) -> Entry:
     if isinstance(entry, Mapping):
-        return text_keyed(f"{owner}: context", cast("object", entry))
+        return checked_text_mapping(f"{owner}: context", cast("object", entry))
     if not callable(entry):
         raise DefinitionError(
             f"{owner}: context must be a mapping, a resolver (input, context so far) -> mapping, or a list of these; "

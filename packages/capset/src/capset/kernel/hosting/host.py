@@ -17,7 +17,7 @@ from capset.fingerprint.canonical import PROFILE
 from capset.fingerprint.invocations import normalize_invocation
 from capset.kernel.hosting.declaration import ContextLayer, Declaration, Run, checked_id, declare
 from capset.kernel.hosting.hooks import SessionHooks
-from capset.kernel.hosting.session import HostedSession, Occasion
+from capset.kernel.hosting.session import HostedSession, TurnOptions
 from capset.kernel.kernel import Kernel
 from capset.kernel.session_access import check_opening
 from capset.stores.base import RegistrationRow
@@ -31,7 +31,7 @@ class SessionHost:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._declared: dict[tuple[str | None, str], Declaration] = {}
+        self._declarations: dict[tuple[str | None, str], Declaration] = {}
         self._registering = asyncio.Lock()
 
     async def register(
@@ -60,13 +60,13 @@ class SessionHost:
 
         Raises ``DefinitionError`` for invalid values, ``StoreError``, and the errors of ``compose``.
         """
-        declared = declare(agent, agent_id)
-        declared = declared.overridden(f"register {declared.agent_id!r}", hooks, context, run)
+        declaration = declare(agent, agent_id)
+        declaration = declaration.extended(f"register {declaration.agent_id!r}", hooks, context, run)
         checked_optional("register: org", org)
         row = RegistrationRow(
             id=self._kernel.new_id(),
             org=org,
-            agent_id=declared.agent_id,
+            agent_id=declaration.agent_id,
             agent_name=agent.name,
             static_hash=self._kernel.compose(agent).static_hash,
             profile=PROFILE,
@@ -74,7 +74,7 @@ class SessionHost:
         )
         async with self._registering:  # so that the last stored registration matches the last declaration
             stored = await self._kernel.store.lineage.register(row)
-            self._declared[org, declared.agent_id] = declared
+            self._declarations[org, declaration.agent_id] = declaration
         return stored
 
     def create_session(
@@ -115,22 +115,22 @@ class SessionHost:
         if session_id is not None:
             checked_id(f"{owner}: session_id", session_id)
         org = getattr(principal, "org", None)  # its type is checked by check_opening
-        declared = self._resolve_declaration(agent_id, org)
-        check_opening(declared.agent, principal, env)
-        declared = declared.overridden(owner, hooks, context, run)
+        declaration = self._resolve_declaration(agent_id, org)
+        check_opening(declaration.agent, principal, env)
+        declaration = declaration.extended(owner, hooks, context, run)
         labels = Labels(
             namespace=checked_optional(f"{owner}: namespace", namespace),
             agent_id=agent_id,
-            agent_name=declared.agent.name,
+            agent_name=declaration.agent.name,
             invocation=normalize_invocation(invocation, invocation_allowlist),
             hooks=checked_hooks(f"{owner}: tool_hooks", tool_hooks),
         )
-        occasion = Occasion(principal, MappingProxyType(dict(env or {})), labels)
-        return HostedSession(self._kernel, declared, occasion, session_id)
+        options = TurnOptions(principal, MappingProxyType(dict(env or {})), labels)
+        return HostedSession(self._kernel, declaration, options, session_id)
 
     def _resolve_declaration(self, agent_id: str, org: str | None) -> Declaration:
-        declaration = self._declared.get((org, agent_id)) or self._declared.get((None, agent_id))
+        declaration = self._declarations.get((org, agent_id)) or self._declarations.get((None, agent_id))
         if declaration is None:
-            names = [name for owner, name in self._declared if owner in (None, org)]
+            names = [name for owner, name in self._declarations if owner in (None, org)]
             raise NotFound(unknown("agent", agent_id, names), hint="first await host.register(agent, agent_id=…)")
         return declaration

@@ -22,7 +22,7 @@ from capset.stores.base import SessionRow
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Occasion:
+class TurnOptions:
     """The principal, the environment, and the other arguments of each turn's evaluation."""
 
     principal: Principal
@@ -40,17 +40,17 @@ class HostedSession:
     Turns may overlap, as calls may; to run them one after the other, await each.
     """
 
-    __slots__ = ("_declared", "_id", "_kernel", "_new", "_occasion", "_opening")
+    __slots__ = ("_declaration", "_id", "_kernel", "_opening", "_options", "_unstored")
 
-    def __init__(self, kernel: Kernel, declared: Declaration, occasion: Occasion, session_id: str | None) -> None:
+    def __init__(self, kernel: Kernel, declaration: Declaration, options: TurnOptions, session_id: str | None) -> None:
         """``session_id`` is the id of an existing session; without one, a new session begins."""
         self._kernel = kernel
-        self._declared = declared
-        self._occasion = occasion
-        self._new: SessionRow | None = None  # the row of a new session, until it is stored
+        self._declaration = declaration
+        self._options = options
+        self._unstored: SessionRow | None = None  # the row of a new session, until it is stored
         if session_id is None:
-            self._new = kernel.new_session(declared.agent, occasion.principal)
-            session_id = self._new.id
+            self._unstored = kernel.new_session(declaration.agent, options.principal)
+            session_id = self._unstored.id
         self._id = session_id
         self._opening = asyncio.Lock()
 
@@ -62,12 +62,12 @@ class HostedSession:
     @property
     def agent(self) -> Block:
         """The agent of this session, as registered when the session was created."""
-        return self._declared.agent
+        return self._declaration.agent
 
     @property
     def agent_id(self) -> str:
         """The id under which the agent was registered."""
-        return self._declared.agent_id
+        return self._declaration.agent_id
 
     async def start(self, input: Any = None) -> Any:  # of the types of ``run``, or of the agent
         """Run one turn, and return the result of ``run``; without a ``run``, the agent itself runs.
@@ -77,56 +77,54 @@ class HostedSession:
         value; and the errors of ``kernel.open`` and ``Session.run``. ``on_error`` is called before any of them is
         raised.
         """
-        return await take_turn(self._declared, input, self._open)
+        return await run_turn(self._declaration, input, self._open)
 
     def on_start(self, hook: OneOrMore[TurnStarted]) -> Self:
         """Add hooks called first, with agent and input."""
-        return self._hooked(SessionHooks(on_start=hook))
+        return self._add_hooks(SessionHooks(on_start=hook))
 
     def on_before_context(self, hook: OneOrMore[TurnStarted]) -> Self:
         """Add hooks called before the context is merged, with agent and input."""
-        return self._hooked(SessionHooks(on_before_context=hook))
+        return self._add_hooks(SessionHooks(on_before_context=hook))
 
     def on_after_context(self, hook: OneOrMore[ContextMerged]) -> Self:
         """Add hooks called with the merged context."""
-        return self._hooked(SessionHooks(on_after_context=hook))
+        return self._add_hooks(SessionHooks(on_after_context=hook))
 
     def on_before_run(self, hook: OneOrMore[SessionTurn]) -> Self:
         """Add hooks called before the turn runs."""
-        return self._hooked(SessionHooks(on_before_run=hook))
+        return self._add_hooks(SessionHooks(on_before_run=hook))
 
     def on_after_run(self, hook: OneOrMore[TurnEnded]) -> Self:
         """Add hooks called with the output."""
-        return self._hooked(SessionHooks(on_after_run=hook))
+        return self._add_hooks(SessionHooks(on_after_run=hook))
 
     def on_error(self, hook: OneOrMore[TurnFailed]) -> Self:
         """Add hooks called when any stage fails."""
-        return self._hooked(SessionHooks(on_error=hook))
+        return self._add_hooks(SessionHooks(on_error=hook))
 
-    def _hooked(self, hooks: SessionHooks) -> Self:
-        self._declared = self._declared.hooked(hooks)
+    def _add_hooks(self, hooks: SessionHooks) -> Self:
+        self._declaration = self._declaration.extended(f"session {self._id!r}", hooks)
         return self
 
     async def _open(self) -> Session:
         async with self._opening:  # of overlapping turns, the first one stores a new session
-            if self._new is not None:
-                session = await self._enter(self._new)  # first, so that an invalid agent leaves no session
-                await self._kernel.store.sessions.create(self._new)
-                self._new = None
+            if self._unstored is not None:
+                session = await self._enter(self._unstored)  # first, so that an invalid agent leaves no session
+                await self._kernel.store.sessions.create(self._unstored)
+                self._unstored = None
                 return session
         row = await self._kernel.find_session(self._id)
         if row is None:
-            raise no_session(self._id, self._occasion.principal)
+            raise no_session(self._id, self._options.principal)
         return await self._enter(row)
 
     async def _enter(self, row: SessionRow) -> Session:
-        occasion = self._occasion
-        return await self._kernel.enter(
-            row, self.agent, principal=occasion.principal, env=occasion.env, **occasion.labels
-        )
+        options = self._options
+        return await self._kernel.enter(row, self.agent, principal=options.principal, env=options.env, **options.labels)
 
 
-async def take_turn(declared: Declaration, input: Any, open: Callable[[], Awaitable[Session]]) -> Any:
+async def run_turn(declaration: Declaration, input: Any, open: Callable[[], Awaitable[Session]]) -> Any:
     """Run one turn, and return the result of ``run``.
 
     ``on_start`` → ``on_before_context`` → the context is merged → ``on_after_context`` → the session is opened →
@@ -135,7 +133,7 @@ async def take_turn(declared: Declaration, input: Any, open: Callable[[], Awaita
 
     Raises the exception of a stage, after ``on_error`` was called. A cancellation from outside calls no hook.
     """
-    agent, hooks = declared.agent, declared.hooks
+    agent, hooks = declaration.agent, declaration.hooks
     stage: Stage = "start"
     context: Mapping[str, Any] | None = None
     session: Session | None = None
@@ -145,7 +143,7 @@ async def take_turn(declared: Declaration, input: Any, open: Callable[[], Awaita
         stage = "before_context"
         await fire(hooks.on_before_context, started)
         stage = "context"
-        context = await merge_context(declared.context, input)
+        context = await merge_context(declaration.context, input)
         stage = "after_context"
         await fire(hooks.on_after_context, ContextMerged(agent, input, context))
         stage = "open"
@@ -153,7 +151,7 @@ async def take_turn(declared: Declaration, input: Any, open: Callable[[], Awaita
         stage, turn = "before_run", SessionTurn(agent, input, context, session)
         await fire(hooks.on_before_run, turn)
         stage = "run"
-        output = await _run(declared, turn)
+        output = await _run(declaration, turn)
         stage = "after_run"
         await fire(hooks.on_after_run, TurnEnded(agent, input, context, session, output))
     except BaseException as error:
@@ -163,8 +161,8 @@ async def take_turn(declared: Declaration, input: Any, open: Callable[[], Awaita
     return output
 
 
-async def _run(declared: Declaration, turn: SessionTurn) -> Any:
-    if declared.run is None:
+async def _run(declaration: Declaration, turn: SessionTurn) -> Any:
+    if declaration.run is None:
         return await turn.session.run(turn.input)
-    output = declared.run(turn)
+    output = declaration.run(turn)
     return await output if isawaitable(output) else output

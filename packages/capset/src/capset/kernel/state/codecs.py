@@ -18,7 +18,7 @@ from capset.schemas.own_code import has_own_code
 from capset.schemas.schema import is_finite
 from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
-Written = tuple[str, Any]
+EncodedValue = tuple[str, Any]
 """The text to store, and its value, of the declared type."""
 
 
@@ -26,7 +26,7 @@ class Codec(Protocol):
     """Reads and writes one kind of value. Values are of the declared type, so ``Any`` here."""
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
         """The name of the value in errors."""
         ...
 
@@ -47,15 +47,15 @@ class Codec(Protocol):
         """Return the value of a stored text. Raises ``StoredValueMisfit``."""
         ...
 
-    def encode(self, value: Any, text: str | None) -> Written:
+    def encode(self, value: Any, text: str | None) -> EncodedValue:
         """Return the text and the value that replace ``text``. Raises ``StateError`` if the value does not fit."""
         ...
 
-    def amend(self, text: str | None, change: Patch) -> Written:
+    def amend(self, text: str | None, change: Patch) -> EncodedValue:
         """Return the result of a change of the JSON data in ``text``. Raises as ``decode`` and ``encode`` do."""
         ...
 
-    def without(self, text: str) -> str | None:
+    def remaining(self, text: str) -> str | None:
         """Return the rest of ``text`` after the value is deleted."""
         ...
 
@@ -71,13 +71,11 @@ class ResourceCodec:
         self._model = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
     @property
-    def what(self) -> str:
-        """Its name and scope."""
+    def label(self) -> str:
         return f"the {self._resource.scope} resource {self._resource.name!r}"
 
     @property
     def has_own_code(self) -> bool:
-        """Whether its type or its default runs the host's own code."""
         return self._resource.has_own_default or self._resource.schema.has_own_code
 
     def key(self, field: str) -> str:
@@ -86,13 +84,12 @@ class ResourceCodec:
         return (info and info.serialization_alias) or field
 
     def plain(self, field: str | None, value: Any) -> Data:
-        """Return a value in the JSON form of the field, or of the resource."""
         schema, model = self._resource.schema, self._model
         if field is None:
-            return _plain(self.what, value, lambda: from_json(schema.text(value)))
+            return _plain(self.label, value, lambda: from_json(schema.text(value)))
         if model is not None:
-            return _plain(f"{self.what}, {field}", value, lambda: _member(model, field, value))
-        return _plain(f"{self.what}, {field}", value, lambda: from_json(schema.text({field: value}))[field])
+            return _plain(f"{self.label}, {field}", value, lambda: _member(model, field, value))
+        return _plain(f"{self.label}, {field}", value, lambda: from_json(schema.text({field: value}))[field])
 
     def decode(self, text: str | None) -> Any:
         """Return the value; the default if there is none."""
@@ -100,16 +97,17 @@ class ResourceCodec:
             try:
                 return self._resource.schema.check_json(text)
             except VALIDATION_ERRORS as error:
-                raise misfit(self.what, error) from None
+                raise stored_value_error(self.label, error) from None
         if self._resource.make_default is None:
-            raise StateError(f"{self.what} has no value yet, and no default", hint="set it first, or give it a default")
+            raise StateError(
+                f"{self.label} has no value yet, and no default", hint="set it first, or give it a default"
+            )
         return self._resource.make_default()
 
-    def encode(self, value: Any, text: str | None) -> Written:
-        """Return the text of a value, and the value."""
-        return self._written(lambda: self._resource.schema.check(value))
+    def encode(self, value: Any, text: str | None) -> EncodedValue:
+        return self._encode_result(lambda: self._resource.schema.check(value))
 
-    def amend(self, text: str | None, change: Patch) -> Written:
+    def amend(self, text: str | None, change: Patch) -> EncodedValue:
         """Change the data, or the default if there is none, and return the result as text and as a value."""
         schema, make = self._resource.schema, self._resource.make_default
 
@@ -118,25 +116,25 @@ class ResourceCodec:
             return schema.check_json(to_json(change.make(MISSING if current is None else from_json(current))))
 
         try:
-            return self._written(changed)
+            return self._encode_result(changed)
         except StateError:
             if text is not None:
                 self.decode(text)  # if the stored value does not fit either, report that instead
             raise
 
-    def without(self, text: str) -> str | None:
+    def remaining(self, text: str) -> str | None:
         """Return ``None``: nothing is left."""
         return None
 
-    def _written(self, make: Callable[[], Any]) -> Written:
+    def _encode_result(self, make: Callable[[], Any]) -> EncodedValue:
         schema = self._resource.schema
         try:
             text = schema.text(make())
             return text, schema.check_json(text)
         except VALIDATION_ERRORS as error:
-            raise refused(self.what, error) from None
+            raise new_value_error(self.label, error) from None
         except (ValueError, RecursionError) as error:
-            raise _formless(self.what, error) from None
+            raise _not_json_error(self.label, error) from None
 
 
 class StateCodec:
@@ -152,13 +150,11 @@ class StateCodec:
         self._fields = frozenset(model.model_fields)
 
     @property
-    def what(self) -> str:
-        """The scope."""
+    def label(self) -> str:
         return f"the {self._scope} state"
 
     @property
     def has_own_code(self) -> bool:
-        """Whether a model of the scope runs the host's own code."""
         return has_own_code(self._joined)
 
     def key(self, field: str) -> str:
@@ -168,48 +164,48 @@ class StateCodec:
     def plain(self, field: str | None, value: Any) -> Data:
         """Return a value in the JSON form of the field. Raises ``StateError`` if the model has no such field."""
         if field not in self._fields:
-            raise StateError(f"{self.what}: {unknown('field', str(field), self._fields)}")
-        return _plain(f"{self.what}, {field}", value, lambda: _member(self._joined, str(field), value))
+            raise StateError(f"{self.label}: {unknown('field', str(field), self._fields)}")
+        return _plain(f"{self.label}, {field}", value, lambda: _member(self._joined, str(field), value))
 
     def decode(self, text: str | None) -> BaseModel:
         """Return the state, of the joined model of all contributors."""
         stored: dict[str, Any] = from_json(text) if text is not None else {}
         try:
-            return self._validated(stored)
+            return self._validate(stored)
         except ValidationError as error:
-            raise misfit(self.what, error) from None
+            raise stored_value_error(self.label, error) from None
 
-    def encode(self, value: Any, text: str | None) -> Written:
+    def encode(self, value: Any, text: str | None) -> EncodedValue:
         """Return the text with every field of the model replaced, and the state."""
         if not isinstance(value, self._model):
-            raise StateError(f"{self.what} takes a value of {self._model.__name__}; got {type(value).__name__}")
+            raise StateError(f"{self.label} takes a value of {self._model.__name__}; got {type(value).__name__}")
         try:
-            data = _dumped(value, self._fields)
+            data = _dump(value, self._fields)
         except (ValueError, RecursionError) as error:
-            raise _formless(self.what, error) from None
+            raise _not_json_error(self.label, error) from None
         return self.amend(text, merge_into(data))
 
-    def amend(self, text: str | None, change: Patch) -> Written:
+    def amend(self, text: str | None, change: Patch) -> EncodedValue:
         """Return the text with the changed fields, and the state; nothing else in the text is modified.
 
         ``change`` sees the stored fields, and the defaults of all others.
         """
         names = self._fields if change.fields is None else change.fields
-        if strangers := sorted(names - self._fields):
-            raise StateError(f"{self.what}: {unknown('field', strangers[0], self._fields)}")
+        if unknown_fields := sorted(names - self._fields):
+            raise StateError(f"{self.label}: {unknown('field', unknown_fields[0], self._fields)}")
         stored: dict[str, Any] = from_json(text) if text is not None else {}
         current = stored if stored.keys() >= self._joined.model_fields.keys() else {**self._defaults(), **stored}
         try:
-            valid = self._validated(cast("dict[str, Any]", change.make(current)))
-            merged = {**stored, **_dumped(valid, names)}
-            return to_json(merged).decode(), self._validated(merged)
+            valid = self._validate(cast("dict[str, Any]", change.make(current)))
+            merged = {**stored, **_dump(valid, names)}
+            return to_json(merged).decode(), self._validate(merged)
         except ValidationError as error:
             self.decode(text)  # if the stored value does not fit either, report that instead
-            raise refused(self.what, error) from None
+            raise new_value_error(self.label, error) from None
         except (ValueError, RecursionError) as error:
-            raise _formless(self.what, error) from None
+            raise _not_json_error(self.label, error) from None
 
-    def without(self, text: str) -> str | None:
+    def remaining(self, text: str) -> str | None:
         """Return the text without the model's fields."""
         remaining = {name: value for name, value in from_json(text).items() if name not in self._fields}
         return to_json(remaining).decode() if remaining else None
@@ -218,12 +214,12 @@ class StateCodec:
         instance = self._joined()
         return instance.model_dump(mode="json", by_alias=True, round_trip=True)
 
-    def _validated(self, data: Mapping[str, Any]) -> BaseModel:
+    def _validate(self, data: Mapping[str, Any]) -> BaseModel:
         field_values = {name: value for name, value in data.items() if name in self._joined.model_fields}
         return self._joined.model_validate_json(to_json(field_values), strict=True)
 
 
-def _dumped(value: BaseModel, names: frozenset[str]) -> dict[str, Data]:
+def _dump(value: BaseModel, names: frozenset[str]) -> dict[str, Data]:
     """Return some fields as JSON data. Raises ``ValueError`` for a value without such a form or of the wrong type.
 
     Inner models use aliases and omit computed fields, since the data will be read again.
@@ -235,7 +231,7 @@ def _dumped(value: BaseModel, names: frozenset[str]) -> dict[str, Data]:
 
 def _member(model: type[BaseModel], field: str, value: Any) -> Data:
     """Return a value in the JSON form of one field of a model. Raises ``ValueError`` if it is of the wrong type."""
-    (data,) = _dumped(model.model_construct(**{field: value}), frozenset({field})).values()
+    (data,) = _dump(model.model_construct(**{field: value}), frozenset({field})).values()
     return data
 
 
@@ -248,29 +244,29 @@ def _plain(label: str, value: Any, write: Callable[[], Data]) -> Data:
     try:
         return to_jsonable_python(value)
     except (ValueError, RecursionError) as error:
-        raise _formless(label, error) from None
+        raise _not_json_error(label, error) from None
 
 
-def misfit(label: str, error: ValidationError | SchemaMismatch) -> StoredValueMisfit:
+def stored_value_error(label: str, error: ValidationError | SchemaMismatch) -> StoredValueMisfit:
     """Return the error for a stored value that no longer fits its type; it does not reveal the value (C35)."""
     return StoredValueMisfit(
-        f"the stored value of {label} no longer fits its type: {_misfit_text(error)}",
+        f"the stored value of {label} no longer fits its type: {_mismatch_text(error)}",
         hint="it stays unchanged: let the type accept the old form too, or call set() or delete()",
     )
 
 
-def refused(label: str, error: ValidationError | SchemaMismatch) -> StateError:
+def new_value_error(label: str, error: ValidationError | SchemaMismatch) -> StateError:
     """Return the error for a new value that does not fit; nothing was written."""
     fields = validation_fields(error, (), None)
-    return StateError(f"{label} cannot take this: {_misfit_text(error)}", fields=fields)
+    return StateError(f"{label} cannot take this: {_mismatch_text(error)}", fields=fields)
 
 
-def _misfit_text(error: ValidationError | SchemaMismatch) -> str:
+def _mismatch_text(error: ValidationError | SchemaMismatch) -> str:
     text = "; ".join(map(str, validation_fields(error, (), None)))
     return text.replace("(arguments)", "the value").replace("no such parameter", "no such field")
 
 
-def _formless(label: str, error: Exception) -> StateError:
+def _not_json_error(label: str, error: Exception) -> StateError:
     """Return the error for a value without a JSON form; it omits pydantic's message, which may quote the value."""
     cause = str(error) if type(error) is ValueError else type(error).__name__
     return StateError(

@@ -10,14 +10,14 @@ from capset.definitions.calls.contexts import Document
 from capset.definitions.names import checked_text
 from capset.errors import DefinitionError, StateError
 from capset.kernel.runtime import KernelRuntime
-from capset.kernel.state.values import Moved, swap
+from capset.kernel.state.values import VersionChanged, compare_and_swap
 from capset.stores.base import DocumentRow, ScopeKey
 
 MAX_TEXT_BYTES: Final = 65_536
 MAX_LISTED: Final = 1_000
 
 
-class Texts:
+class DocumentCollection:
     """The ``DocumentsHandle`` of a run."""
 
     __slots__ = ("_deadline", "_key", "_runtime")
@@ -48,16 +48,16 @@ class Texts:
             return _to_document(row)
 
         async def attempt() -> Document:
-            documents = [_to_document(row) async for row in self._all()]
+            documents = [_to_document(row) async for row in self._all_rows()]
             if (existing := unless(documents)) is not None:
                 return existing
             row = self._row(text)
             if not await runtime.store.documents.add(key, row, known={document.id for document in documents}):
-                raise Moved
+                raise VersionChanged
             return _to_document(row)
 
         label = f"the {key.scope} collection of {key.name!r}"
-        return await swap(attempt, runtime.lock_of(key), label, deadline=self._deadline, hint="try again")
+        return await compare_and_swap(attempt, runtime.lock_of(key), label, deadline=self._deadline, hint="try again")
 
     async def get(self, id: str) -> Document | None:
         """Return a text, or ``None``."""
@@ -66,12 +66,12 @@ class Texts:
 
     async def recent(self, limit: int = 10, *, before: str | None = None) -> list[Document]:
         """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is an id that they must precede."""
-        rows = await self._runtime.store.documents.recent(self._key, limit=_checked(limit), before=before)
+        rows = await self._runtime.store.documents.recent(self._key, limit=_checked_limit(limit), before=before)
         return [_to_document(row) for row in rows]
 
     async def search(self, query: str, limit: int = 10) -> list[Document]:
         """Return the texts with a word that equals or begins with a word of the query: best first, then newest."""
-        rows = await self._runtime.store.documents.search(self._key, query, limit=_checked(limit))
+        rows = await self._runtime.store.documents.search(self._key, query, limit=_checked_limit(limit))
         return [_to_document(row) for row in rows]
 
     async def delete(self, id: str) -> bool:
@@ -81,7 +81,7 @@ class Texts:
     def _row(self, text: str) -> DocumentRow:
         return DocumentRow(self._runtime.ids.new(), text, iso(self._runtime.clock.time_ns()))
 
-    async def _all(self) -> AsyncIterator[DocumentRow]:
+    async def _all_rows(self) -> AsyncIterator[DocumentRow]:
         before: str | None = None
         while True:
             page = await self._runtime.store.documents.recent(self._key, limit=MAX_LISTED, before=before)
@@ -100,7 +100,7 @@ def _is_id(id: str) -> bool:
     return id.isascii() and id.isprintable() and len(id) <= 36
 
 
-def _checked(limit: int) -> int:
+def _checked_limit(limit: int) -> int:
     if type(limit) is not int or not 1 <= limit <= MAX_LISTED:
         raise StateError(f"the limit must be between 1 and {MAX_LISTED}; got {limit!r}")
     return limit

@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 from capset.clock import iso
 from capset.errors import ConcurrentModificationError, StateError, counted
 from capset.kernel.runtime import KernelRuntime
-from capset.kernel.state.codecs import Codec, Patch, Written, add, append, merge_into
+from capset.kernel.state.codecs import Codec, EncodedValue, Patch, add, append, merge_into
 from capset.stores.base import Change, ScopeKey, StateRow
 
 T = TypeVar("T")
@@ -52,16 +52,13 @@ class StoredCell:
 
     @property
     def lock(self) -> asyncio.Lock:
-        """The lock of this key in this kernel."""
         return self._runtime.lock_of(self._key)
 
     async def read(self) -> StateRow:
-        """Return the current row."""
         (row,) = await self._runtime.store.states.read([self._key])
         return row
 
     async def change(self, change: Change) -> StateRow:
-        """Replace the current row, in one write transaction."""
         runtime = self._runtime
         return await runtime.store.states.change(self._key, change, now=iso(runtime.clock.time_ns()))
 
@@ -91,15 +88,12 @@ class RunCell:
 
     @property
     def lock(self) -> asyncio.Lock:
-        """The lock of this value in this run."""
         return self._data.locks.setdefault(self._name, asyncio.Lock())
 
     async def read(self) -> StateRow:
-        """Return the current row."""
         return self._data.rows.get(self._name, ABSENT)
 
     async def change(self, change: Change) -> StateRow:
-        """Replace the current row, without yielding to other tasks."""
         row = self._data.rows.get(self._name, ABSENT)
         changed = StateRow(change(row), row.version + 1)
         self._data.rows[self._name] = changed
@@ -116,7 +110,7 @@ class _Hold:
         self.is_over = False
 
 
-_held: Final[ContextVar[tuple[_Hold, ...]]] = ContextVar("capset_held", default=())
+_held_locks: Final[ContextVar[tuple[_Hold, ...]]] = ContextVar("capset_held_locks", default=())
 """The locks held by this task, or by one that started it."""
 
 
@@ -130,7 +124,7 @@ async def hold_lock(lock: asyncio.Lock, label: str, end: float, hint: str = UNCO
 
     Raises ``StateError`` if it would wait for itself, ``ConcurrentModificationError`` when the time is up.
     """
-    if any(hold.lock is lock and not hold.is_over for hold in _held.get()):
+    if any(hold.lock is lock and not hold.is_over for hold in _held_locks.get()):
         raise StateError(
             f"{label} is being updated, and the function that updates it sets or updates it again: it would wait for "
             "itself",
@@ -144,30 +138,26 @@ async def hold_lock(lock: asyncio.Lock, label: str, end: float, hint: str = UNCO
             f"{label} was held by other updates until the time was up", hint=hint
         ) from None
     hold = _Hold(lock)
-    token = _held.set((*_held.get(), hold))
+    token = _held_locks.set((*_held_locks.get(), hold))
     try:
         yield
     finally:
         hold.is_over = True
-        _held.reset(token)
+        _held_locks.reset(token)
         lock.release()
 
 
 WAIT_SECONDS: Final = 30.0
 """How long ``set`` and ``update`` try if the call has no deadline of its own."""
-_PAUSES_SECONDS: Final = (0.001, 0.05)
-"""The first and the longest pause before another compare-and-swap; the actual pause is a random part of it."""
-
-
 MAX_CHARACTERS: Final = 1_048_576
 """Maximum length of a value as JSON text, since every change writes all of it."""
 
 
-class Moved(Exception):
+class VersionChanged(Exception):
     """Raised if another writer has changed the value since it was read."""
 
 
-async def swap(
+async def compare_and_swap(
     attempt: Callable[[], Awaitable[T]],
     lock: asyncio.Lock,
     label: str,
@@ -177,18 +167,18 @@ async def swap(
 ) -> T:
     """Hold a lock, and attempt to read and write until no other writer is faster; return the result.
 
-    ``attempt`` raises ``Moved`` if another writer was faster. Raises ``ConcurrentModificationError`` when the time is
-    up: at the ``deadline``, which is in the event loop's time, or after ``WAIT_SECONDS``.
+    ``attempt`` raises ``VersionChanged`` if another writer was faster. Raises ``ConcurrentModificationError`` when the
+    time is up: at the ``deadline``, which is in the event loop's time, or after ``WAIT_SECONDS``.
     """
     loop = asyncio.get_running_loop()
     end = deadline if deadline is not None else loop.time() + WAIT_SECONDS
-    attempts, pause = 0, _PAUSES_SECONDS[0]
+    attempts, pause = 0, 0.001  # seconds
     async with hold_lock(lock, label, end, hint):
         while True:
             attempts += 1
             try:
                 return await attempt()
-            except Moved:
+            except VersionChanged:
                 if loop.time() + pause >= end:
                     times = counted(attempts, "time")
                     raise ConcurrentModificationError(
@@ -197,7 +187,7 @@ async def swap(
                         hint=hint,
                     ) from None
             await asyncio.sleep(pause * random.random())  # noqa: S311  # jitter, not a secret
-            pause = min(2 * pause, _PAUSES_SECONDS[1])
+            pause = min(2 * pause, 0.05)
 
 
 class Handle:
@@ -206,7 +196,7 @@ class Handle:
     If the host's own code takes part in validation, it runs in a thread of its caller, never in a transaction.
     """
 
-    __slots__ = ("_cell", "_codec", "_deadline", "_in_thread", "_written")
+    __slots__ = ("_cell", "_codec", "_deadline", "_in_thread", "_on_write")
 
     def __init__(
         self,
@@ -215,31 +205,31 @@ class Handle:
         in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
         *,
         deadline: float | None = None,
-        written: Callable[[StateRow], None] | None = None,
+        on_write: Callable[[StateRow], None] | None = None,
     ) -> None:
         """``deadline`` is in the event loop's time."""
         self._cell = cell
         self._codec = codec
         self._in_thread = in_thread
         self._deadline = deadline
-        self._written = written
+        self._on_write = on_write
 
-    async def is_there(self) -> bool:
+    async def exists(self) -> bool:
         """Whether the value exists: written, and not deleted since."""
         return (await self._cell.read()).value is not None
 
     async def get(self) -> Any:
         """Return the value; the default if there is none yet."""
-        return await self._converted(self._codec.decode, (await self._cell.read()).value)
+        return await self._convert(self._codec.decode, (await self._cell.read()).value)
 
     async def set(self, value: Any) -> Any:
         """Replace the value."""
-        return await self._swap(partial(self._converted, self._codec.encode, value))
+        return await self._swap(partial(self._convert, self._codec.encode, value))
 
     async def patch(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Any:
         """Replace some fields of an object, or some keys of a mapping."""
         codec, values = self._codec, {**(changes or {}), **fields}
-        plain = {codec.key(name): await self._converted(codec.plain, name, value) for name, value in values.items()}
+        plain = {codec.key(name): await self._convert(codec.plain, name, value) for name, value in values.items()}
         return await self._amend(merge_into(plain))
 
     async def increment(self, field: str | None = None, by: float = 1) -> Any:
@@ -248,15 +238,15 @@ class Handle:
 
     async def push(self, *items: Any, field: str | None = None) -> Any:
         """Append to a list, or to a list field; a missing list counts as empty."""
-        plain_items = await self._converted(self._codec.plain, field, list(items))
+        plain_items = await self._convert(self._codec.plain, field, list(items))
         return await self._amend(append(field and self._codec.key(field), plain_items))
 
     async def update(self, change: Callable[[Any], Any | Awaitable[Any]]) -> Any:
         """Replace the value with the result of a function of it; the function may run more than once."""
 
-        async def changed(text: str | None) -> Written:
-            new_value = change(await self._converted(self._codec.decode, text))
-            return await self._converted(
+        async def changed(text: str | None) -> EncodedValue:
+            new_value = change(await self._convert(self._codec.decode, text))
+            return await self._convert(
                 self._codec.encode, await new_value if isawaitable(new_value) else new_value, text
             )
 
@@ -266,66 +256,66 @@ class Handle:
         """Delete the value, and return whether there was one."""
         is_deleted = False
 
-        def gone(row: StateRow) -> str | None:
+        def remaining_text(row: StateRow) -> str | None:
             nonlocal is_deleted
-            remaining = None if row.value is None else self._codec.without(row.value)
+            remaining = None if row.value is None else self._codec.remaining(row.value)
             is_deleted = remaining != row.value
             return remaining
 
-        await self._change(gone)
+        await self._change(remaining_text)
         return is_deleted
 
     async def _amend(self, change: Patch) -> Any:
         """Change the JSON data in one write transaction, or outside of one if the host's own code validates it."""
         if self._codec.has_own_code:
-            return await self._swap(lambda text: self._converted(self._codec.amend, text, change))
+            return await self._swap(lambda text: self._convert(self._codec.amend, text, change))
         value: Any = None
 
-        def amended(row: StateRow) -> str:
+        def amend_text(row: StateRow) -> str:
             nonlocal value
             text, value = self._codec.amend(row.value, change)
             return text
 
-        await self._change(amended)
+        await self._change(amend_text)
         return value
 
-    async def _converted(self, convert: Callable[..., T], *arguments: Any) -> T:
+    async def _convert(self, convert: Callable[..., T], *arguments: Any) -> T:
         """Return the result of an operation of the codec; a slow validator in it delays only this caller."""
         if self._codec.has_own_code:
             return cast("T", await self._in_thread(partial(convert, *arguments)))
         return convert(*arguments)
 
     async def _change(self, change: Callable[[StateRow], str | None]) -> StateRow:
-        def bounded(row: StateRow) -> str | None:
+        def change_within_limit(row: StateRow) -> str | None:
             text = change(row)
             if text is not None and len(text) > MAX_CHARACTERS:
                 raise StateError(
-                    f"{self._codec.what} would be {len(text)} characters of JSON; at most {MAX_CHARACTERS} are kept",
+                    f"{self._codec.label} would be {len(text)} characters of JSON; at most {MAX_CHARACTERS} are kept",
                     hint="every change writes all of it: keep large or growing data in files, or as Documents",
                 )
             return text
 
-        row = await self._cell.change(bounded)
-        if self._written is not None:
-            self._written(row)
+        row = await self._cell.change(change_within_limit)
+        if self._on_write is not None:
+            self._on_write(row)
         return row
 
-    async def _swap(self, change: Callable[[str | None], Awaitable[Written]]) -> Any:
+    async def _swap(self, change: Callable[[str | None], Awaitable[EncodedValue]]) -> Any:
         """Read, change and write, unless another writer was faster; retry until the time is up."""
 
         async def attempt() -> Any:
             row = await self._cell.read()
             text, value = await change(row.value)
 
-            def swapped(now: StateRow) -> str:
+            def replace_text(now: StateRow) -> str:
                 if now.version != row.version:
-                    raise Moved
+                    raise VersionChanged
                 return text
 
-            await self._change(swapped)
+            await self._change(replace_text)
             return value
 
-        return await swap(attempt, self._cell.lock, self._codec.what, deadline=self._deadline)
+        return await compare_and_swap(attempt, self._cell.lock, self._codec.label, deadline=self._deadline)
 
 
 class FieldHandle(Handle):
@@ -335,14 +325,14 @@ class FieldHandle(Handle):
 
     async def increment(self, field: str | None = None, by: float = 1) -> Any:
         """Add to a field that is a number."""
-        return await super().increment(_named(field, "increment"), by)
+        return await super().increment(_required_field(field, "increment"), by)
 
     async def push(self, *items: Any, field: str | None = None) -> Any:
         """Append to a field that is a list."""
-        return await super().push(*items, field=_named(field, "push"))
+        return await super().push(*items, field=_required_field(field, "push"))
 
 
-def _named(field: str | None, operation: str) -> str:
+def _required_field(field: str | None, operation: str) -> str:
     if not isinstance(field, str):
         raise StateError(f"{operation} of state needs the name of a field")
     return field

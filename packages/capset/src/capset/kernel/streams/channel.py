@@ -19,12 +19,12 @@ class Receiver:
     can still be received; after ``leave()``, senders are cancelled.
     """
 
-    __slots__ = ("_is_ended", "is_left", "ready", "receiver")
+    __slots__ = ("_is_ended", "is_left", "ready", "waiter")
 
     def __init__(self) -> None:
         self.ready: deque[Channel] = deque()
         """The channels that have messages, each listed once."""
-        self.receiver: asyncio.Future[Message | None] | None = None
+        self.waiter: asyncio.Future[Message | None] | None = None
         self.is_left = False
         self._is_ended = False
 
@@ -34,26 +34,26 @@ class Receiver:
             return self.take()
         if self._is_ended:
             return None
-        if self.receiver is not None:
+        if self.waiter is not None:
             raise RuntimeError("messages can have only one reader, and another is already waiting")
-        receiver = self.receiver = asyncio.get_running_loop().create_future()
+        waiter = self.waiter = asyncio.get_running_loop().create_future()
         try:
-            return await receiver
+            return await waiter
         except asyncio.CancelledError:
-            if receiver.done() and not receiver.cancelled() and (delivered := receiver.result()) is not None:
+            if waiter.done() and not waiter.cancelled() and (delivered := waiter.result()) is not None:
                 # A message was delivered just before the cancellation: keep it for the next call.
                 returned = Channel(self, buffer=0)
                 returned.messages.append(delivered)
                 self.ready.appendleft(returned)
             raise
         finally:
-            self.receiver = None
+            self.waiter = None
 
     def take(self) -> Message:
         """Return the next message of the ready channels."""
         channel = self.ready[0]
         message = channel.messages.popleft()
-        channel.let_in()
+        channel.admit_next()
         if not channel.messages:
             self.ready.popleft()
             if channel.on_drained is not None and channel.is_finished:
@@ -65,7 +65,7 @@ class Receiver:
     def end(self) -> None:
         """End the stream: no channel will send any more messages."""
         self._is_ended = True
-        self.hand(None)
+        self.deliver(None)
 
     def leave(self, channels: tuple[Channel, ...] = ()) -> None:
         """Stop receiving: cancel the senders that wait in ``channels``, and end a pending ``receive()``."""
@@ -74,19 +74,19 @@ class Receiver:
             channel.cancel()
         self.end()
 
-    def rest(self) -> list[Message]:
+    def drain(self) -> list[Message]:
         """Remove and return the messages that were never received."""
         messages: list[Message] = []
         while self.ready:
             messages.append(self.take())
         return messages
 
-    def hand(self, message: Message | None) -> bool:
+    def deliver(self, message: Message | None) -> bool:
         """Deliver a message, or ``None`` for the end, to a pending ``receive()``; return whether there was one."""
-        receiver = self.receiver
-        if receiver is None or receiver.done():
+        waiter = self.waiter
+        if waiter is None or waiter.done():
             return False
-        receiver.set_result(message)
+        waiter.set_result(message)
         return True
 
 
@@ -96,7 +96,7 @@ class Channel:
     A message delivered to a waiting receiver counts as taken.
     """
 
-    __slots__ = ("_buffer", "_receiver", "_turn", "_waiting", "is_finished", "messages", "moved", "on_drained")
+    __slots__ = ("_buffer", "_receiver", "_turn", "_waiting", "is_finished", "messages", "moved_at", "on_drained")
 
     def __init__(self, receiver: Receiver, buffer: int, on_drained: Callable[[], None] | None = None) -> None:
         """``on_drained`` is called when the channel is finished and its last message has been taken."""
@@ -107,7 +107,7 @@ class Channel:
         """The future of the sender whose message is the one beyond the buffer."""
         self._waiting: deque[tuple[Turn, Message]] = deque()
         self.is_finished = False
-        self.moved = 0.0
+        self.moved_at = 0.0
         """When a waiting message last moved into the channel, in the event loop's time."""
         self.on_drained = on_drained
 
@@ -123,7 +123,7 @@ class Channel:
             refused: Turn = loop.create_future()
             loop.call_soon(refused.cancel)
             return refused
-        if receiver.hand(message):
+        if receiver.deliver(message):
             return None
         queued = len(self.messages)
         if queued > self._buffer:
@@ -144,7 +144,7 @@ class Channel:
         if turn is not None:
             await turn
 
-    def let_in(self) -> None:
+    def admit_next(self) -> None:
         """Resume the sender whose message was beyond the buffer, and move the next waiting message into the channel."""
         turn = self._turn
         if turn is None:
@@ -157,14 +157,14 @@ class Channel:
             if not turn.done():  # otherwise its sender was cancelled
                 self.messages.append(message)
                 self._turn = turn
-                self.moved = asyncio.get_running_loop().time()
+                self.moved_at = asyncio.get_running_loop().time()
                 return
 
     def finish(self, last: Message | None) -> None:
         """Send a last message, if there is one, and close the channel; waiting messages are dropped."""
         self.is_finished = True
         self.release()
-        if last is not None and not self._receiver.is_left and not self._receiver.hand(last):
+        if last is not None and not self._receiver.is_left and not self._receiver.deliver(last):
             self.messages.append(last)
             if len(self.messages) == 1:
                 self._receiver.ready.append(self)

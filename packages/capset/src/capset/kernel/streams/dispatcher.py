@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator
 from types import TracebackType
 from typing import Self
 
@@ -14,12 +14,12 @@ from capset.kernel.call.pipeline import execute, record_unfinished
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.channel import Channel, Receiver
 from capset.kernel.streams.emission import outcome_message
-from capset.kernel.streams.messages import buffer_of
+from capset.kernel.streams.messages import CallFactory, buffer_of
 
 _log = logging.getLogger("capset.kernel")
 
 
-class Serving:
+class Dispatcher:
     """``async with kernel.run(session, messages) as answers: async for message in answers: …``.
 
     Every command and query becomes an invocation, whose messages arrive in order. Messages of other kinds pass through
@@ -28,30 +28,30 @@ class Serving:
     """
 
     __slots__ = (
-        "_ask",
         "_calls",
         "_failure",
+        "_has_capacity",
         "_is_read",
         "_limit",
+        "_make_call",
         "_messages",
         "_reader",
         "_receiver",
-        "_room",
         "_running",
         "_runtime",
     )
 
     def __init__(
-        self, runtime: KernelRuntime, ask: Callable[[Message], Invocation], messages: AsyncIterable[Message], limit: int
+        self, runtime: KernelRuntime, make_call: CallFactory, messages: AsyncIterable[Message], limit: int
     ) -> None:
         self._runtime = runtime
-        self._ask = ask
+        self._make_call = make_call
         self._messages = messages
         self._limit = limit
         self._receiver = Receiver()
         self._calls: dict[asyncio.Task[None], Invocation] = {}
         self._running = 0
-        self._room: asyncio.Future[None] | None = None
+        self._has_capacity: asyncio.Future[None] | None = None
         self._is_read = False
         self._failure: Exception | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -113,16 +113,16 @@ class Serving:
                 self._end_if_done()
 
     async def _serve(self, messages: AsyncIterator[Message]) -> None:
-        passing = Channel(self._receiver, buffer=0)
+        passthrough = Channel(self._receiver, buffer=0)
         async for message in messages:
             if self._receiver.is_left:  # this task swallowed its cancellation
                 return
             if getattr(message, "kind", "command") not in ("command", "query"):
-                await passing.send(message)
+                await passthrough.send(message)
                 continue
             if self._running >= self._limit:
-                self._room = asyncio.get_running_loop().create_future()
-                await self._room
+                self._has_capacity = asyncio.get_running_loop().create_future()
+                await self._has_capacity
             self._start(message)
 
     def _fail(self, error: Exception, cause: BaseException | None = None) -> None:
@@ -135,21 +135,21 @@ class Serving:
             _log.error("reading a stream of messages failed", exc_info=error)
 
     def _start(self, message: Message) -> None:
-        call = self._ask(message)
-        call.stream = CallStream(Channel(self._receiver, buffer_of(call), self._drained))
+        call = self._make_call(message)
+        call.stream = CallStream(Channel(self._receiver, buffer_of(call.compiled), self._record_drained))
         self._running += 1
-        self._calls[self._runtime.spawn(execute(call), self._ended)] = call
+        self._calls[self._runtime.spawn(execute(call), self._record_ended)] = call
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _record_ended(self, task: asyncio.Task[None]) -> None:
         call = self._calls.pop(task)
         record_unfinished(call, task)
         if call.channel is not None:
             call.channel.finish(outcome_message(call))
 
-    def _drained(self) -> None:
+    def _record_drained(self) -> None:
         self._running -= 1
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        if self._has_capacity is not None and not self._has_capacity.done():
+            self._has_capacity.set_result(None)
         self._end_if_done()
 
     def _end_if_done(self) -> None:

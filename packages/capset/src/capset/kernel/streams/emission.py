@@ -30,7 +30,7 @@ def stream_of(call: Invocation) -> CallStream:
 _log = logging.getLogger("capset.kernel")
 
 
-class Emitted(Message):
+class EmittedMessage(Message):
     """A message of a call. ``meta`` is built on first access, since most messages never need it."""
 
     __slots__ = ("_call", "_mark", "_meta")
@@ -51,8 +51,8 @@ class Emitted(Message):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
             return NotImplemented
-        mine, others = (self.kind, self.type, self.data), (other.kind, other.type, other.data)
-        return mine == others and self.meta == other.meta
+        is_same = (self.kind, self.type, self.data) == (other.kind, other.type, other.data)
+        return is_same and self.meta == other.meta
 
     def __hash__(self) -> int:
         return hash((self.kind, self.type, self.meta))
@@ -60,16 +60,16 @@ class Emitted(Message):
 
 # A frozen dataclass sets each field through ``object.__setattr__``, which takes three times as long as its slot.
 _set_kind, _set_type, _set_data = (vars(Message)[name].__set__ for name in ("kind", "type", "data"))
-_set_call, _set_mark = (vars(Emitted)[name].__set__ for name in ("_call", "_mark"))
+_set_call, _set_mark = (vars(EmittedMessage)[name].__set__ for name in ("_call", "_mark"))
 _new = object.__new__
 
 
-def emitted(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
+def create_message(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
     """Return a message of a call, stamped with the time and an id."""
     redactor = call.context.runtime.redactor
     if redactor is not None:
         data = redactor(data)
-    message = _new(Emitted)
+    message = _new(EmittedMessage)
     _set_kind(message, kind)
     _set_type(message, type)
     _set_data(message, data)
@@ -91,7 +91,7 @@ def _meta(call: Invocation, mark: int) -> Meta:
     )
 
 
-def is_heard(call: Invocation) -> bool:
+def has_consumer(call: Invocation) -> bool:
     """Return whether a consumer or a listener receives the events of a call."""
     stream = call.stream
     return stream is not None and (stream.channel is not None or stream.listener is not None)
@@ -107,20 +107,20 @@ async def announce(call: Invocation, type: str, data: Any) -> None:
     """Send an event of the kernel, and wait until its consumer, if there is one, has room."""
     stream = stream_of(call)
     if stream.channel is None:
-        await unheard(call, stream, type, data)
-    elif (turn := stream.channel.offer(emitted(call, "event", type, data))) is not None:
+        await emit_without_consumer(call, stream, type, data)
+    elif (turn := stream.channel.offer(create_message(call, "event", type, data))) is not None:
         await wait_for_consumer(call, stream, turn)
 
 
-async def unheard(call: Invocation, stream: CallStream, type: str, data: Any) -> None:
+async def emit_without_consumer(call: Invocation, stream: CallStream, type: str, data: Any) -> None:
     """Count an event without a consumer, and pass it to the listener, if there is one.
 
     Yields to other tasks at every hundredth event, since nothing else makes the sender wait.
     """
     if stream.listener is not None:
-        stream.listener(emitted(call, "event", type, data))
-    stream.unheard += 1
-    if not stream.unheard % 100:
+        stream.listener(create_message(call, "event", type, data))
+    stream.unconsumed += 1
+    if not stream.unconsumed % 100:
         await asyncio.sleep(0)
 
 
@@ -131,37 +131,42 @@ async def wait_for_consumer(call: Invocation, stream: CallStream, turn: Turn) ->
     the consumer takes too long.
     """
     scope, deadline, patience = call.scope, call.options.deadline, call.options.consumer_timeout
-    stream.blocked += 1
-    if scope is not None and stream.blocked == 1 and (end := scope.when()) is not None and not scope.expired():
+    stream.blocked_emissions += 1
+    if (
+        scope is not None
+        and stream.blocked_emissions == 1
+        and (end := scope.when()) is not None
+        and not scope.expired()
+    ):
         stream.time_left = end - asyncio.get_running_loop().time()
         scope.reschedule(deadline)
     try:
         if patience is None:
             await turn
         else:
-            await _patiently(call, stream, turn, patience)
+            await _wait_with_timeout(call, stream, turn, patience)
     finally:
-        stream.blocked -= 1
-        if scope is not None and not stream.blocked and stream.time_left is not None:
+        stream.blocked_emissions -= 1
+        if scope is not None and not stream.blocked_emissions and stream.time_left is not None:
             if call.scope is scope and not scope.expired():
                 end = asyncio.get_running_loop().time() + stream.time_left
                 scope.reschedule(end if deadline is None else min(end, deadline))
             stream.time_left = None
 
 
-async def _patiently(call: Invocation, stream: CallStream, turn: Turn, seconds: float) -> None:
+async def _wait_with_timeout(call: Invocation, stream: CallStream, turn: Turn, seconds: float) -> None:
     loop, channel = asyncio.get_running_loop(), stream.channel
-    began = loop.time()
+    start = loop.time()
     try:
         while not turn.done():
             # A consumer that takes other messages is not stalled.
-            moved = channel.moved if channel is not None else 0.0
-            remaining = max(began, moved) + seconds - loop.time()
+            moved = channel.moved_at if channel is not None else 0.0
+            remaining = max(start, moved) + seconds - loop.time()
             if remaining <= 0:
-                stream.stalled = ConsumerTimeout(
+                stream.consumer_error = ConsumerTimeout(
                     f"The consumer of {call.compiled.name!r} read nothing for {seconds:g} s, so the call was ended."
                 )
-                raise stream.stalled
+                raise stream.consumer_error
             await asyncio.wait({turn}, timeout=remaining)
         await turn
     finally:
@@ -181,10 +186,10 @@ def hide_store_details(error: CapsetError, call: Invocation) -> CapsetError:
 def outcome_message(call: Invocation) -> Message | None:
     """Return the reply or the error that ends a call, or ``None`` if it succeeded without either."""
     if call.error is not None:
-        return emitted(call, "error", call.compiled.type, error_data(call.error))
+        return create_message(call, "error", call.compiled.type, error_data(call.error))
     if call.value is MISSING:
         return None
-    return emitted(call, "reply", call.reply_type or call.compiled.type, call.data)
+    return create_message(call, "reply", call.reply_type or call.compiled.type, call.data)
 
 
 def error_data(error: CapsetError) -> dict[str, Any]:
@@ -259,12 +264,12 @@ class Emitter:
         """Send one message; see ``Emit``."""
         call, stream, emission = self.call, self._stream, cast("Any", message)
         try:
-            kind, named, data = emission.kind, emission.type, getattr(emission, "data", None)
-            schema = self._events.get(named) if kind == "event" else None
+            kind, type_name, data = emission.kind, emission.type, getattr(emission, "data", None)
+            schema = self._events.get(type_name) if kind == "event" else None
         except (AttributeError, TypeError):
-            kind, named, data, schema = "", "", None, None
+            kind, type_name, data, schema = "", "", None, None
         if self.is_over:
-            raise await self._late()
+            raise await self._late_error()
         stream.has_emitted = True
         if schema is not None:
             try:
@@ -274,34 +279,34 @@ class Emitter:
                 elif isinstance(data, int) and not -MAX_INTEGER < data < MAX_INTEGER:
                     raise ValueError("the integer is too long to be written")
             except (ValueError, RecursionError) as error:
-                raise self._misfit(named, data, error) from None
+                raise self._schema_violation(type_name, data, error) from None
             if stream.channel is None:
-                await unheard(call, stream, named, data)
-            elif (turn := stream.channel.offer(emitted(call, "event", named, data))) is not None:
+                await emit_without_consumer(call, stream, type_name, data)
+            elif (turn := stream.channel.offer(create_message(call, "event", type_name, data))) is not None:
                 await self._wait(turn)
-        elif kind == "reply" and isinstance(named, str) and named in self._replies:
-            self._answer(named, data)
+        elif kind == "reply" and isinstance(type_name, str) and type_name in self._replies:
+            self._accept_reply(type_name, data)
         elif kind == "error":
             self.error = self._to_tool_error(data)
             self._end()
         elif kind:
-            has = ", ".join(
+            outbound = ", ".join(
                 [f"event {name!r}" for name in self._events] + [f"reply {name!r}" for name in self._replies]
             )
-            raise self._violated(
-                f"emitted {kind!r:.40} {named!r:.100}, which is not one of its outbound messages: {has}"
+            raise self._violation(
+                f"emitted {kind!r:.40} {type_name!r:.100}, which is not one of its outbound messages: {outbound}"
             )
         else:
-            raise self._violated(
+            raise self._violation(
                 f"emitted {type(emission).__name__}, which is not a message; emit an instance of an outbound model"
             )
 
-    def _answer(self, name: str, data: Any) -> None:
+    def _accept_reply(self, name: str, data: Any) -> None:
         if len(self._replies) > 1:  # a single reply is checked by the pipeline, as for every tool
             try:
                 data = self._replies[name].check(data)  # a union of all schemas might match another one
             except VALIDATION_ERRORS as error:
-                raise self._misfit(name, data, error) from None
+                raise self._schema_violation(name, data, error) from None
         self.call.reply_type, self.reply = name, data
         self._end()
 
@@ -312,16 +317,16 @@ class Emitter:
             self._fail(error)
             raise
 
-    def _misfit(self, name: str, data: Any, error: Exception) -> InvalidOutput:
+    def _schema_violation(self, name: str, data: Any, error: Exception) -> InvalidOutput:
         # The output may hold confidential values, so only their paths are logged.
         fields = validation_fields(error, (), data) if isinstance(error, VALIDATION_ERRORS) else ["not valid as JSON"]
         problems = "; ".join(map(str, fields)).replace("(arguments)", "the data")
         _log.error(
             "tool %r, correlation %s: its %r does not fit: %s", self._name, self.call.correlation, name, problems
         )
-        return self._violated(f"emitted a {name!r} that does not fit its schema")
+        return self._violation(f"emitted a {name!r} that does not fit its schema")
 
-    def _violated(self, violation: str) -> InvalidOutput:
+    def _violation(self, violation: str) -> InvalidOutput:
         error = InvalidOutput(f"The tool {self._name!r} {violation}.")
         self._fail(error)
         return error
@@ -336,15 +341,15 @@ class Emitter:
         self.is_over = True
         self._on_end()
 
-    async def _late(self) -> InvalidOutput:
+    async def _late_error(self) -> InvalidOutput:
         """Return the error for a message emitted after the outcome, or after the call was closed.
 
         Yields to other tasks first, so that a processor that swallows the error and keeps emitting cannot block them.
         """
         await asyncio.sleep(0)
-        return self.left_behind() if self._is_closed else self._violated("emitted something after its reply")
+        return self.closed_error() if self._is_closed else self._violation("emitted something after its reply")
 
-    def left_behind(self) -> InvalidOutput:
+    def closed_error(self) -> InvalidOutput:
         """Return the error for a message emitted after its call was closed. It ends no call."""
         return InvalidOutput(f"The tool {self._name!r} emitted something after its call had ended.")
 
@@ -353,18 +358,18 @@ class Emitter:
         payload: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
         message = payload.get("message")
         if not isinstance(message, str) or not message:
-            raise self._violated("emitted an error without a message")
+            raise self._violation("emitted an error without a message")
         try:
             fields = [_field(field) for field in payload.get("fields", ())]
             error = ToolError(message, code=payload.get("code"), status=payload.get("status"), fields=fields)
         except (TypeError, ValueError, KeyError, AttributeError):
-            raise self._violated("emitted an error with an invalid code, status or fields") from None
+            raise self._violation("emitted an error with an invalid code, status or fields") from None
         error.retryable = bool(payload.get("retryable", False))
         return error
 
 
 def _field(payload: Mapping[str, Any]) -> Field:
-    path, expected, meant = payload["path"], payload["expected"], payload.get("did_you_mean", "")
-    if not all(isinstance(text, str) for text in (path, expected, meant)):
+    path, expected, did_you_mean = payload["path"], payload["expected"], payload.get("did_you_mean", "")
+    if not all(isinstance(text, str) for text in (path, expected, did_you_mean)):
         raise TypeError("path, expected and did_you_mean must be strings")
-    return Field(path, expected, meant or None)
+    return Field(path, expected, did_you_mean or None)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 from capset.definitions.calls.messages import Message
 from capset.definitions.tools.definition import AnyTool
+from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.dispatch import to_result
 from capset.kernel.call.invocation import CallStream, Invocation
 from capset.kernel.call.pipeline import execute, record_unfinished
@@ -28,7 +30,7 @@ class Messages:
     def __init__(self, call: Invocation) -> None:
         self._call = call
         self._receiver = Receiver()
-        self._channel = Channel(self._receiver, buffer_of(call))
+        self._channel = Channel(self._receiver, buffer_of(call.compiled))
         call.stream = CallStream(self._channel)
         self._task: asyncio.Task[None] | None = None
 
@@ -55,12 +57,12 @@ class Messages:
     @property
     def has_ended(self) -> bool:
         """Whether the call has its outcome, so that ``result`` is available."""
-        return self._call.ended is not None
+        return self._call.outcome_entry is not None
 
     @property
     def result(self) -> Result[Any]:
         """The result of the call, available once its messages have been read. Its data has the tool's own type."""
-        if self._call.ended is None:
+        if self._call.outcome_entry is None:
             raise RuntimeError("the call has not ended yet: read its messages first")
         return to_result(self._call, self._call.value)
 
@@ -99,7 +101,11 @@ class Messages:
         self._receiver.end()
 
 
-def buffer_of(call: Invocation) -> int:
-    """Return the buffer size of a call's channel, not counting the one message whose sender waits."""
-    contract = call.compiled.tool and call.compiled.tool.contract
+CallFactory = Callable[[Message], Invocation]
+"""Creates the call for a message, without starting it."""
+
+
+def buffer_of(compiled: CompiledTool) -> int:
+    """Return the buffer size of a channel for calls of a tool, not counting the one message whose sender waits."""
+    contract = compiled.tool and compiled.tool.contract
     return 0 if contract is None else contract.buffer

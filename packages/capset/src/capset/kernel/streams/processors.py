@@ -16,14 +16,14 @@ from capset.definitions.tools.contracts import Contract
 from capset.errors import ToolError
 from capset.evaluation.containment import Deadline, is_contained
 from capset.kernel.call.context import CallContext
-from capset.kernel.call.errors import is_cancelled, is_own
+from capset.kernel.call.errors import is_cancelled, is_handler_error
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.runtime import CLEANUP_SECONDS
 from capset.kernel.streams.emission import Emitter
-from capset.kernel.telemetry.observers import join
+from capset.kernel.telemetry.observers import notify_attach
 
 _log = logging.getLogger("capset.kernel")
-_WORKING: ContextVar[Invocation | None] = ContextVar("capset_working", default=None)
+_CURRENT_CALL: ContextVar[Invocation | None] = ContextVar("capset_working", default=None)
 """The call whose message a duplex stream's processor had taken last when it started the current task."""
 
 
@@ -57,7 +57,7 @@ async def process_one(call: Invocation, contract: Contract, factory: Callable[[]
         if ending.expired and isinstance(error, TimeoutError | asyncio.CancelledError):
             if isinstance(error, asyncio.CancelledError) and is_cancelled(call):
                 raise
-        elif emitter.error is not None and is_own(call, error):
+        elif emitter.error is not None and is_handler_error(call, error):
             _log_late(call, emitter, error)
         else:
             raise
@@ -68,7 +68,7 @@ async def process_one(call: Invocation, contract: Contract, factory: Callable[[]
     return emitter.outcome()
 
 
-class Processing:
+class DuplexProcessor:
     """A processor that runs for all messages of a duplex stream, in a kernel task.
 
     It works on one call at a time: that of the last message it took. The call ends when the processor takes the next
@@ -83,7 +83,7 @@ class Processing:
         "_factory",
         "_is_over",
         "_next",
-        "_pull",
+        "_next_ready",
         "_timer",
         "task",
     )
@@ -91,13 +91,13 @@ class Processing:
     def __init__(self, contract: Contract, factory: Callable[[], Any]) -> None:
         self._contract = contract
         self._factory = factory
-        self._emitter = _Speaking(contract, self._give_up_soon)
+        self._emitter = _DuplexEmitter(contract, self._schedule_stop)
         self.task: asyncio.Task[None] | None = None
         """The task of the processor, started with the first message."""
         self._ctx: CallContext | None = None
         self._next: Invocation | None = None
         """The call whose message the processor has not taken yet."""
-        self._pull: asyncio.Future[None] | None = None
+        self._next_ready: asyncio.Future[None] | None = None
         """Awaited by the processor while there is no message."""
         self._done: asyncio.Future[None] | None = None
         """Done when the current call has ended."""
@@ -105,22 +105,22 @@ class Processing:
         """Ends the current call if the processor keeps running after the outcome."""
         self._is_over = False
 
-    def serves(self, contract: Contract) -> bool:
+    def implements(self, contract: Contract) -> bool:
         """Whether this processor implements ``contract``."""
         return self._contract is contract
 
-    async def work_on(self, call: Invocation) -> Any:
+    async def process(self, call: Invocation) -> Any:
         """Pass a call's message to the processor; return its reply's data, or ``MISSING``. Its exceptions propagate."""
         if self._is_over or (self.task is not None and self.task.done()):
-            raise _ended(call)
+            raise _ended_error(call)
         self._emitter.begin(call)
         done = self._done = asyncio.get_running_loop().create_future()
         self._next = call
         if self.task is None:
             self._ctx = CallContext(call)
             self.task = call.context.runtime.spawn(self._run(self._ctx))
-        elif self._pull is not None and not self._pull.done():
-            self._pull.set_result(None)
+        elif self._next_ready is not None and not self._next_ready.done():
+            self._next_ready.set_result(None)
         try:
             await done
         except asyncio.CancelledError:
@@ -135,19 +135,19 @@ class Processing:
             _log_late(call, self._emitter, error)
         return self._emitter.outcome()
 
-    def end(self) -> None:
+    def close_input(self) -> None:
         """End the input of the processor."""
         self._is_over = True
-        if self._pull is not None and not self._pull.done():
-            self._pull.set_result(None)
+        if self._next_ready is not None and not self._next_ready.done():
+            self._next_ready.set_result(None)
 
-    async def finish(self) -> None:
+    async def aclose(self) -> None:
         """End the input of the processor, and wait up to ``CLEANUP_SECONDS`` for it to return."""
-        self.end()
+        self.close_input()
         if self.task is not None and not self.task.done():
             await asyncio.wait({self.task}, timeout=CLEANUP_SECONDS)
 
-    def __aiter__(self) -> Processing:
+    def __aiter__(self) -> DuplexProcessor:
         return self
 
     async def __anext__(self) -> Any:
@@ -156,18 +156,18 @@ class Processing:
             while self._next is None:
                 if self._is_over:
                     raise StopAsyncIteration
-                self._pull = asyncio.get_running_loop().create_future()
-                await self._pull
+                self._next_ready = asyncio.get_running_loop().create_future()
+                await self._next_ready
         call, self._next = self._next, None
         if self._ctx is not None:
-            self._ctx.move_to(call)
-        _WORKING.set(call)
-        if call.observed:
-            join(call)
+            self._ctx.origin = call
+        _CURRENT_CALL.set(call)
+        if call.observer_states:
+            notify_attach(call)
         return call.arguments.inbound
 
     async def _run(self, ctx: CallContext) -> None:
-        _WORKING.set(None)  # the stream may itself have been opened by a processor
+        _CURRENT_CALL.set(None)  # the stream may itself have been opened by a processor
         try:
             await self._factory()(self, self._emitter, ctx)
         except BaseException as error:
@@ -177,7 +177,7 @@ class Processing:
                 raise
         else:
             untaken = self._next
-            self._end(None if untaken is None or self._emitter.is_over else _ended(untaken))
+            self._end(None if untaken is None or self._emitter.is_over else _ended_error(untaken))
 
     def _end(self, error: BaseException | None) -> bool:
         """End the current call, if there is one; return whether there was."""
@@ -195,12 +195,12 @@ class Processing:
             done.set_exception(error)
         return True
 
-    def _give_up_soon(self) -> None:
+    def _schedule_stop(self) -> None:
         if self._timer is None and self._done is not None:
             loop, call = asyncio.get_running_loop(), self._emitter.call
-            self._timer = loop.call_later(CLEANUP_SECONDS, self._give_up, call)
+            self._timer = loop.call_later(CLEANUP_SECONDS, self._stop_lingering, call)
 
-    def _give_up(self, call: Invocation) -> None:
+    def _stop_lingering(self, call: Invocation) -> None:
         """Stop a processor that is still working on a call after emitting its outcome."""
         if self.task is not None:
             _log_lingering(call)
@@ -212,21 +212,21 @@ class Processing:
         self._end(None)
 
 
-class _Speaking(Emitter):
+class _DuplexEmitter(Emitter):
     """The ``emit`` of a duplex stream. A task left over from one message cannot emit for the next."""
 
     __slots__ = ()
 
     def __call__(self, message: BaseModel | Message, /) -> CoroutineType[Any, Any, None]:
-        mine = _WORKING.get()
-        return super().__call__(message) if mine is None or mine is self.call else self._refuse()
+        current = _CURRENT_CALL.get()
+        return super().__call__(message) if current is None or current is self.call else self._raise_closed()
 
-    async def _refuse(self) -> None:
+    async def _raise_closed(self) -> None:
         await asyncio.sleep(0)
-        raise self.left_behind()
+        raise self.closed_error()
 
 
-def _ended(call: Invocation) -> ToolError:
+def _ended_error(call: Invocation) -> ToolError:
     return ToolError(f"The processor of {call.compiled.name!r} has ended.", code="stream_ended", status=409)
 
 

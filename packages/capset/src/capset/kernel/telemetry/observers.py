@@ -15,60 +15,60 @@ from capset.kernel.call.invocation import Invocation, Observer
 _log = logging.getLogger("capset.kernel")
 
 
-async def observe(call: Invocation, travel: Callable[[Invocation], Awaitable[None]]) -> None:
+async def observe(call: Invocation, pipeline: Callable[[Invocation], Awaitable[None]]) -> None:
     """Run a call through the pipeline and notify its observers."""
-    begin(call)
+    notify_start(call)
     is_closed = False
     try:
-        await travel(call)
+        await pipeline(call)
     except GeneratorExit:
         is_closed = True  # the coroutine is closed in another context than the one it began in
         raise
     finally:
         if not is_closed:
-            leave(call)
+            notify_detach(call)
 
 
-def begin(call: Invocation) -> None:
+def notify_start(call: Invocation) -> None:
     """Notify the observers that a call begins, and store the state that each returns."""
     observed: list[tuple[Observer, Any]] = []
-    call.observed = ()
+    call.observer_states = ()
     observer: Observer
     for observer in call.context.runtime.observers:
         try:
-            observed.append((observer, observer.begun(call)))
+            observed.append((observer, observer.on_start(call)))
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
-    call.observed = tuple(observed)
+    call.observer_states = tuple(observed)
 
 
-def join(call: Invocation) -> None:
+def notify_attach(call: Invocation) -> None:
     """Notify the observers of a call that the current task, which did not start it, now works on it."""
-    for observer, state in call.observed or ():
+    for observer, state in call.observer_states or ():
         try:
-            observer.joined(state)
+            observer.on_attach(state)
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
 
 
-def tell_ended(call: Invocation) -> None:
+def notify_end(call: Invocation) -> None:
     """Notify the observers of a call that it has its outcome."""
-    for observer, state in call.observed or ():
+    for observer, state in call.observer_states or ():
         try:
-            observer.ended(call, state)
+            observer.on_end(call, state)
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
 
 
-def leave(call: Invocation) -> None:
+def notify_detach(call: Invocation) -> None:
     """Notify the observers, in reverse order, that the task of a call is done with it.
 
     Releases their state, which the call would otherwise keep alive until its record is written.
     """
-    observed, call.observed = call.observed or (), None
+    observed, call.observer_states = call.observer_states or (), None
     for observer, state in reversed(observed):
         try:
-            observer.left(state)
+            observer.on_detach(state)
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
 

@@ -39,7 +39,7 @@ class Traced(NamedTuple):
     """The span of a call, and the context token that restores the task's previous context."""
 
     span: Span
-    before: Token[Context]
+    token: Token[Context]
 
 
 class Tracing:
@@ -56,13 +56,13 @@ class Tracing:
         is_enabled = os.environ.get(names.CONTENT_VARIABLE, "").strip().lower() in _WITH_CONTENT
         self._has_content = is_enabled if content is None else content
 
-    def begun(self, call: Invocation) -> Traced:
+    def on_start(self, call: Invocation) -> Traced:
         """Start the span of a call, as a child of the current span or of the requesting message's span."""
         name = _name_of(call)
-        around, links = parent_of(call.options.traceparent)
+        parent_context, links = parent_of(call.options.traceparent)
         span = self.tracer.start_span(
             f"{names.EXECUTE_TOOL} {name}",
-            around,
+            parent_context,
             SpanKind.INTERNAL,
             {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name},
             links,
@@ -73,11 +73,11 @@ class Tracing:
             call.span = traceparent_of(context)
         return Traced(span, attach(set_span_in_context(span)))
 
-    def joined(self, state: Traced) -> None:
+    def on_attach(self, state: Traced) -> None:
         """Make the span current in another task, until that task joins the next call."""
         attach(set_span_in_context(state.span))
 
-    def ended(self, call: Invocation, state: Traced) -> None:
+    def on_end(self, call: Invocation, state: Traced) -> None:
         """End the span with the outcome of the call."""
         span = state.span
         try:
@@ -96,9 +96,9 @@ class Tracing:
         if self._has_content:
             span.set_attributes(_content(call))
 
-    def left(self, state: Traced) -> None:
+    def on_detach(self, state: Traced) -> None:
         """Restore the previous current span."""
-        detach(state.before)
+        detach(state.token)
 
 
 def tracing_of(observers: Iterable[Observer]) -> Tracing | None:
@@ -114,13 +114,13 @@ def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
     """
     if traceparent is None:
         return None, []
-    around = _PROPAGATOR.extract({"traceparent": traceparent})
-    if (remote := get_current_span(around)) is INVALID_SPAN:
+    parent_context = _PROPAGATOR.extract({"traceparent": traceparent})
+    if (remote := get_current_span(parent_context)) is INVALID_SPAN:
         return None, []
     local_context, remote_context = get_current_span().get_span_context(), remote.get_span_context()
     if (local_context.trace_id, local_context.span_id) == (remote_context.trace_id, remote_context.span_id):
         return None, []
-    return around, [Link(local_context)] if local_context.is_valid else []
+    return parent_context, [Link(local_context)] if local_context.is_valid else []
 
 
 def traceparent_of(context: SpanContext) -> str:
@@ -141,7 +141,7 @@ def _attributes(call: Invocation) -> dict[str, Any]:  # of OpenTelemetry's attri
         names.CONVERSATION_ID: context.id,
         names.CAPABILITY: call.compiled.capability,
         names.EFFECT: tool.effect if tool else None,
-        names.DECISION: call.decision,
+        names.DECISION: call.decision.kind,
         names.OUTCOME: call.outcome,
         names.ATTEMPTS: call.attempts or None,
         names.RUNTIME_HASH: snapshot.runtime_hash,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capset.stores.base.admissions import (
     STANDING,
+    AdmissionRefused,
     AdmissionStore,
     ApprovalQuery,
     ApprovalStore,
@@ -12,8 +13,7 @@ from capset.stores.base.admissions import (
     Claim,
     PendingSummary,
     Quota,
-    QuotaSpent,
-    Refused,
+    QuotaExhausted,
     TurnHold,
     TurnTaken,
     Window,
@@ -31,16 +31,11 @@ from capset.stores.base.agents import (
     VersionQuery,
 )
 from capset.stores.base.audit import Attempt, AuditLog, AuditQuery, Entry, Measured, MeasuredCall, Pruned
-from capset.stores.base.changes import ChangeFeed, ChangeKind, ChangeNotice, EventFeed, Hear
-from capset.stores.base.deliveries import (
-    DeliveryQuery,
-    DeliveryRow,
-    DeliveryState,
-    DeliveryStore,
-)
+from capset.stores.base.changes import ChangeFeed, ChangeKind, ChangeNotice, NoticeCallback
+from capset.stores.base.deliveries import DeliveryQuery, DeliveryRow, DeliveryState, DeliveryStore
 from capset.stores.base.directory import Directory, KnownOrg, KnownPrincipal
 from capset.stores.base.events import (
-    KEPT,
+    MAX_EVENTS,
     SUSPENDED,
     Begun,
     EventPage,
@@ -71,17 +66,9 @@ from capset.stores.base.pages import Page, Query
 from capset.stores.base.people import PersonQuery, PersonRow, PersonStore
 from capset.stores.base.pins import PinStore, ToolPin
 from capset.stores.base.replies import ReplyRow, ReplyStore
-from capset.stores.base.runs import (
-    RunKind,
-    RunQuery,
-    RunRow,
-    RunState,
-    RunStore,
-    WorkerRow,
-    WorkerStore,
-)
+from capset.stores.base.runs import RunKind, RunQuery, RunRow, RunState, RunStore, WorkerRow, WorkerStore
 from capset.stores.base.schedules import ScheduleQuery, ScheduleRow, ScheduleStore
-from capset.stores.base.sessions import MOVED, SessionQuery, SessionRow, SessionStore
+from capset.stores.base.sessions import VERSION_FIELDS, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import CHANGES_GROUP, GROUP, Store, make_store, share_changes
 from capset.stores.base.usage import StepClaim, UsageStore, UsageWindow, WindowUsage
@@ -90,10 +77,11 @@ __all__ = [
     "AGENT_FIELDS",
     "CHANGES_GROUP",
     "GROUP",
-    "KEPT",
-    "MOVED",
+    "MAX_EVENTS",
     "STANDING",
     "SUSPENDED",
+    "VERSION_FIELDS",
+    "AdmissionRefused",
     "AdmissionStore",
     "AgentField",
     "AgentPage",
@@ -124,12 +112,10 @@ __all__ = [
     "DocumentStore",
     "Entry",
     "EnvelopeRow",
-    "EventFeed",
     "EventPage",
     "EventRow",
     "EventStore",
     "FileStore",
-    "Hear",
     "KeyQuery",
     "KeyRow",
     "KeyStore",
@@ -145,6 +131,7 @@ __all__ = [
     "MessageRow",
     "NewEvent",
     "NewMessage",
+    "NoticeCallback",
     "Page",
     "PayloadKind",
     "PayloadRow",
@@ -156,8 +143,7 @@ __all__ = [
     "Pruned",
     "Query",
     "Quota",
-    "QuotaSpent",
-    "Refused",
+    "QuotaExhausted",
     "RegistrationRow",
     "ReplyRow",
     "ReplyStore",

@@ -6,17 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, CallKey
 from capset.stores.base.audit import Entry
 from capset.stores.base.deliveries import DeliveryRow
 from capset.stores.base.pages import Page, Query
 
 STANDING: Final[tuple[ApprovalStatus, ...]] = ("pending", "approved", "rejected")
 """The statuses of a standing request, which applies to equal calls until it expires."""
-
-_ROUNDING: Final = 1e-9
-"""The tolerance for sums of costs: with floats, three times 0.1 is more than 0.3."""
-
 
 APPROVAL_FILTERS: Final = ("status", "session", "tool_hash", "digest", "tool", "agent", "principal")
 """The fields of an ``ApprovalQuery`` that filter requests."""
@@ -60,7 +56,7 @@ class ApprovalStore(Protocol):
         self,
         row: ApprovalRow,
         *,
-        most: int,
+        max_pending: int,
         max_bytes: int | None = None,
         by_code: bool = False,
         deliveries: Sequence[DeliveryRow] = (),
@@ -69,13 +65,13 @@ class ApprovalStore(Protocol):
 
         With ``by_code``, equal calls must also have the row's code hash, or none if it has none. If equal requests are
         made concurrently, in any processes, only one is stored; its ``deliveries`` are queued with it. Returns ``None``
-        if ``most`` requests of its principal, with the same ``on_behalf_of``, are pending. Raises ``ArgumentsFull`` if
-        the arguments of all pending requests of its org would exceed ``max_bytes`` in UTF-8, and ``StoreError`` if its
-        id is taken.
+        if ``max_pending`` requests of its principal, with the same ``on_behalf_of``, are pending. Raises
+        ``ArgumentsFull`` if the arguments of all pending requests of its org would exceed ``max_bytes`` in UTF-8, and
+        ``StoreError`` if its id is taken.
         """
         ...
 
-    async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
+    async def standing(self, call: CallKey, now: str) -> ApprovalRow | None:
         """Return the newest standing request for an equal call: pending, approved or rejected, and not expired.
 
         The code hash is compared unless that of the call is ``None``.
@@ -95,16 +91,16 @@ class ApprovalStore(Protocol):
         row: ApprovalRow,
         expected: ApprovalStatus,
         *,
-        seen: ApprovalRow | None = None,
+        previous: ApprovalRow | None = None,
         act: Entry | None = None,
         deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
         """Replace the request with the id and org of ``row``, if it still has the expected status.
 
-        With ``seen``, it must also still have the same approvals and next escalation. Returns whether it was replaced,
-        durably: of several concurrent callers, only one gets ``True``. If the request was pending and no longer is, the
-        suspended turn of its session becomes due (``EventStore.due``). ``deliveries`` are queued in the same
-        transaction.
+        With ``previous``, it must also still have the same approvals and next escalation. Returns whether it was
+        replaced, durably: of several concurrent callers, only one gets ``True``. If the request was pending and no
+        longer is, the suspended turn of its session becomes due (``EventStore.due``). ``deliveries`` are queued in the
+        same transaction.
         """
         ...
 
@@ -143,7 +139,7 @@ class Quota:
 
     def covers(self, calls: int, cost: float, more: float) -> bool:
         """Whether one more call of cost ``more`` fits, after ``calls`` calls of total ``cost``."""
-        has_cost = self.cost is None or cost + more <= self.cost + _ROUNDING
+        has_cost = self.cost is None or cost + more <= self.cost + 1e-9  # with floats, three times 0.1 is more than 0.3
         return has_cost and (self.calls is None or calls < self.calls)
 
 
@@ -173,22 +169,22 @@ class Claim:
     approval: ApprovalRow | None = None
     hold: TurnHold | None = None
 
-    def traces(self) -> Iterator[str]:
+    def marker_keys(self) -> Iterator[str]:
         """Yield the keys under which a store marks this call as counted, except in windows."""
         yield from (f"quota {quota.owner}" for quota in self.quotas)
         if self.approval is not None:
             yield f"approval {self.approval.id}"
 
 
-class Refused(Exception):
+class AdmissionRefused(Exception):
     """Raised for a call that cannot be admitted; nothing was written."""
 
 
-class TurnTaken(Refused):
+class TurnTaken(AdmissionRefused):
     """Raised for a call of a turn that another process holds now, or that has ended."""
 
 
-class WindowFull(Refused):
+class WindowFull(AdmissionRefused):
     """Raised for a full window; ``wait`` is the time in nanoseconds until one more call fits."""
 
     def __init__(self, window: Window, wait: int) -> None:
@@ -197,7 +193,7 @@ class WindowFull(Refused):
         self.wait = wait
 
 
-class QuotaSpent(Refused):
+class QuotaExhausted(AdmissionRefused):
     """Raised if too little of a budget is left for a call; ``calls`` and ``cost`` are the amounts used."""
 
     def __init__(self, quota: Quota, calls: int, cost: float) -> None:
@@ -207,7 +203,7 @@ class QuotaSpent(Refused):
         self.cost = cost
 
 
-class ApprovalTaken(Refused):
+class ApprovalTaken(AdmissionRefused):
     """Raised for an approval that another call has used up."""
 
 
@@ -218,7 +214,7 @@ class AdmissionStore(Protocol):
     a clock back frees no capacity.
     """
 
-    async def look(self, claim: Claim) -> Refused | None:
+    async def check(self, claim: Claim) -> AdmissionRefused | None:
         """Return why a call would not be admitted now, ignoring its approval, or ``None``; write nothing."""
         ...
 
@@ -233,8 +229,8 @@ class AdmissionStore(Protocol):
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
         """Count a call, use up its approval, and write its intent, durably and atomically.
 
-        Raises the first that applies of ``TurnTaken``, ``QuotaSpent``, ``WindowFull`` (for the window with the longest
-        wait) and ``ApprovalTaken``, or ``StoreError``; then nothing was written.
+        Raises the first that applies of ``TurnTaken``, ``QuotaExhausted``, ``WindowFull`` (for the window with the
+        longest wait) and ``ApprovalTaken``, or ``StoreError``; then nothing was written.
         """
         ...
 

@@ -104,9 +104,9 @@ class Pruned:
     since: int
 
 
-WALKED: Final = 20_000
+MAX_EXAMINED: Final = 20_000
 """The maximum number of an organisation's newest calls that a summary examines."""
-MEASURED: Final = 6_000
+MAX_COUNTED: Final = 6_000
 """The maximum number of calls that a summary counts."""
 
 
@@ -151,11 +151,13 @@ class AuditLog(Protocol):
         """Return outcomes of calls, or acts, newest first."""
         ...
 
-    async def measure(self, query: AuditQuery, *, walked: int = WALKED, measured: int = MEASURED) -> Measured:
+    async def measure(
+        self, query: AuditQuery, *, max_examined: int = MAX_EXAMINED, max_counted: int = MAX_COUNTED
+    ) -> Measured:
         """Return how the newest calls that match a query ended, in bounded time.
 
-        Examines the newest ``walked`` calls of the query's organisation before its ``until``, and returns the newest
-        ``measured`` of them that match. Ignores ``limit``, ``before``, ``act`` and ``kind``.
+        Examines the newest ``max_examined`` calls of the query's organisation before its ``until``, and returns the
+        newest ``max_counted`` of them that match. Ignores ``limit``, ``before``, ``act`` and ``kind``.
         """
         ...
 
@@ -179,24 +181,24 @@ class AuditLog(Protocol):
         ...
 
     async def verify(
-        self, keys: Sequence[PublicKey | TrustedKey] = (), kept: Sequence[Checkpoint] = ()
+        self, keys: Sequence[PublicKey | TrustedKey] = (), external: Sequence[Checkpoint] = ()
     ) -> Verification:
         """Verify the whole chain, including intents, and its checkpoints; check their signatures with ``keys``.
 
-        A key without a span is trusted from the first record until the record of its succession. ``kept`` are
+        A key without a span is trusted from the first record until the record of its succession. ``external`` are
         checkpoints that were stored elsewhere, out of reach of anyone who can change the log; the log must have its own
         checkpoints up to the newest of them.
         """
         ...
 
     async def verify_part(
-        self, after: int | None, previous: str | None, *, limit: int, own: PublicKey | None = None
+        self, after: int | None, previous: str | None, *, limit: int, own_key: PublicKey | None = None
     ) -> VerifiedPart:
         """Verify up to ``limit`` links whose ``seq`` is greater than ``after``, and the checkpoints over them.
 
         If ``after`` is ``None`` or before the first record of the log, this starts at the first record. ``previous`` is
         the hash of the link at ``after``, as verified before; with ``None``, the stored one is used. Only the
-        signatures of checkpoints that claim to be signed by ``own`` are checked.
+        signatures of checkpoints that claim to be signed by ``own_key`` are checked.
         """
         ...
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, NamedTuple, Protocol
 
-from capset.stores.base.events import EventStore
-
 ChangeKind = Literal["events", "approval", "lists", "key"]
 """New events of a session; a decided request; a change that affects lists; a revoked key."""
 
@@ -22,32 +20,17 @@ class ChangeNotice(NamedTuple):
     id: str = ""
 
 
-Hear = Callable[[ChangeNotice | None], None]
+NoticeCallback = Callable[[ChangeNotice | None], None]
 """Called with each notice, or with ``None`` if notices may have been missed."""
 
 
 class ChangeFeed(Protocol):
     """The notices of other processes. If one is lost, its change is only noticed later, by polling the store."""
 
-    def listening(self, hear: Hear) -> AbstractAsyncContextManager[Callable[[], bool]]:
-        """Call ``hear`` with each notice, on the running event loop, while inside the context.
+    def subscribe(self, on_notice: NoticeCallback) -> AbstractAsyncContextManager[Callable[[], bool]]:
+        """Call ``on_notice`` with each notice, on the running event loop, while inside the context.
 
         The context's value is a function that returns whether notices of events currently arrive: false for a store
         that has none, and while its connection is lost.
         """
         ...
-
-
-class EventFeed:
-    """A feed of only the event notices, from the store's own event notifications."""
-
-    def __init__(self, events: EventStore) -> None:
-        self._events = events
-
-    def listening(self, hear: Hear) -> AbstractAsyncContextManager[Callable[[], bool]]:
-        """Listen to the event store; see ``ChangeFeed.listening``."""
-
-        def notify(session: str | None) -> None:
-            hear(None if session is None else ChangeNotice("events", session))
-
-        return self._events.listening(notify)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-COUNTED: Final = 10_000
+MAX_COUNT: Final = 10_000
 """The number up to which the keys, agents and sessions of an organisation are counted."""
 
 
@@ -20,7 +20,7 @@ class KnownPrincipal:
 
 @dataclass(frozen=True, slots=True)
 class KnownOrg:
-    """An organisation (``""``: none) and its numbers of keys, stored agents and sessions, up to ``COUNTED``."""
+    """An organisation (``""``: none) and its numbers of keys, stored agents and sessions, up to ``MAX_COUNT``."""
 
     org: str
     keys: int

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from capset.stores.base.audit import Entry
 
-KEPT: Final = 10_000
+MAX_EVENTS: Final = 10_000
 """The maximum number of events that a session retains; the oldest are dropped."""
 
 MessageKind = Literal["message", "summary", "inner"]
@@ -133,9 +132,9 @@ class EventStore(Protocol):
     ) -> int:
         """Store events and messages of a turn, and return the number of the session's last event.
 
-        ``then`` has the new holder, time and checkpoint of the turn; ``None`` ends it. Beyond ``KEPT``, the oldest
-        events are dropped. Raises ``StateError``, and stores nothing: 404 for a missing session, 409 if it is no longer
-        in that turn or the turn has another holder.
+        ``then`` has the new holder, time and checkpoint of the turn; ``None`` ends it. Beyond ``MAX_EVENTS``, the
+        oldest events are dropped. Raises ``StateError``, and stores nothing: 404 for a missing session, 409 if it is no
+        longer in that turn or the turn has another holder.
         """
         ...
 
@@ -156,15 +155,6 @@ class EventStore(Protocol):
 
     async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
         """Return the number of each session's last event (0: none). Missing sessions are left out."""
-        ...
-
-    def listening(self, heard: Callable[[str | None], None]) -> AbstractAsyncContextManager[Callable[[], bool]]:
-        """Call ``heard``, while inside the context, with each session whose events another process changes.
-
-        It is called on the running event loop, and with ``None`` if notifications may have been missed. The context's
-        value is a function that returns whether notifications currently arrive: false for a store that has none, and
-        while its connection is lost.
-        """
         ...
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, Protocol
 from capset.definitions.calls.files import FileQuota, FileStat
 from capset.stores.base.audit import Entry
 
-STANDARD: Final = FileQuota()
+DEFAULT_QUOTA: Final = FileQuota()
 """The default quota of a session."""
 
 
@@ -58,7 +58,7 @@ class FileStore(Protocol):
         org: str | None,
         now: str,
         version: int | None = None,
-        quota: FileQuota = STANDARD,
+        quota: FileQuota = DEFAULT_QUOTA,
         act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, and create its parents; return it and whether it is new.
@@ -89,7 +89,7 @@ class FileStore(Protocol):
         overwrite: bool,
         now: str,
         version: int | None = None,
-        quota: FileQuota = STANDARD,
+        quota: FileQuota = DEFAULT_QUOTA,
     ) -> FileStat:
         """Move a file or a whole directory, and return the entry at ``target``. ``version`` is that of the source."""
         ...

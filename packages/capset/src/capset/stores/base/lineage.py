@@ -103,7 +103,7 @@ class LinksFull(Exception):
     """Raised for a link of a session that has the maximum number of links; nothing was written."""
 
 
-SIGHTED: Final = 10_000
+MAX_SEARCHED: Final = 10_000
 """The number of an organisation's newest links that are searched for a hash."""
 
 
@@ -147,14 +147,14 @@ class LineageStore(Protocol):
         *,
         reason: str = "",
         payloads: Iterable[PayloadRow] = (),
-        most: int | None = None,
+        max_links: int | None = None,
     ) -> TransitionRow | None:
         """Store a link, its envelope and the payloads of its hashes, atomically.
 
         If the session's last recorded link had another runtime hash, a transition with this ``reason`` is stored too,
         and returned. If a hash already has a payload, the first one is kept. Raises ``StoreError`` if the id of the
         link or the envelope is taken, for an envelope of another link, and for an envelope or a payload of another org;
-        ``LinksFull`` if the session already has ``most`` links.
+        ``LinksFull`` if the session already has ``max_links`` links.
         """
         ...
 
@@ -170,8 +170,8 @@ class LineageStore(Protocol):
         """Return links, newest first: by id, regardless of the order in which they were recorded."""
         ...
 
-    async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
-        """Return the links that contain a hash, among the newest ``looked`` of an org.
+    async def sightings(self, org: str | None, hash: str, *, max_searched: int = MAX_SEARCHED) -> Sightings:
+        """Return the links that contain a hash, among the newest ``max_searched`` of an org.
 
         The hash is that of an agent (as declared or in a turn), a prompt, a tool, or a tool's code.
         """

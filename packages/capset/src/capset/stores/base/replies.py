@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
-KEPT: Final = timedelta(hours=24)
+RETENTION: Final = timedelta(hours=24)
 """How long a reply is stored."""
-KEYS: Final = 10_000
+MAX_KEYS: Final = 10_000
 """The maximum number of keys of an organisation within that time."""
-ANSWER_BYTES: Final = 1024 * 1024
+MAX_REPLY_BYTES: Final = 1024 * 1024
 """The maximum size of a stored reply."""
-ANSWERS_BYTES: Final = 64 * 1024 * 1024
+MAX_REPLIES_BYTES: Final = 64 * 1024 * 1024
 """The maximum size of all stored replies of an organisation. The oldest are dropped, but their keys are kept."""
 
 
@@ -48,10 +48,11 @@ class KeysFull(Exception):
 class ReplyStore(Protocol):
     """The stored replies, by session and key."""
 
-    async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
+    async def reserve(self, row: ReplyRow, *, expired: str, max_keys: int | None = None) -> ReplyRow | None:
         """Reserve a request's key and return ``None``, or return the row already stored under it.
 
-        Rows created before ``expired`` are deleted first. Raises ``KeysFull`` for a new key if its org has ``most``.
+        Rows created before ``expired`` are deleted first. Raises ``KeysFull`` for a new key if its org has
+        ``max_keys``.
 
         A store that outlives its processes deletes a row without a reply if its process is dead and its call has no
         intent, and so had no effect.
@@ -62,7 +63,7 @@ class ReplyStore(Protocol):
         """Return the row under a key, as ``reserve`` would, without reserving anything."""
         ...
 
-    async def fulfil(
+    async def complete(
         self,
         session: str,
         key: str,

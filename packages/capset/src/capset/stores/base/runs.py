@@ -93,10 +93,10 @@ class RunStore(Protocol):
     of the event as the outcome. The engine drops a waiting run, and gets it again when the run continues.
     """
 
-    async def add(self, row: RunRow, *, most: int | None = None) -> None:
+    async def add(self, row: RunRow, *, max_unfinished: int | None = None) -> None:
         """Store a new run. Raises ``StateError`` (404) for a missing session.
 
-        Raises ``RunsFull`` if its org has ``most`` unfinished ones, ``StoreError`` if its id is taken.
+        Raises ``RunsFull`` if its org has ``max_unfinished`` unfinished ones, ``StoreError`` if its id is taken.
         """
         ...
 

@@ -56,10 +56,10 @@ class SchedulesFull(Exception):
 class ScheduleStore(Protocol):
     """The schedules. A schedule in a session is deleted with it."""
 
-    async def add(self, row: ScheduleRow, *, most: int | None = None, act: Entry | None = None) -> None:
+    async def add(self, row: ScheduleRow, *, max_schedules: int | None = None, act: Entry | None = None) -> None:
         """Store a new schedule. Raises ``StateError`` (404) for a missing session.
 
-        Raises ``SchedulesFull`` if its org already has ``most``, ``StoreError`` if its id is taken.
+        Raises ``SchedulesFull`` if its org already has ``max_schedules``, ``StoreError`` if its id is taken.
         """
         ...
 
@@ -88,7 +88,7 @@ class ScheduleStore(Protocol):
         then: ScheduleRow,
         *,
         run: RunRow | None = None,
-        most: int | None = None,
+        max_unfinished: int | None = None,
         act: Entry | None = None,
     ) -> bool:
         """Store what changed from ``previous`` to ``then``, if the next time is still that of ``previous``.

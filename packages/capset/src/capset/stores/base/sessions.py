@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from capset.stores.base.audit import Entry
 from capset.stores.base.pages import Page, Query
 
-MOVED: Final = ("agent", "definition", "static_hash", "agent_version")
+VERSION_FIELDS: Final = ("agent", "definition", "static_hash", "agent_version")
 """The fields of a session that change when it moves to another version of its agent."""
 
 
@@ -59,7 +59,7 @@ class SessionStore(Protocol):
         """Store a new session. Raises ``StoreError`` if its id is taken."""
         ...
 
-    async def ensure(self, row: SessionRow) -> SessionRow:
+    async def upsert(self, row: SessionRow) -> SessionRow:
         """Store a new session with a ``door``, or update the one with that door; return the stored one.
 
         An existing session keeps its id, its files and its time, and gets the agent's definition, hash and version.

@@ -157,8 +157,8 @@ def make_store(url: str) -> Store:
     The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` if
     ``url`` is not a URL, or no installed package provides its scheme.
     """
-    named, separator, _ = url.partition("://")
-    scheme = named.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs, for the store
+    prefix, separator, _ = url.partition("://")
+    scheme = prefix.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs, for the store
     make, schemes = _load(GROUP, scheme)
     if not separator or make is None:
         message = unknown("store", scheme, schemes) if separator else f"a store is named by a URL; got {url!r:.200}"

@@ -8,9 +8,7 @@ from typing import Final, Protocol
 
 from capset.definitions.governance.usage import AgentUsage, UsageLimit
 
-PARTS: Final = 60
-"""Number of parts in which a window is counted. A moving window counts up to a sixtieth more than its length."""
-RETAINED: Final = 86_400 * 1_000_000_000
+RETAINED_NS: Final = 86_400 * 1_000_000_000
 """How long an expired part is retained, in nanoseconds: setting back a clock that was ahead must not free usage."""
 
 
@@ -28,7 +26,7 @@ class UsageWindow:
         """Return the start of the part that contains ``now``, and the time until which the part counts."""
         if self.length is None:
             return 0, None
-        size = -(-self.length // PARTS)
+        size = -(-self.length // 60)  # so a window counts up to a sixtieth more than its length
         began = now // size * size
         return began, began + size + self.length
 
@@ -50,37 +48,37 @@ class StepClaim:
 
     step: str
     limits: tuple[tuple[UsageLimit, UsageWindow], ...]
-    most: AgentUsage
+    maximum: AgentUsage
 
     @property
     def windows(self) -> tuple[UsageWindow, ...]:
         """The distinct windows of the limits."""
         return tuple(dict.fromkeys(window for _, window in self.limits))
 
-    def used_up(self, before: Sequence[WindowUsage]) -> tuple[int, AgentUsage] | None:
+    def exhausted_limit(self, before: Sequence[WindowUsage]) -> tuple[int, AgentUsage] | None:
         """Return the index of the first exhausted limit and the usage in its window, or ``None``.
 
         ``before`` has the usage in each window. Reservations of running steps do not count here.
         """
-        return self._exceeded([usage.used for usage in before], has_next=True)
+        return self._first_exceeded([usage.used for usage in before], has_next=True)
 
     def has_room(self, before: Sequence[WindowUsage]) -> bool:
         """Return whether every limit leaves room for the step, counting the reservations of running steps."""
-        return self._exceeded([usage.used + usage.reserved for usage in before], has_next=True) is None
+        return self._first_exceeded([usage.used + usage.reserved for usage in before], has_next=True) is None
 
-    def exceeded(self, before: Sequence[WindowUsage], used: AgentUsage) -> tuple[int, AgentUsage] | None:
+    def exceeded_limit(self, before: Sequence[WindowUsage], used: AgentUsage) -> tuple[int, AgentUsage] | None:
         """Return the index of the first limit that ``used`` exceeds and the total usage in its window, or ``None``."""
-        return self._exceeded([usage.used + used for usage in before], has_next=False)
+        return self._first_exceeded([usage.used + used for usage in before], has_next=False)
 
-    def counted(self, before: Sequence[WindowUsage], used: AgentUsage) -> AgentUsage:
+    def counted_usage(self, before: Sequence[WindowUsage], used: AgentUsage) -> AgentUsage:
         """Return the part of a step's usage that counts. Beyond a limit its calls are refused, and do not count."""
-        return used if self.exceeded(before, used) is None else replace(used, calls=0)
+        return used if self.exceeded_limit(before, used) is None else replace(used, calls=0)
 
-    def _exceeded(self, usages: Sequence[AgentUsage], *, has_next: bool) -> tuple[int, AgentUsage] | None:
+    def _first_exceeded(self, usages: Sequence[AgentUsage], *, has_next: bool) -> tuple[int, AgentUsage] | None:
         by_window = dict(zip(self.windows, usages, strict=True))
-        for place, (limit, window) in enumerate(self.limits):
-            if limit.exceeded(by_window[window], has_next=has_next) is not None:
-                return place, by_window[window]
+        for index, (limit, window) in enumerate(self.limits):
+            if limit.exceeded_quantity(by_window[window], has_next=has_next) is not None:
+                return index, by_window[window]
         return None
 
 
@@ -106,8 +104,8 @@ class UsageStore(Protocol):
     async def settle(self, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
         """Replace a step's reservation with its actual usage, durably and in all windows at once.
 
-        ``claim.counted`` determines the usage that counts. Nothing is counted in a window without a reservation of the
-        step, so settling a step twice is harmless. Returns the usage and the reservations in each window before. If
-        settling fails, the store repeats it as soon as it can.
+        ``claim.counted_usage`` determines the usage that counts. Nothing is counted in a window without a reservation
+        of the step, so settling a step twice is harmless. Returns the usage and the reservations in each window before.
+        If settling fails, the store repeats it as soon as it can.
         """
         ...

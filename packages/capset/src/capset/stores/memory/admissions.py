@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
-from capset.errors import StoreError
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, CallKey
 from capset.stores.base import STANDING, ApprovalQuery, DeliveryRow, Page, PendingSummary
 from capset.stores.base.admissions import (
     APPROVAL_FILTERS,
+    AdmissionRefused,
     ApprovalTaken,
     ArgumentsFull,
     Claim,
-    QuotaSpent,
-    Refused,
+    QuotaExhausted,
     TurnHold,
     TurnTaken,
     Window,
@@ -25,11 +24,12 @@ from capset.stores.base.admissions import (
 from capset.stores.base.audit import Entry
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.lifecycle import Lifecycle
-from capset.stores.pages import page_of
+from capset.stores.pages import filters_of, page_by_id
+from capset.stores.rows import id_taken_error
 
 _SWEEP_EVERY: Final = 1_000
 """Number of new windows between two removals of expired ones."""
-_TRACED: Final = 1_000
+_MAX_TRACES: Final = 1_000
 """Number of calls traced per budget: enough, since a release comes right after its call."""
 
 
@@ -41,12 +41,12 @@ class MemoryApprovals:
 
     def __init__(
         self,
-        door: Lifecycle,
+        lifecycle: Lifecycle,
         decided: Callable[[str, str], None],
         queue: Callable[[Iterable[DeliveryRow]], None],
         rows: dict[str, ApprovalRow],
     ) -> None:
-        self._door = door
+        self._lifecycle = lifecycle
         self._decided = decided
         self._queue = queue
         self._rows = rows
@@ -55,17 +55,16 @@ class MemoryApprovals:
         self,
         row: ApprovalRow,
         *,
-        most: int,
+        max_pending: int,
         max_bytes: int | None = None,
         by_code: bool = False,
         deliveries: Sequence[DeliveryRow] = (),
     ) -> ApprovalRow | None:
-        """Store a new request and return it, or return the standing one for an equal call."""
-        equal = row.equal_in_code if by_code else row.equal
+        equal = row.call_key_with_code if by_code else row.call_key
         if (existing := await self.standing(equal, row.created_at)) is not None:
             return existing
         if row.id in self._rows:
-            raise StoreError(f"there is a request {row.id!r} already")
+            raise id_taken_error("a request", row.id)
         requester = (row.org, row.principal, row.on_behalf_of)
         pending = sum(
             1
@@ -74,7 +73,7 @@ class MemoryApprovals:
             and (other.org, other.principal, other.on_behalf_of) == requester
             and other.expires_at > row.created_at
         )
-        if pending >= most:
+        if pending >= max_pending:
             return None
         if max_bytes is not None and max_bytes < sum(
             other.argument_bytes
@@ -87,53 +86,44 @@ class MemoryApprovals:
         self._queue(deliveries)
         return row
 
-    async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
-        """Return the newest standing request for an equal call."""
-        self._door.check()
+    async def standing(self, call: CallKey, now: str) -> ApprovalRow | None:
+        self._lifecycle.check()
         matching = [
             row
             for row in self._rows.values()
-            if call in (row.equal, row.equal_in_code) and row.status in STANDING and row.expires_at > now
+            if call in (row.call_key, row.call_key_with_code) and row.status in STANDING and row.expires_at > now
         ]
         return max(matching, key=lambda row: row.id, default=None)
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:
-        """Return a request of an org, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         row = self._rows.get(id)
         return row if row is not None and row.org == org else None
 
     async def list(self, query: ApprovalQuery) -> Page[ApprovalRow]:
-        """Return requests, newest first."""
-        self._door.check()
-        filters = {name: value for name in APPROVAL_FILTERS if (value := getattr(query, name)) is not None}
-        matching = [
-            row
-            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=not query.oldest_first)
-            if row.org == query.org
-            and (query.before is None or (row.id > query.before if query.oldest_first else row.id < query.before))
-            and all(getattr(row, name) == value for name, value in filters.items())
-        ]
-        items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return Page(items, items[-1].id if has_more else None)
+        self._lifecycle.check()
+        filters = {"org": query.org, **filters_of(query, APPROVAL_FILTERS)}
+        return page_by_id(self._rows.values(), query, filters, oldest_first=query.oldest_first)
 
     async def move(
         self,
         row: ApprovalRow,
         expected: ApprovalStatus,
         *,
-        seen: ApprovalRow | None = None,
+        previous: ApprovalRow | None = None,
         act: Entry | None = None,
         deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
-        """Replace the request with ``row`` if it still has the expected status and still matches ``seen``."""
-        self._door.check()
+        self._lifecycle.check()
         current = self._rows.get(row.id)
         if current is None or current.org != row.org or current.status != expected:
             return False
-        if seen is not None and (current.approvals, current.escalates_at) != (seen.approvals, seen.escalates_at):
+        if previous is not None and (current.approvals, current.escalates_at) != (
+            previous.approvals,
+            previous.escalates_at,
+        ):
             return False
-        self._door.record(act)
+        self._lifecycle.record(act)
         self._rows[row.id] = row
         self._queue(deliveries)
         if expected == "pending" != row.status:
@@ -141,15 +131,13 @@ class MemoryApprovals:
         return True
 
     async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return pending requests of all orgs whose next escalation is due by ``now``, oldest first."""
-        self._door.check()
+        self._lifecycle.check()
         due = [(row.escalates_at, row) for row in self._rows.values() if row.status == "pending" and row.escalates_at]
         due_rows = [(at, row.id, row) for at, row in due if at <= now]
         return [row for _, _, row in sorted(due_rows, key=lambda entry: entry[:2])[:limit]]
 
     async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
-        """Count an org's pending requests: in total, and those created at or after each of ``times``."""
-        self._door.check()
+        self._lifecycle.check()
         created = [row.created_at for row in self._rows.values() if row.status == "pending" and row.org == org]
         since = tuple(sum(1 for created_at in created if created_at >= time) for time in times)
         return PendingSummary(len(created), min(created, default=None), since)
@@ -160,8 +148,7 @@ class MemoryApprovals:
             del self._rows[key]
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return open requests of all orgs that expire by ``now``, oldest first."""
-        self._door.check()
+        self._lifecycle.check()
         matching = [
             row for row in self._rows.values() if row.status in ("pending", "approved") and row.expires_at <= now
         ]
@@ -178,9 +165,9 @@ class MemoryAdmissions:
     """The calls in each window, newest last, and the amounts used of each budget."""
 
     def __init__(
-        self, door: Lifecycle, audit: MemoryAudit, approvals: MemoryApprovals, is_held: Callable[[TurnHold], bool]
+        self, lifecycle: Lifecycle, audit: MemoryAudit, approvals: MemoryApprovals, is_held: Callable[[TurnHold], bool]
     ) -> None:
-        self._door = door
+        self._lifecycle = lifecycle
         self._is_held = is_held
         self._audit = audit
         self._approvals = approvals
@@ -191,14 +178,12 @@ class MemoryAdmissions:
         """The calls that used a budget or an approval, by key."""
         self._new = 0
 
-    async def look(self, claim: Claim) -> Refused | None:
-        """Return the refusal that a call would get now, ignoring its approval, or ``None``."""
-        self._door.check()
+    async def check(self, claim: Claim) -> AdmissionRefused | None:
+        self._lifecycle.check()
         return self._refusal(claim, claim.clock())
 
     async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
-        """Return the number of calls that count in each window at ``now``."""
-        self._door.check()
+        self._lifecycle.check()
         numbers: list[int] = []
         for window in windows:
             _, calls = self._windows.get(window.key, (0, deque[tuple[int, str]]()))
@@ -207,13 +192,11 @@ class MemoryAdmissions:
         return numbers
 
     async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
-        """Return the number and the total cost of the calls charged to each budget."""
-        self._door.check()
+        self._lifecycle.check()
         return [(amount.calls, amount.cost) for amount in (self._spent.get(owner, _Spent()) for owner in owners)]
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
-        """Count a call, use up its approval, and write its intent. Raises ``Refused`` and ``StoreError``."""
-        self._door.check()
+        self._lifecycle.check()
         now = claim.clock()
         if (refused := self._refusal(claim, now)) is not None:
             raise refused
@@ -227,8 +210,8 @@ class MemoryAdmissions:
             spent = self._spent.setdefault(quota.owner, _Spent())
             spent.calls += 1
             spent.cost += claim.cost
-        for key in claim.traces():
-            self._traces.setdefault(key, deque(maxlen=_TRACED)).append(claim.call)
+        for key in claim.marker_keys():
+            self._traces.setdefault(key, deque(maxlen=_MAX_TRACES)).append(claim.call)
         self._sweep(len(claim.windows), now)
         if intent is not None:
             try:
@@ -238,13 +221,12 @@ class MemoryAdmissions:
                 raise
 
     async def release(self, claim: Claim) -> None:
-        """Stop counting a call, and make its approval usable again."""
-        self._door.check()
+        self._lifecycle.check()
         for window in claim.windows:
             if (stored := self._windows.get(window.key)) is not None:
                 remaining = [entry for entry in stored[1] if entry[1] != claim.call]
                 self._windows[window.key] = stored[0], deque(remaining, maxlen=window.requests)
-        for quota, key in zip(claim.quotas, claim.traces(), strict=False):
+        for quota, key in zip(claim.quotas, claim.marker_keys(), strict=False):
             if self._forget(key, claim.call):
                 spent = self._spent[quota.owner]
                 spent.calls -= 1
@@ -258,13 +240,13 @@ class MemoryAdmissions:
             del self._spent[owner]
             self._traces.pop(f"quota {owner}", None)
 
-    def _refusal(self, claim: Claim, now: int) -> Refused | None:
+    def _refusal(self, claim: Claim, now: int) -> AdmissionRefused | None:
         if claim.hold is not None and not self._is_held(claim.hold):
             return TurnTaken()
         for quota in claim.quotas:
             spent = self._spent.get(quota.owner, _Spent())
             if not quota.covers(spent.calls, spent.cost, claim.cost):
-                return QuotaSpent(quota, spent.calls, spent.cost)
+                return QuotaExhausted(quota, spent.calls, spent.cost)
         longest: WindowFull | None = None
         for window in claim.windows:
             _, calls = self._windows.get(window.key, (0, deque[tuple[int, str]]()))
@@ -290,5 +272,5 @@ class MemoryAdmissions:
         for key, (length, calls) in list(self._windows.items()):
             if not calls or calls[-1][0] + 2 * length < now:
                 del self._windows[key]
-        while len(self._traces) > _TRACED:
+        while len(self._traces) > _MAX_TRACES:
             del self._traces[next(iter(self._traces))]

@@ -4,43 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from capset.errors import StoreError
 from capset.stores.base import AgentPage, AgentQuery, AgentRow, Entry, Page, VersionQuery
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
-from capset.stores.rows import copied
+from capset.stores.rows import copy_agent, id_taken_error
 
 
 class MemoryAgents:
     """The agents by id, and the versions of each by number."""
 
-    def __init__(self, door: Lifecycle) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
         self._rows: dict[str, AgentRow] = {}
         self._versions: dict[str, dict[int, AgentRow]] = {}
 
     async def create(self, row: AgentRow, *, act: Entry | None = None) -> None:
-        """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
-        self._door.check()
+        self._lifecycle.check()
         if row.id in self._rows:
-            raise StoreError(f"there is an agent {row.id!r} already")
-        self._door.record(act)
+            raise id_taken_error("an agent", row.id)
+        self._lifecycle.record(act)
         self._put(row)
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
-        """Return an agent, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         row = self._rows.get(id)
-        return copied(row) if row is not None and row.org == org else None
+        return copy_agent(row) if row is not None and row.org == org else None
 
     def all(self) -> Iterable[AgentRow]:
         """Return the agents of every organisation."""
-        self._door.check()
+        self._lifecycle.check()
         return self._rows.values()
 
     async def list(self, query: AgentQuery) -> AgentPage:
-        """Return agents, newest first."""
-        self._door.check()
+        self._lifecycle.check()
         matching = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
@@ -50,43 +46,39 @@ class MemoryAgents:
         ]
         older = [row for row in matching if query.before is None or row.id < query.before]
         rows, has_more = page_of(older, query.limit, query.max_bytes)
-        items = tuple([copied(row) for row in rows])
+        items = tuple([copy_agent(row) for row in rows])
         return AgentPage(items, items[-1].id if has_more else None, len(matching))
 
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
-        """Write an agent's next version if it follows the current one; return whether it did."""
         last = await self.get(row.org, row.id)
         if last is None or last.version != row.version - 1:
             return False
-        self._door.record(act)
+        self._lifecycle.record(act)
         self._put(row)
         return True
 
     async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return one version of an agent, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         row = self._versions.get(id, {}).get(version)
-        return copied(row) if row is not None and row.org == org else None
+        return copy_agent(row) if row is not None and row.org == org else None
 
     async def versions(self, query: VersionQuery) -> Page[AgentRow, int]:
-        """Return the versions of an agent, newest first."""
-        self._door.check()
+        self._lifecycle.check()
         matching = [
             row
             for number, row in sorted(self._versions.get(query.agent_id, {}).items(), reverse=True)
             if row.org == query.org and (query.before is None or number < query.before)
         ]
         rows, has_more = page_of(matching, query.limit, query.max_bytes)
-        items = tuple([copied(row) for row in rows])
+        items = tuple([copy_agent(row) for row in rows])
         return Page(items, items[-1].version if has_more else None)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
-        """Return the newest version with a static hash, from the newest agent that had it, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         rows = (row for versions in self._versions.values() for row in versions.values())
         matching = [row for row in rows if (row.org, row.static_hash) == (org, static_hash)]
-        return copied(max(matching, key=lambda row: (row.id, row.version))) if matching else None
+        return copy_agent(max(matching, key=lambda row: (row.id, row.version))) if matching else None
 
     def _put(self, row: AgentRow) -> None:
-        self._rows[row.id] = copied(row)
+        self._rows[row.id] = copy_agent(row)
         self._versions.setdefault(row.id, {})[row.version] = self._rows[row.id]

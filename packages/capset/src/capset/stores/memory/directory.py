@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from capset.stores.base import SessionRow
-from capset.stores.base.directory import COUNTED, KnownOrg, KnownPrincipal
+from capset.stores.base.directory import MAX_COUNT, KnownOrg, KnownPrincipal
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.sessions import MemorySessions
@@ -22,7 +22,6 @@ class MemoryDirectory:
     async def principals(
         self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
     ) -> list[KnownPrincipal]:
-        """Return the principals that have sessions in an org, sorted by id and kind."""
         newest: dict[tuple[str, str], SessionRow] = {}
         for row in self._sessions.all():
             identity = row.principal, row.principal_kind
@@ -35,7 +34,6 @@ class MemoryDirectory:
         return [KnownPrincipal(*identity, newest[identity].created_at) for identity in sorted(newest)[:limit]]
 
     async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:
-        """Return organisations, sorted by name."""
         keys = [row.org or "" for row in await self._keys.list()]
         agents = [row.org or "" for row in self._agents.all()]
         sessions = [row.org or "" for row in self._sessions.all()]
@@ -44,4 +42,4 @@ class MemoryDirectory:
 
 
 def _count(orgs: Iterable[str], name: str) -> int:
-    return min(COUNTED, sum(org == name for org in orgs))
+    return min(MAX_COUNT, sum(org == name for org in orgs))

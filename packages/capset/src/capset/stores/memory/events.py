@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from capset.errors import StateError
 from capset.stores.base import (
-    KEPT,
+    MAX_EVENTS,
     SUSPENDED,
     Begun,
     Entry,
@@ -20,20 +20,21 @@ from capset.stores.base import (
     MessageRow,
     NewEvent,
     NewMessage,
+    NoticeCallback,
     TurnHold,
     TurnRow,
 )
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.memory.runs import MemoryRuns
 from capset.stores.pages import page_of
-from capset.stores.texts import busy, gone, over, storable
+from capset.stores.texts import ended_turn_error, missing_session_error, running_turn_error, storable
 
 
 class MemoryEvents:
     """The turns, events and messages, by session. ``sessions`` has the ids of existing sessions."""
 
-    def __init__(self, door: Lifecycle, sessions: AbstractSet[str], runs: MemoryRuns) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle, sessions: AbstractSet[str], runs: MemoryRuns) -> None:
+        self._lifecycle = lifecycle
         self._sessions = sessions
         self._runs = runs
         self._messages: dict[str, list[MessageRow]] = {}
@@ -43,14 +44,13 @@ class MemoryEvents:
     async def begin(
         self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
     ) -> Begun:
-        """Begin a turn with its first event, or return the session's current turn."""
-        self._check(turn.session, "turn")
+        self._require_session(turn.session, "turn")
         if is_run and not self._runs.is_queued(turn.turn):
-            raise over(turn.turn)
+            raise ended_turn_error(turn.turn)
         await self.interrupt(turn.session, now=now, interrupted=interrupted)
         if (current := self._turns.get(turn.session)) is not None:
             return Begun(current.turn, self._last(turn.session))
-        last = self._put(turn.session, turn.turn, [started], now)
+        last = self._add_events(turn.session, turn.turn, [started], now)
         self._turns[turn.session] = turn
         return Begun(turn.turn, last)
 
@@ -68,14 +68,13 @@ class MemoryEvents:
         then: TurnRow | None,
         messages: Sequence[NewMessage] = (),
     ) -> int:
-        """Store a turn's events, messages and new state; return the number of the last event."""
         session = held.session
-        self._check(session, "turn")
+        self._require_session(session, "turn")
         current = self._turns.get(session)
         if current is None or (current.turn, current.holder) != (held.turn, held.holder):
-            raise over(held.turn)
+            raise ended_turn_error(held.turn)
         texts = [storable(message.data, "the message") for message in messages]
-        last = self._put(session, held.turn, events, now)
+        last = self._add_events(session, held.turn, events, now)
         stored = self._messages.setdefault(session, [])
         for message, text in zip(messages, texts, strict=True):
             stored.append(MessageRow(session, len(stored) + 1, held.turn, message.kind, text, now))
@@ -86,8 +85,7 @@ class MemoryEvents:
         return last
 
     async def take(self, previous: TurnRow, then: TurnRow) -> bool:
-        """Update a turn if its holder and time are unchanged since ``previous``; return whether they were."""
-        self._door.check()
+        self._lifecycle.check()
         current = self._turns.get(previous.session)
         if current is None or (current.turn, current.holder, current.until) != (
             previous.turn,
@@ -101,49 +99,44 @@ class MemoryEvents:
         return True
 
     async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:
-        """Return expired turns that have a checkpoint, longest expired first."""
-        self._door.check()
+        self._lifecycle.check()
         matching = [turn for turn in self._turns.values() if turn.checkpoint is not None and turn.until <= now]
         return sorted(matching, key=lambda turn: (turn.until, turn.session))[:limit]
 
-    def let_go_on(self, session: str, now: str) -> None:
+    def resume_suspended(self, session: str, now: str) -> None:
         """Make the suspended turn of a session due, since one of its requests was decided."""
         current = self._turns.get(session)
         if current is not None and current.holder == SUSPENDED:
             self._turns[session] = replace(current, until=now)
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
-        """End an expired turn that has no checkpoint, with the event ``interrupted``; return whether there was one."""
-        self._door.check()
+        self._lifecycle.check()
         current = self._turns.get(session)
         if current is None or current.until > now or current.checkpoint is not None:
             return False
-        self._put(session, current.turn, [interrupted], now)
+        self._add_events(session, current.turn, [interrupted], now)
         del self._turns[session]
         return True
 
     async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
-        """Return the number of the last event of each existing session."""
-        self._door.check()
+        self._lifecycle.check()
         return {session: self._last(session) for session in sessions if session in self._sessions}
 
     @asynccontextmanager
-    async def listening(self, heard: Callable[[str | None], None]) -> AsyncGenerator[Callable[[], bool]]:
+    async def subscribe(self, on_notice: NoticeCallback) -> AsyncGenerator[Callable[[], bool]]:
         """Yield a function that returns false: there are no notifications, since there is no other process."""
-        self._door.check()
+        self._lifecycle.check()
         yield lambda: False
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
-        """Return up to ``limit`` events with numbers greater than ``after``."""
-        self._check(session, "event")
+        self._require_session(session, "event")
         rows = [row for row in self._rows.get(session, ()) if row.seq > after]
         return EventPage(tuple(rows[:limit]), self._last(session), self._turns.get(session))
 
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
-        """Return up to ``limit`` messages with numbers greater than ``after``."""
-        self._check(session, "message")
+        self._require_session(session, "message")
         rows = self._messages.get(session, [])
         if after is None:
             after = max((row.seq - 1 for row in rows if row.kind == "summary"), default=0)
@@ -151,27 +144,24 @@ class MemoryEvents:
         return MessagePage(items, len(rows), sum(len(row.data.encode()) for row in rows))
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
-        """Return the numbers of a turn's first and last message, or ``None`` if it has no messages."""
-        self._door.check()
+        self._lifecycle.check()
         numbers = [row.seq for row in self._messages.get(session, []) if row.turn == turn]
         return (numbers[0], numbers[-1]) if numbers else None
 
     async def rewind(self, session: str, *, to: int, act: Entry | None = None) -> int:
-        """Delete the messages with numbers greater than ``to``, and return their count."""
-        self._check(session, "message")
+        self._require_session(session, "message")
         if (current := self._turns.get(session)) is not None:
-            raise busy(current.turn)
+            raise running_turn_error(current.turn)
         rows = self._messages.get(session, [])
-        cut = len(rows[to:])
-        if cut:
-            self._door.record(act)
+        removed = len(rows[to:])
+        if removed:
+            self._lifecycle.record(act)
         del rows[to:]
-        return cut
+        return removed
 
     async def copy(self, source: str, target: str, *, to: int) -> int:
-        """Copy a session's messages up to number ``to`` into a session without messages; return their count."""
         for session in (source, target):
-            self._check(session, "message")
+            self._require_session(session, "message")
         if self._messages.get(target):
             raise StateError(f"the session {target!r} already has a conversation", status=409)
         copied = [replace(row, session=target) for row in self._messages.get(source, [])[:to]]
@@ -184,22 +174,22 @@ class MemoryEvents:
         self._turns.pop(session, None)
         self._messages.pop(session, None)
 
-    def _check(self, session: str, kind: str) -> None:
-        self._door.check()
+    def _require_session(self, session: str, kind: str) -> None:
+        self._lifecycle.check()
         if session not in self._sessions:
-            raise gone(kind)
+            raise missing_session_error(kind)
 
     def _last(self, session: str) -> int:
         rows = self._rows.get(session)
         return rows[-1].seq if rows else 0
 
-    def _put(self, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
+    def _add_events(self, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
         last = self._last(session)
         new = [
             EventRow(session, last + number, turn, event.type, storable(event.data, "the event"), now)
             for number, event in enumerate(events, 1)
         ]
-        self._rows.setdefault(session, deque(maxlen=KEPT)).extend(new)
+        self._rows.setdefault(session, deque(maxlen=MAX_EVENTS)).extend(new)
         for event in events:
-            self._runs.follow(turn, event.type, event.data, now)
+            self._runs.update_state(turn, event.type, event.data, now)
         return last + len(new)

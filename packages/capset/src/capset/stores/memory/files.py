@@ -11,7 +11,7 @@ from capset.definitions.calls.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
 from capset.stores.base.audit import Entry
-from capset.stores.base.files import STANDARD, open_content
+from capset.stores.base.files import DEFAULT_QUOTA, open_content
 from capset.stores.file_tree import TreeNode, Usage
 from capset.stores.memory.lifecycle import Lifecycle
 
@@ -19,25 +19,22 @@ from capset.stores.memory.lifecycle import Lifecycle
 class MemoryFiles:
     """The files of all sessions. Content is stored once per hash within an org."""
 
-    def __init__(self, door: Lifecycle) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
         self.sessions: set[str] = set()
         """The ids of existing sessions."""
         self._trees: dict[str, MemoryTree] = {}
         self._blobs = Blobs()
 
     async def stat(self, session: str, path: str) -> FileStat | None:
-        """Return the entry at ``path``; the root always exists."""
         return filetree.stat(self._tree(session), path)
 
     async def read(self, session: str, path: str, *, start: int = 0, size: int | None = None) -> tuple[FileStat, bytes]:
-        """Return a file and its content, or part of it. Raises ``FileError`` if it is missing or a directory."""
         tree = self._tree(session)
         stat, digest = filetree.read(tree.get(path), path)
         return stat, self._blobs.get(tree.orgs[path], digest)[start : None if size is None else start + size]
 
     async def digest(self, session: str, path: str) -> tuple[FileStat, str]:
-        """Return a file and the SHA-256 of its content."""
         return filetree.read(self._tree(session).get(path), path)
 
     async def write(
@@ -49,44 +46,38 @@ class MemoryFiles:
         org: str | None,
         now: str,
         version: int | None = None,
-        quota: FileQuota = STANDARD,
+        quota: FileQuota = DEFAULT_QUOTA,
         act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
-        """Create or replace a file and its missing parents; return the file and whether it is new.
-
-        Raises ``FileError`` as ``filetree.write`` does, and if the session does not exist.
-        """
-        self._door.check()
+        self._lifecycle.check()
         if session not in self.sessions:
             raise FileError("the session of these files was deleted", status=404)
         tree = self._tree(session)
         content = open_content(content).read()
         digest = hashlib.sha256(content).hexdigest()
         filetree.check_write(tree, path, size=len(content), version=version, quota=quota)
-        self._door.record(act)
+        self._lifecycle.record(act)
         stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version, quota=quota)
         self._blobs.store(org, digest, content)
         if old and old.digest:
-            self._blobs.let_go(tree.orgs[path], old.digest)
+            self._blobs.release(tree.orgs[path], old.digest)
         tree.orgs[path] = org
         return stat, old is None
 
     async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
-        """Return a directory's entries, directories first, then by name; if ``recursive``, all descendants by path."""
-        return filetree.listing(self._tree(session), path, recursive=recursive)
+        return filetree.list_directory(self._tree(session), path, recursive=recursive)
 
     async def delete(
         self, session: str, path: str, *, recursive: bool, version: int | None = None, act: Entry | None = None
     ) -> int:
-        """Delete an entry; return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
         tree = self._tree(session)
         if filetree.check_delete(tree, path, recursive=recursive, version=version):
-            self._door.record(act)
-        gone = filetree.delete(tree, path, recursive=recursive, version=version)
-        for node in gone:
+            self._lifecycle.record(act)
+        deleted = filetree.delete(tree, path, recursive=recursive, version=version)
+        for node in deleted:
             if node.digest:
-                self._blobs.let_go(tree.orgs.pop(node.stat.path), node.digest)
-        return len(gone)
+                self._blobs.release(tree.orgs.pop(node.stat.path), node.digest)
+        return len(deleted)
 
     async def move(
         self,
@@ -97,21 +88,16 @@ class MemoryFiles:
         overwrite: bool,
         now: str,
         version: int | None = None,
-        quota: FileQuota = STANDARD,
+        quota: FileQuota = DEFAULT_QUOTA,
     ) -> FileStat:
-        """Move a file or a directory with its content, and return the entry at ``target``.
-
-        Raises ``FileError`` as ``filetree.move`` does.
-        """
         tree = self._tree(session)
         org = tree.orgs.get(target)
         stat, old = filetree.move(tree, source, target, overwrite=overwrite, now=now, version=version, quota=quota)
         if old and old.digest:
-            self._blobs.let_go(org, old.digest)
+            self._blobs.release(org, old.digest)
         return stat
 
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
-        """Return the files among ``paths`` with their content, in the given order."""
         tree = self._tree(session)
         nodes = [node for path in paths if (node := tree.get(path))]
         return [(node.stat, self._blobs.get(tree.orgs[node.stat.path], node.digest)) for node in nodes if node.digest]
@@ -122,10 +108,10 @@ class MemoryFiles:
         tree = self._trees.pop(session, MemoryTree())
         for node in tree.descendants("/"):
             if node.digest:
-                self._blobs.let_go(tree.orgs[node.stat.path], node.digest)
+                self._blobs.release(tree.orgs[node.stat.path], node.digest)
 
     def _tree(self, session: str) -> MemoryTree:
-        self._door.check()
+        self._lifecycle.check()
         return self._trees.setdefault(session, MemoryTree())
 
 
@@ -136,15 +122,13 @@ class MemoryTree:
         self.orgs: dict[str, str | None] = {}
         self._nodes: dict[str, TreeNode] = {}
         self._children: defaultdict[str, set[str]] = defaultdict(set)
-        self._gone = 0
+        self._highest_removed = 0
         self._files = self._size = 0
 
     def get(self, path: str) -> TreeNode | None:
-        """Return the row at a path."""
         return self._nodes.get(path)
 
     def put(self, node: TreeNode) -> None:
-        """Insert or replace a row."""
         path = node.stat.path
         self._count(self._nodes.get(path), -1)
         self._count(node, 1)
@@ -152,30 +136,24 @@ class MemoryTree:
         self._children[parent_of(path)].add(path)
 
     def children(self, path: str) -> Sequence[TreeNode]:
-        """Return the rows directly below a directory."""
         return [self._nodes[child] for child in self._children.get(path, ())]
 
     def descendants(self, path: str) -> Sequence[TreeNode]:
-        """Return all rows below a directory."""
         nodes = list(self.children(path))
         for node in nodes:  # the list grows during the loop
             nodes.extend(self.children(node.stat.path))
         return nodes
 
     def usage(self) -> Usage:
-        """Return the session's totals."""
         return Usage(self._files, len(self._nodes) - self._files, self._size)
 
-    def gone(self) -> int:
-        """Return the highest version of all removed entries; 0 if there are none."""
-        return self._gone
+    def highest_removed_version(self) -> int:
+        return self._highest_removed
 
-    def went(self, version: int) -> None:
-        """Record the version of a removed entry."""
-        self._gone = max(self._gone, version)
+    def record_removal(self, version: int) -> None:
+        self._highest_removed = max(self._highest_removed, version)
 
     def remove(self, paths: Sequence[str]) -> None:
-        """Remove the rows at these paths."""
         for path in paths:
             self._count(self._nodes.pop(path), -1)
             self._children.pop(path, None)
@@ -183,13 +161,12 @@ class MemoryTree:
                 siblings.discard(path)
 
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
-        """Move the row at ``source`` and all its descendants to ``target``."""
         nodes = [self._nodes[source], *self.descendants(source)]
         paths = [node.stat.path for node in nodes]
         orgs = {path: self.orgs.pop(path) for path in paths if path in self.orgs}
         self.remove(paths)
         for node in nodes:
-            new = filetree.moved(node, source, target, version=version, now=now)
+            new = filetree.moved_node(node, source, target, version=version, now=now)
             self.put(new)
             if node.stat.path in orgs:
                 self.orgs[new.stat.path] = orgs[node.stat.path]
@@ -216,7 +193,7 @@ class Blobs:
         self._content.setdefault((org, digest), content)
         self._uses[org, digest] += 1
 
-    def let_go(self, org: str | None, digest: str) -> None:
+    def release(self, org: str | None, digest: str) -> None:
         """Release content for one file, and remove it if no other file uses it."""
         self._uses[org, digest] -= 1
         if not self._uses[org, digest]:

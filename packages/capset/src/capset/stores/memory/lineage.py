@@ -17,10 +17,18 @@ from capset.stores.base import (
     Sightings,
     TransitionRow,
 )
-from capset.stores.base.lineage import SIGHTED, LinksFull
+from capset.stores.base.lineage import MAX_SEARCHED, LinksFull
 from capset.stores.memory.lifecycle import Lifecycle
-from capset.stores.pages import page_of
-from capset.stores.rows import TRANSITIONS, can_be, no_link, stored_row, taken, transition_of, turn_of
+from capset.stores.pages import filters_of, page_by_id
+from capset.stores.rows import (
+    MAX_TRANSITIONS,
+    are_storable,
+    id_taken_error,
+    missing_link_error,
+    stored_row,
+    transition_of,
+    turn_of,
+)
 
 Key = tuple[str, str]
 """An org, ``""`` for none, and an id within it."""
@@ -29,8 +37,8 @@ Key = tuple[str, str]
 class MemoryLineage:
     """All rows, by org and id. Each method checks all its arguments before it stores anything."""
 
-    def __init__(self, door: Lifecycle) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
         # By agent, then by static hash. An agent's latest registration comes last.
         self._registrations: defaultdict[Key, dict[str, RegistrationRow]] = defaultdict(dict)
         self._registered: set[Key] = set()
@@ -38,25 +46,23 @@ class MemoryLineage:
         self._last: dict[Key, LinkRow] = {}  # by session
         self._envelopes: dict[Key, EnvelopeRow] = {}
         self._envelope_of: dict[Key, EnvelopeRow] = {}  # by link
-        self._transitions: defaultdict[Key, deque[TransitionRow]] = defaultdict(lambda: deque(maxlen=TRANSITIONS))
+        self._transitions: defaultdict[Key, deque[TransitionRow]] = defaultdict(lambda: deque(maxlen=MAX_TRANSITIONS))
         self._payloads: dict[Key, PayloadRow] = {}
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
-        """Store a registration, or reuse the one for its agent id and static hash; make it the latest."""
-        self._door.check()
+        self._lifecycle.check()
         row = stored_row(row)
         of_agent = self._registrations[_key(row.org, row.agent_id)]
         if (existing := of_agent.pop(row.static_hash, None)) is not None:
             row = replace(existing, agent_name=row.agent_name)
         elif _key(row.org, row.id) in self._registered:
-            raise taken("a registration", row.id)
+            raise id_taken_error("a registration", row.id)
         self._registered.add(_key(row.org, row.id))
         of_agent[row.static_hash] = row
         return row
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
-        """Return an agent's latest registration, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         of_agent = self._registrations.get(_key(org, agent_id), {})
         return next(reversed(of_agent.values()), None)
 
@@ -67,20 +73,19 @@ class MemoryLineage:
         *,
         reason: str = "",
         payloads: Iterable[PayloadRow] = (),
-        most: int | None = None,
+        max_links: int | None = None,
     ) -> TransitionRow | None:
-        """Store a link, its envelope and payloads, and a transition if the runtime hash has changed."""
-        self._door.check()
+        self._lifecycle.check()
         turn = turn_of(link, envelope, reason, payloads)
         link, envelope = turn.link, turn.envelope
         key = _key(link.org, link.id)
         if key in self._links:
-            raise taken("a link", link.id)
+            raise id_taken_error("a link", link.id)
         if envelope and _key(envelope.org, envelope.id) in self._envelopes:
-            raise taken("an envelope", envelope.id)
-        if most is not None and link.session is not None:
+            raise id_taken_error("an envelope", envelope.id)
+        if max_links is not None and link.session is not None:
             owner = (link.org, link.session)
-            if sum((other.org, other.session) == owner for other in self._links.values()) >= most:
+            if sum((other.org, other.session) == owner for other in self._links.values()) >= max_links:
                 raise LinksFull
         self._links[key] = link
         if envelope:
@@ -90,94 +95,77 @@ class MemoryLineage:
             return None
         session = _key(link.org, link.session)
         last, self._last[session] = self._last.get(session), link
-        moved = transition_of(turn, last.id, last.runtime_hash) if last else None
-        if moved:
-            self._transitions[session].append(moved)
-        return moved
+        transition = transition_of(turn, last.id, last.runtime_hash) if last else None
+        if transition:
+            self._transitions[session].append(transition)
+        return transition
 
     async def link(self, org: str | None, id: str) -> LinkRow | None:
-        """Return a link, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         return self._links.get(_key(org, id))
 
     async def latest_link(self, org: str | None, session: str) -> LinkRow | None:
-        """Return a session's last recorded link, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         return self._last.get(_key(org, session))
 
     async def links(self, query: LinkQuery) -> Page[LinkRow]:
-        """Return links, newest first."""
-        self._door.check()
-        matching = [
-            row
-            for row in sorted(self._links.values(), key=lambda row: row.id, reverse=True)
-            if row.org == (query.org or None)
-            and query.agent_id in (None, row.agent_id)
-            and query.session in (None, row.session)
-            and (query.before is None or (row.id < query.before and can_be(query.before)))
-        ]
-        items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return Page(items, items[-1].id if has_more else None)
+        self._lifecycle.check()
+        if not are_storable(query.before):
+            return Page((), None)
+        filters = filters_of(query, ("agent_id", "session"))
+        return page_by_id(self._links.values(), query, {"org": query.org or None, **filters})
 
-    async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
-        """Return which of an org's newest ``looked`` links contain a hash."""
-        self._door.check()
+    async def sightings(self, org: str | None, hash: str, *, max_searched: int = MAX_SEARCHED) -> Sightings:
+        self._lifecycle.check()
         of_org = sorted((row for row in self._links.values() if row.org == (org or None)), key=lambda row: row.id)
-        newest = of_org[::-1][:looked]
+        newest = of_org[::-1][:max_searched]
         sighted = [
             Sighting(row.id, row.session, row.agent_id, row.agent_name, row.created_at)
             for row in newest
             if hash in (row.static_hash, row.runtime_hash, row.prompt_hash)
             or any(hash in (ref.hash, ref.code) for ref in row.tool_refs)
         ]
-        return Sightings(tuple(sighted), newest[-1].created_at if len(of_org) > looked else None)
+        return Sightings(tuple(sighted), newest[-1].created_at if len(of_org) > max_searched else None)
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
-        """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""
-        self._door.check()
+        self._lifecycle.check()
         row = stored_row(row)
         if row.link is not None:
             self._require_link(row.org, row.link)
         if _key(row.org, row.id) in self._envelopes:
-            raise taken("an envelope", row.id)
+            raise id_taken_error("an envelope", row.id)
         self._keep_envelope(row)
 
     async def envelope(self, org: str | None, id: str) -> EnvelopeRow | None:
-        """Return an envelope, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         return self._envelopes.get(_key(org, id))
 
     async def envelope_of(self, org: str | None, link: str) -> EnvelopeRow | None:
-        """Return a link's envelope (the latest if it has several), or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         return self._envelope_of.get(_key(org, link))
 
     async def record_transition(self, row: TransitionRow) -> None:
-        """Store a transition. Raises ``StoreError`` unless both links exist."""
-        self._door.check()
+        self._lifecycle.check()
         row = stored_row(row)
         self._require_link(row.org, row.from_link)
         self._require_link(row.org, row.to_link)
         self._transitions[_key(row.org, row.session)].append(row)
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
-        """Return a session's last 1,000 transitions, in recording order."""
-        self._door.check()
+        self._lifecycle.check()
         return tuple(self._transitions.get(_key(org, session), ()))
 
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
-        """Store the payloads of hashes, each once."""
-        self._door.check()
+        self._lifecycle.check()
         self._keep_payloads([stored_row(row) for row in payloads])
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
-        """Return the payload of a hash, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         return self._payloads.get(_key(org, hash))
 
     def _require_link(self, org: str | None, id: str) -> None:
         if _key(org, id) not in self._links:
-            raise no_link(id)
+            raise missing_link_error(id)
 
     def _keep_envelope(self, row: EnvelopeRow) -> None:
         self._envelopes[_key(row.org, row.id)] = row

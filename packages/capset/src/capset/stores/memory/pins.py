@@ -11,21 +11,19 @@ from capset.stores.memory.lifecycle import Lifecycle
 class MemoryPins:
     """The pins, by server and tool."""
 
-    def __init__(self, door: Lifecycle) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
         self._pins: dict[tuple[str, str], ToolPin] = {}
 
     async def list(self, server: str | None = None) -> Sequence[ToolPin]:
-        """Return the pins of one server or of all servers, sorted by server and tool."""
-        self._door.check()
+        self._lifecycle.check()
         return [pin for _, pin in sorted(self._pins.items()) if server is None or pin.server == server]
 
     async def change(
         self, server: str, add: Sequence[ToolPin], remove: Sequence[str] = (), *, act: Entry | None = None
     ) -> None:
-        """Store a server's pins, replacing those of the same tools, and remove others, atomically."""
-        self._door.check()
-        self._door.record(act)
+        self._lifecycle.check()
+        self._lifecycle.record(act)
         for tool in remove:
             self._pins.pop((server, tool), None)
         self._pins.update({(server, pin.tool): pin for pin in add})

@@ -7,60 +7,48 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
 from capset.definitions.governance.approvals import ApprovalRow
-from capset.errors import StoreError
 from capset.stores.base import Page, RunQuery, RunRow, WorkerRow
 from capset.stores.base.runs import STATE_AFTER, UNFINISHED, RunsFull
 from capset.stores.memory.lifecycle import Lifecycle
-from capset.stores.pages import page_of
-from capset.stores.texts import gone, storable
+from capset.stores.pages import filters_of, page_by_id
+from capset.stores.rows import changed_values, id_taken_error
+from capset.stores.texts import missing_session_error, storable
 
 
 class MemoryRuns:
     """The runs, by id. ``sessions`` has the ids of existing sessions, ``approvals`` the requests by id."""
 
-    def __init__(self, door: Lifecycle, sessions: AbstractSet[str], approvals: Mapping[str, ApprovalRow]) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle, sessions: AbstractSet[str], approvals: Mapping[str, ApprovalRow]) -> None:
+        self._lifecycle = lifecycle
         self._sessions = sessions
         self._approvals = approvals
         self._rows: dict[str, RunRow] = {}
 
-    async def add(self, row: RunRow, *, most: int | None = None) -> None:
-        """Store a new run."""
-        self._door.check()
+    async def add(self, row: RunRow, *, max_unfinished: int | None = None) -> None:
+        self._lifecycle.check()
         if row.session not in self._sessions:
-            raise gone("run")
+            raise missing_session_error("run")
         if row.id in self._rows:
-            raise StoreError(f"there is a run {row.id!r} already")
+            raise id_taken_error("a run", row.id)
         if (
-            most is not None
-            and sum(other.org == row.org and other.state in UNFINISHED for other in self._rows.values()) >= most
+            max_unfinished is not None
+            and sum(other.org == row.org and other.state in UNFINISHED for other in self._rows.values())
+            >= max_unfinished
         ):
             raise RunsFull
         self._rows[row.id] = replace(row, content=storable(row.content, "the message"))
 
     async def get(self, id: str) -> RunRow | None:
-        """Return a run, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         return self._rows.get(id)
 
     async def list(self, query: RunQuery) -> Page[RunRow]:
-        """Return runs, newest first."""
-        self._door.check()
-        names = ("principal", "principal_kind", "state", "queue")
-        filters = {name: value for name in names if (value := getattr(query, name)) is not None}
-        matching = [
-            row
-            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
-            if row.org == query.org
-            and (query.before is None or row.id < query.before)
-            and all(getattr(row, name) == value for name, value in filters.items())
-        ]
-        items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return Page(items, items[-1].id if has_more else None)
+        self._lifecycle.check()
+        filters = filters_of(query, ("principal", "principal_kind", "state", "queue"))
+        return page_by_id(self._rows.values(), query, {"org": query.org, **filters})
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
-        """Return a queue's queued and running runs that are due for the engine, longest due first."""
-        self._door.check()
+        self._lifecycle.check()
         due = [
             (row.due_at, row.id, row)
             for row in self._rows.values()
@@ -69,8 +57,7 @@ class MemoryRuns:
         return [row for at, _, row in sorted(due) if at <= now][:limit]
 
     async def decided(self, queues: Sequence[str], *, now: str, limit: int = 100) -> Sequence[RunRow]:
-        """Return the waiting calls in these queues whose approval request is no longer open, oldest first."""
-        self._door.check()
+        self._lifecycle.check()
         waiting = [row for row in self._rows.values() if row.state == "waiting" and row.kind == "call"]
         matching = [row for row in waiting if row.queue in queues and not self._is_open(row, now)]
         return sorted(matching, key=lambda row: row.id)[:limit]
@@ -82,18 +69,14 @@ class MemoryRuns:
         )
 
     async def change(self, previous: RunRow, then: RunRow) -> bool:
-        """Store the fields of ``then`` that differ from ``previous``, if the run's state and attempts are unchanged."""
-        self._door.check()
+        self._lifecycle.check()
         current = self._rows.get(previous.id)
         if current is None or (current.state, current.attempts) != (previous.state, previous.attempts):
             return False
-        before, after = asdict(previous), asdict(then)
-        self._rows[previous.id] = replace(
-            current, **{name: value for name, value in after.items() if value != before[name]}
-        )
+        self._rows[previous.id] = replace(current, **changed_values(asdict(previous), asdict(then)))
         return True
 
-    def follow(self, id: str, event: str, data: str, now: str) -> None:
+    def update_state(self, id: str, event: str, data: str, now: str) -> None:
         """Update the state of the run with the id of a turn, if there is one, after an event of the turn."""
         state, row = STATE_AFTER.get(event), self._rows.get(id)
         if row is None or state is None:
@@ -119,29 +102,25 @@ class MemoryRuns:
 class MemoryWorkers:
     """The workers, by id."""
 
-    def __init__(self, door: Lifecycle) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
         self._rows: dict[str, WorkerRow] = {}
 
     async def renew(self, row: WorkerRow) -> None:
-        """Store a worker, or extend its lease."""
-        self._door.check()
+        self._lifecycle.check()
         self._rows[row.id] = row
 
     async def list(self) -> Sequence[WorkerRow]:
-        """Return all workers, sorted by id."""
-        self._door.check()
+        self._lifecycle.check()
         return sorted(self._rows.values(), key=lambda row: row.id)
 
     async def take(self, previous: WorkerRow, *, until: str) -> bool:
-        """Extend a worker's lease to ``until`` if it is unchanged since ``previous``; return whether it was."""
-        self._door.check()
+        self._lifecycle.check()
         if (current := self._rows.get(previous.id)) is None or current.until != previous.until:
             return False
         self._rows[previous.id] = replace(current, until=until)
         return True
 
     async def remove(self, id: str) -> None:
-        """Delete a worker."""
-        self._door.check()
+        self._lifecycle.check()
         self._rows.pop(id, None)

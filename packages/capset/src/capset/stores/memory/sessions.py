@@ -2,60 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Protocol
 
-from capset.errors import StoreError
-from capset.stores.base import MOVED, Entry, Page, ReplyRow, SessionQuery, SessionRow
+from capset.stores.base import VERSION_FIELDS, Entry, Page, ReplyRow, SessionQuery, SessionRow
 from capset.stores.base.replies import KeysFull
-from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.lifecycle import Lifecycle
-from capset.stores.pages import page_of
-
-
-class Dropping(Protocol):
-    """A part of the store with data that belongs to sessions."""
-
-    def drop(self, session: str) -> None:
-        """Forget the data of a deleted session."""
-        ...
+from capset.stores.pages import filters_of, page_by_id
+from capset.stores.rows import id_taken_error
 
 
 class MemorySessions:
-    """The sessions, by id."""
+    """The sessions, by id. ``ids`` is shared with the parts whose data belongs to sessions.
 
-    def __init__(
-        self,
-        door: Lifecycle,
-        files: MemoryFiles,
-        owning: Iterable[Dropping],
-    ) -> None:
-        """``owning`` has the parts, besides the files, whose data belongs to sessions."""
-        self._door = door
-        self._files = files
-        self._owning = (files, *owning)
+    ``drops`` are called with the id of a deleted session, so that these parts forget its data.
+    """
+
+    def __init__(self, lifecycle: Lifecycle, ids: set[str], drops: Iterable[Callable[[str], None]]) -> None:
+        self._lifecycle = lifecycle
+        self._ids = ids
+        self._drops = drops
         self._rows: dict[str, SessionRow] = {}
         self._doors: dict[str, str] = {}
 
     def all(self) -> Iterable[SessionRow]:
         """Return the sessions of every organisation."""
-        self._door.check()
+        self._lifecycle.check()
         return self._rows.values()
 
     async def create(self, row: SessionRow) -> None:
-        """Store a new session. Raises ``StoreError`` if its id is taken."""
-        self._door.check()
+        self._lifecycle.check()
         if row.id in self._rows or (row.door is not None and row.door in self._doors):
-            raise StoreError(f"there is a session {row.id!r} already")
+            raise id_taken_error("a session", row.id)
         self._rows[row.id] = row
-        self._files.sessions.add(row.id)
+        self._ids.add(row.id)
         if row.door is not None:
             self._doors[row.door] = row.id
 
-    async def ensure(self, row: SessionRow) -> SessionRow:
-        """Store a new session, or update the one with the same ``door``."""
-        self._door.check()
+    async def upsert(self, row: SessionRow) -> SessionRow:
+        self._lifecycle.check()
         if row.door is None or (existing_id := self._doors.get(row.door)) is None:
             await self.create(row)
             return row
@@ -64,80 +49,64 @@ class MemorySessions:
         return updated
 
     async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
-        """Move a session to another version of its agent; return whether it had the expected version."""
-        self._door.check()
+        self._lifecycle.check()
         current = self._rows.get(row.id)
         if current is None or expected not in (None, current.agent_version):
             return False
-        self._door.record(act)
-        self._rows[row.id] = replace(current, **{name: getattr(row, name) for name in MOVED})
+        self._lifecycle.record(act)
+        self._rows[row.id] = replace(current, **{name: getattr(row, name) for name in VERSION_FIELDS})
         return True
 
     async def get(self, id: str) -> SessionRow | None:
-        """Return a session, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         return self._rows.get(id)
 
     async def find(self, door: str) -> SessionRow | None:
-        """Return the session with this ``door``, or ``None``."""
-        self._door.check()
+        self._lifecycle.check()
         return self._rows.get(self._doors.get(door, ""))
 
     async def list(self, query: SessionQuery) -> Page[SessionRow]:
-        """Return sessions, newest first."""
-        self._door.check()
-        names = ("principal", "principal_kind", "agent_id")
-        filters = {name: value for name in names if (value := getattr(query, name)) is not None}
+        self._lifecycle.check()
+        filters = {"org": query.org, **filters_of(query, ("principal", "principal_kind", "agent_id"))}
         if query.principal is not None:
             filters["on_behalf_of"] = query.on_behalf_of
-        matching = [
-            row
-            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
-            if row.org == query.org
-            and (query.before is None or row.id < query.before)
-            and all(getattr(row, name) == value for name, value in filters.items())
-        ]
-        items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return Page(items, items[-1].id if has_more else None)
+        return page_by_id(self._rows.values(), query, filters)
 
     async def delete(self, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a session with all its data, and return whether there was one."""
-        self._door.check()
+        self._lifecycle.check()
         row = self._rows.get(id)
         if row is not None:
-            self._door.record(act)
+            self._lifecycle.record(act)
             del self._rows[id]
             if row.door is not None:
                 del self._doors[row.door]
-        for part in self._owning:
-            part.drop(id)
+        for drop in self._drops:
+            drop(id)
         return row is not None
 
 
 class MemoryReplies:
     """The replies, by session and key."""
 
-    def __init__(self, door: Lifecycle) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
         self._rows: dict[tuple[str, str], ReplyRow] = {}
 
-    async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
-        """Reserve a request's key and return ``None``, or return the row already stored under it."""
+    async def reserve(self, row: ReplyRow, *, expired: str, max_keys: int | None = None) -> ReplyRow | None:
         await self.sweep(expired=expired)
         if (existing := self._rows.get((row.session, row.key))) is not None:
             return existing
         of_org = [other.created_at for other in self._rows.values() if other.org == row.org]
-        if most is not None and len(of_org) >= most:
+        if max_keys is not None and len(of_org) >= max_keys:
             raise KeysFull(min(of_org))
         self._rows[row.session, row.key] = row
         return None
 
     async def get(self, session: str, key: str) -> ReplyRow | None:
-        """Return the row stored under a key, without reserving the key."""
-        self._door.check()
+        self._lifecycle.check()
         return self._rows.get((session, key))
 
-    async def fulfil(
+    async def complete(
         self,
         session: str,
         key: str,
@@ -147,30 +116,27 @@ class MemoryReplies:
         record: str | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Store the reply to a reserved request; drop the org's oldest bodies if they exceed ``max_bytes`` in total."""
-        self._door.check()
+        self._lifecycle.check()
         if (row := self._rows.get((session, key))) is None:
             return
         self._rows[session, key] = replace(row, status=status, body=body, record=record)
         if max_bytes is not None:
-            self._shed(row.org, max_bytes)
+            self._remove_oldest_bodies(row.org, max_bytes)
 
-    def _shed(self, org: str | None, remaining: int) -> None:
-        of_org = [(at, row) for at, row in self._rows.items() if row.org == org and row.body is not None]
-        for at, row in sorted(of_org, key=lambda entry: entry[1].created_at, reverse=True):
+    def _remove_oldest_bodies(self, org: str | None, remaining: int) -> None:
+        of_org = [(key, row) for key, row in self._rows.items() if row.org == org and row.body is not None]
+        for key, row in sorted(of_org, key=lambda entry: entry[1].created_at, reverse=True):
             remaining -= len((row.body or "").encode())
             if remaining < 0:
-                self._rows[at] = replace(row, body=None)
+                self._rows[key] = replace(row, body=None)
 
     async def release(self, session: str, key: str) -> None:
-        """Delete the reservation of a failed request, so that it can be retried."""
-        self._door.check()
+        self._lifecycle.check()
         self._rows.pop((session, key), None)
 
     async def sweep(self, *, expired: str) -> None:
-        """Delete the rows created before ``expired``."""
-        self._door.check()
-        self._rows = {at: row for at, row in self._rows.items() if row.created_at >= expired}
+        self._lifecycle.check()
+        self._rows = {key: row for key, row in self._rows.items() if row.created_at >= expired}
 
     def drop(self, session: str) -> None:
         """Forget the replies of a deleted session."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from capset.definitions.governance.usage import AgentUsage
-from capset.stores.base.usage import RETAINED, StepClaim, UsageWindow, WindowUsage
+from capset.stores.base.usage import RETAINED_NS, StepClaim, UsageWindow, WindowUsage
 from capset.stores.memory.lifecycle import Lifecycle
 
-_SWEEP_EVERY: Final = 1_000
-"""Number of new parts between two removals of expired ones."""
 _Parts = dict[int, tuple[int | None, AgentUsage]]
 """The parts of a window by start time: the time until which each counts, and the usage in it."""
 
@@ -18,16 +15,15 @@ _Parts = dict[int, tuple[int | None, AgentUsage]]
 class MemoryUsage:
     """The parts of each window that still count, and the reservations of running steps."""
 
-    def __init__(self, door: Lifecycle) -> None:
-        self._door = door
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
         self._windows: dict[str, _Parts] = {}
         self._reserved: dict[str, dict[str, AgentUsage]] = {}
         """The reservation of each running step, by window and step."""
         self._new = 0
 
     async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
-        """Return the usage and the reservations in each window at ``now``."""
-        self._door.check()
+        self._lifecycle.check()
         none = dict[str, AgentUsage]()
         return [
             WindowUsage(self._sum(window.key, now), sum(self._reserved.get(window.key, none).values(), AgentUsage()))
@@ -35,17 +31,15 @@ class MemoryUsage:
         ]
 
     async def reserve(self, claim: StepClaim, now: int) -> list[WindowUsage]:
-        """Reserve the most that a step may use, if each of its windows has room for it."""
         before = await self.read(claim.windows, now)
         if claim.has_room(before):
             for window in claim.windows:
-                self._reserved.setdefault(window.key, {})[claim.step] = claim.most
+                self._reserved.setdefault(window.key, {})[claim.step] = claim.maximum
         return before
 
     async def settle(self, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
-        """Replace a step's reservation with its actual usage."""
         before = await self.read(claim.windows, now)
-        counted = claim.counted(before, used)
+        counted = claim.counted_usage(before, used)
         for window in claim.windows:
             steps = self._reserved.get(window.key, {})
             if steps.pop(claim.step, None) is not None and counted != AgentUsage():
@@ -77,11 +71,11 @@ class MemoryUsage:
 
     def _sweep(self, now: int) -> None:
         """Remove expired parts, once in a while."""
-        if self._new < _SWEEP_EVERY:
+        if self._new < 1_000:  # new parts
             return
         self._new = 0
         for key, parts in list(self._windows.items()):
-            remaining = {began: part for began, part in parts.items() if part[0] is None or part[0] + RETAINED > now}
+            remaining = {began: part for began, part in parts.items() if part[0] is None or part[0] + RETAINED_NS > now}
             if remaining:
                 self._windows[key] = remaining
             else:

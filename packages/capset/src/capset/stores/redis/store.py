@@ -17,26 +17,16 @@ from uuid import uuid4
 
 from capset.errors import DefinitionError
 from capset.extras import install_command
-from capset.stores.base import ChangeKind, ChangeNotice, Hear, Store
+from capset.stores.base import ChangeKind, ChangeNotice, NoticeCallback, Store
 
-ENTRIES: Final = 1_000
+MAX_ENTRIES: Final = 1_000
 """Approximate maximum number of entries in the stream. Older entries are trimmed."""
-EXPIRE_SECONDS: Final = 3_600
-"""Time after its last entry at which the stream expires."""
-TOGETHER: Final = 100
-"""Maximum number of notices per entry."""
-WAITING: Final = 10_000
-"""Maximum number of notices that wait for Redis. Beyond it, one notice says that some may have been missed."""
 RECONNECT_SECONDS: Final = 1.0
 """Pause after an error before Redis is tried again."""
 BLOCK_SECONDS: Final = 1.0
 """How long one read blocks for an entry."""
-ANSWER_SECONDS: Final = 2.0
+RESPONSE_SECONDS: Final = 2.0
 """How long a response of Redis may take in addition."""
-_LONGEST: Final = 1_000
-"""Maximum length of an id in a notice, in characters."""
-_SENDERS: Final = 1_000
-"""Maximum number of senders whose entry numbers are tracked."""
 _SCHEMES: Final = ("redis", "rediss", "unix")
 _HINT: Final = "write it as redis://USER:PASSWORD@HOST:PORT/NUMBER, or with rediss:// for TLS"
 _KINDS: Final[frozenset[str]] = frozenset(get_args(ChangeKind))
@@ -49,7 +39,9 @@ class ChangeStream:
     def __init__(self, url: str) -> None:
         self._client = _connect(url)
         parts = urlsplit(url)
-        self._place = f"{parts.hostname or 'localhost'}:{parts.port or 6379}" if parts.scheme != "unix" else parts.path
+        self._address = (
+            f"{parts.hostname or 'localhost'}:{parts.port or 6379}" if parts.scheme != "unix" else parts.path
+        )
         self._key = ""
         self._sender = ""
         self._numbers = count(1)
@@ -82,81 +74,82 @@ class ChangeStream:
         """Queue a notice of a change for other processes. Never waits and never fails."""
         if self._sending is None:
             return
-        if is_full := len(self._waiting) >= WAITING:
+        if is_full := len(self._waiting) >= 10_000:
             self._waiting.clear()
-        self._waiting[None if is_full or len(notice.id) > _LONGEST else notice] = None
+        # None says that some notices may have been missed. Ids are limited to 1,000 characters.
+        self._waiting[None if is_full or len(notice.id) > 1_000 else notice] = None
         self._sent.clear()
         self._wake.set()
 
     @asynccontextmanager
-    async def listening(self, hear: Hear) -> AsyncGenerator[Callable[[], bool]]:
+    async def subscribe(self, on_notice: NoticeCallback) -> AsyncGenerator[Callable[[], bool]]:
         """Read the stream inside the context, and yield a function that returns whether Redis responds."""
         is_connected = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._listen(hear, is_connected), name="capset-listen")
+        task = asyncio.get_running_loop().create_task(self._listen(on_notice, is_connected), name="capset-listen")
         try:
             yield is_connected.is_set
         finally:
             await _end(task)
 
     async def _send(self) -> None:
-        is_away = False
+        is_unreachable = False
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                some = [*islice(self._waiting, TOGETHER)]
+                batch = [*islice(self._waiting, 100)]  # notices per entry
                 try:
-                    await self._append(some)
-                except _errors() as error:
-                    if not is_away:
+                    await self._append(batch)
+                except _connection_errors() as error:
+                    if not is_unreachable:
                         self._warn("other processes are notified of changes later", error)
-                    is_away = True
+                    is_unreachable = True
                     await asyncio.sleep(RECONNECT_SECONDS)
                 else:
-                    is_away = False
-                    for notice in some:
+                    is_unreachable = False
+                    for notice in batch:
                         self._waiting.pop(notice, None)
             self._sent.set()
 
     async def _append(self, notices: list[ChangeNotice | None]) -> None:
         entry = {"by": self._sender, "number": next(self._numbers), "notices": json.dumps(notices)}
         async with self._client.pipeline(transaction=False) as commands:
-            commands.xadd(self._key, entry, maxlen=ENTRIES, approximate=True)
-            commands.expire(self._key, EXPIRE_SECONDS)
+            commands.xadd(self._key, entry, maxlen=MAX_ENTRIES, approximate=True)
+            commands.expire(self._key, 3_600)  # seconds after the last entry
             await commands.execute()
 
-    async def _listen(self, hear: Hear, is_connected: asyncio.Event) -> None:
-        is_away = False
+    async def _listen(self, on_notice: NoticeCallback, is_connected: asyncio.Event) -> None:
+        is_unreachable = False
         while True:
             try:
                 last = await self._last()
                 is_connected.set()
-                is_away = False
-                hear(None)  # earlier changes may have been missed
-                await self._read(hear, last)
-            except _errors() as error:
+                is_unreachable = False
+                on_notice(None)  # earlier changes may have been missed
+                await self._read(on_notice, last)
+            except _connection_errors() as error:
                 is_connected.clear()
-                if not is_away:
+                if not is_unreachable:
                     self._warn("changes by other processes are read from the store", error)
-                is_away = True
+                is_unreachable = True
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _last(self) -> str:
         newest = await self._client.xrevrange(self._key, count=1)
         return newest[0][0] if newest else "0-0"
 
-    async def _read(self, hear: Hear, after: str) -> None:
-        """Pass the notices of each entry later than ``after`` to ``hear``, until the connection breaks."""
+    async def _read(self, on_notice: NoticeCallback, after: str) -> None:
+        """Pass the notices of each entry later than ``after`` to ``on_notice``, until the connection breaks."""
         numbers: dict[str, int] = {}
         while True:
             entries = _entries(await self._client.xread({self._key: after}, block=round(BLOCK_SECONDS * 1_000)))
             for _, entry in entries:
-                for notice in self._heard(entry, numbers):
-                    hear(notice)
+                for notice in self._notices_of(entry, numbers):
+                    on_notice(notice)
             if entries:
                 after = entries[-1][0]
 
-    def _heard(self, entry: Mapping[str, str], numbers: dict[str, int]) -> list[ChangeNotice | None]:
+    def _notices_of(self, entry: Mapping[str, str], numbers: dict[str, int]) -> list[ChangeNotice | None]:
         """Return an entry's notices. ``None`` comes first if entries were missed, and alone if the entry is invalid."""
         try:
             sender, number = entry["by"], int(entry["number"])
@@ -164,7 +157,7 @@ class ChangeStream:
         except (KeyError, TypeError, ValueError, RecursionError):
             return [None]
         is_complete = number <= numbers.get(sender, number - 1) + 1
-        if len(numbers) > _SENDERS:
+        if len(numbers) > 1_000:  # senders
             numbers.clear()
         numbers[sender] = number
         # A process signals its own events itself, when it stores them.
@@ -178,7 +171,7 @@ class ChangeStream:
 
     def _warn(self, consequence: str, error: BaseException) -> None:
         # Not the error's own text, which may contain parts of the URL.
-        _log.warning("Redis at %s does not answer (%s): %s", self._place, type(error).__name__, consequence)
+        _log.warning("Redis at %s does not answer (%s): %s", self._address, type(error).__name__, consequence)
 
 
 _UNKNOWN: Final = ChangeNotice("lists", "?")
@@ -213,7 +206,7 @@ def _entries(answer: Any) -> list[tuple[str, Mapping[str, str]]]:
     return entries
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def _connection_errors() -> tuple[type[Exception], ...]:
     from redis.exceptions import RedisError
 
     return (RedisError, OSError, TimeoutError)
@@ -239,8 +232,8 @@ def _connect(url: str) -> Any:  # a client of redis, which is imported only here
             decode_responses=True,
             encoding_errors="replace",  # other clients may have written text that is not UTF-8
             retry=Retry(NoBackoff(), 0),  # this module retries, after a pause
-            socket_connect_timeout=ANSWER_SECONDS,
-            socket_timeout=BLOCK_SECONDS + ANSWER_SECONDS,
+            socket_connect_timeout=RESPONSE_SECONDS,
+            socket_timeout=BLOCK_SECONDS + RESPONSE_SECONDS,
         )
         client.connection_pool.make_connection()  # rejects unknown options
     except (ValueError, TypeError):  # whose texts may contain the URL
@@ -248,7 +241,7 @@ def _connect(url: str) -> Any:  # a client of redis, which is imported only here
     return client
 
 
-Tell = Callable[[Mapping[str, Any]], ChangeNotice | None]
+NoticeFactory = Callable[[Mapping[str, Any]], ChangeNotice | None]
 """Maps the arguments of a method, by name, to the notice of the change that it makes, or to ``None``."""
 
 
@@ -267,7 +260,7 @@ def _decided(arguments: Mapping[str, Any]) -> ChangeNotice | None:
 
 
 _LISTS: Final = ChangeNotice("lists")
-ANNOUNCED: Final[Mapping[str, Mapping[str, Tell]]] = {
+ANNOUNCED: Final[Mapping[str, Mapping[str, NoticeFactory]]] = {
     "events": {
         "begin": lambda arguments: _events(arguments["turn"].session),
         "append": _appended,
@@ -330,23 +323,27 @@ class AnnouncingStore:
 class _AnnouncingPart:
     """A wrapper around a part of a store in which some methods announce their changes."""
 
-    def __init__(self, part: object, methods: Mapping[str, Tell], announce: Callable[[ChangeNotice], None]) -> None:
+    def __init__(
+        self, part: object, methods: Mapping[str, NoticeFactory], announce: Callable[[ChangeNotice], None]
+    ) -> None:
         self._part = part
-        self._methods = {name: _announcing(getattr(part, name), tell, announce) for name, tell in methods.items()}
+        self._methods = {
+            name: _announcing(getattr(part, name), make_notice, announce) for name, make_notice in methods.items()
+        }
 
     def __getattr__(self, name: str) -> Any:  # a method of the part
         return self._methods.get(name) or getattr(self._part, name)
 
 
 def _announcing(
-    method: Callable[..., Awaitable[Any]], tell: Tell, announce: Callable[[ChangeNotice], None]
+    method: Callable[..., Awaitable[Any]], make_notice: NoticeFactory, announce: Callable[[ChangeNotice], None]
 ) -> Callable[..., Awaitable[Any]]:
     """Wrap a method so that it announces its change, unless it returns ``False`` for no change."""
     parameters = signature(method)
 
     @wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:  # as for the method
-        notice = tell(parameters.bind(*args, **kwargs).arguments)
+        notice = make_notice(parameters.bind(*args, **kwargs).arguments)
         try:
             result = await method(*args, **kwargs)
         except asyncio.CancelledError:  # the change may be stored nevertheless

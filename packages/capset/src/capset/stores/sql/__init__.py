@@ -1,4 +1,7 @@
-"""Stores in SQL databases: SQLAlchemy Core for the data, Alembic for the tables. Loaded by entry point only."""
+"""Stores in SQL databases: SQLAlchemy Core for the data, Alembic for the tables. Loaded by entry point only.
+
+The protocols of ``stores.base`` document the methods of a store's parts.
+"""
 
 from __future__ import annotations
 

@@ -9,14 +9,15 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, case, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
-from capset.errors import StoreError
+from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, CallKey
 from capset.stores.base import STANDING, SUSPENDED, ApprovalQuery, DeliveryRow, Entry, Page, PendingSummary
-from capset.stores.base.admissions import APPROVAL_FILTERS, ArgumentsFull, Claim, Refused, Window
+from capset.stores.base.admissions import APPROVAL_FILTERS, AdmissionRefused, ArgumentsFull, Claim, Window
+from capset.stores.pages import filters_of
+from capset.stores.rows import id_taken_error
 from capset.stores.sql.deliveries import queue_deliveries
-from capset.stores.sql.reader import ReadConnections, byte_length, read_rows
+from capset.stores.sql.reader import ReadConnections, byte_length
 from capset.stores.sql.schema.tables import IS_PENDING, approvals, session_turns
-from capset.stores.sql.writer.reservations import Counting, count_calls, release, spent_by
+from capset.stores.sql.writer.reservations import Counting, budget_usage, count_calls, release
 from capset.stores.sql.writer.writer import Writer
 
 _EQUAL = ("session", "digest", "principal", "tool", "tool_hash", "agent")
@@ -33,13 +34,12 @@ class SqlApprovals:
         self,
         row: ApprovalRow,
         *,
-        most: int,
+        max_pending: int,
         max_bytes: int | None = None,
         by_code: bool = False,
         deliveries: Sequence[DeliveryRow] = (),
     ) -> ApprovalRow | None:
-        """Store a new request and return it, or return the standing one for an equal call."""
-        equal = row.equal_in_code if by_code else row.equal
+        equal = row.call_key_with_code if by_code else row.call_key
         of_org = (
             approvals.c.org == (row.org or ""),
             approvals.c.status == "pending",
@@ -55,7 +55,7 @@ class SqlApprovals:
             # Write transactions are serialized, so that nothing changes between the query and the insert.
             if (existing := _standing(connection, equal, row.created_at)) is not None:
                 return existing
-            if connection.execute(pending).scalar_one() >= most:
+            if connection.execute(pending).scalar_one() >= max_pending:
                 return None
             if max_bytes is not None:
                 unmasked = func.coalesce(byte_length(connection, approvals.c.unmasked), 0)
@@ -67,64 +67,43 @@ class SqlApprovals:
             try:
                 connection.execute(insert(approvals).values(_values(row)))
             except IntegrityError as error:
-                raise StoreError(f"there is a request {row.id!r} already") from error
+                raise id_taken_error("a request", row.id) from error
             queue_deliveries(connection, deliveries)
             return row
 
         return await self._writer.write(write)
 
-    async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
-        """Return the newest standing request for an equal call."""
+    async def standing(self, call: CallKey, now: str) -> ApprovalRow | None:
         return await self._reader.read(lambda connection: _standing(connection, call, now))
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:
-        """Return a request of an org, or ``None``."""
         statement = select(approvals).where(approvals.c.org == (org or ""), approvals.c.id == id)
-
-        def read(connection: Connection) -> ApprovalRow | None:
-            row = connection.execute(statement).mappings().one_or_none()
-            return None if row is None else _row(row)
-
-        return await self._reader.read(read)
+        return await self._reader.read_one(statement, _row)
 
     async def list(self, query: ApprovalQuery) -> Page[ApprovalRow]:
-        """Return requests, newest first."""
         statement = select(approvals).where(approvals.c.org == (query.org or ""))
-        for name in APPROVAL_FILTERS:
-            if (value := getattr(query, name)) is not None:
-                statement = statement.where(approvals.c[name] == value)
-        id_column = approvals.c.id
-        if query.before is not None:
-            statement = statement.where(id_column > query.before if query.oldest_first else id_column < query.before)
-        statement = statement.order_by(id_column if query.oldest_first else id_column.desc())
-
-        def read(connection: Connection) -> Page[ApprovalRow]:
-            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
-            items = tuple([_row(row) for row in rows])
-            return Page(items, items[-1].id if has_more else None)
-
-        return await self._reader.read(read)
+        statement = statement.filter_by(**filters_of(query, APPROVAL_FILTERS))
+        return await self._reader.read_page(statement, query, _row, oldest_first=query.oldest_first)
 
     async def move(
         self,
         row: ApprovalRow,
         expected: ApprovalStatus,
         *,
-        seen: ApprovalRow | None = None,
+        previous: ApprovalRow | None = None,
         act: Entry | None = None,
         deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
-        """Replace the request with ``row`` if it still has the expected status and still matches ``seen``."""
         condition = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
-        if seen is not None:
-            condition &= approvals.c.approvals.is_not_distinct_from(seen.approvals)
-            condition &= approvals.c.escalates_at.is_not_distinct_from(seen.escalates_at)
-        moved = update(approvals).where(condition).values(_values(row))
+        if previous is not None:
+            condition &= approvals.c.approvals.is_not_distinct_from(previous.approvals)
+            condition &= approvals.c.escalates_at.is_not_distinct_from(previous.escalates_at)
+        replacement = update(approvals).where(condition).values(_values(row))
         waiting = (session_turns.c.session == row.session) & (session_turns.c.holder == SUSPENDED)
         due = update(session_turns).where(waiting).values(until=row.decided_at or row.created_at)
 
         def write(connection: Connection) -> bool:
-            if not connection.execute(moved).rowcount:
+            if not connection.execute(replacement).rowcount:
                 return False
             if expected == "pending" != row.status:  # the turn that waits for it may continue
                 connection.execute(due)
@@ -134,23 +113,16 @@ class SqlApprovals:
         return await self._writer.write(write, act)
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return open requests of all orgs that expire by ``now``, oldest first."""
         is_overdue = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at <= now)
         statement = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
-        return await self._reader.read(
-            lambda connection: [_row(row) for row in connection.execute(statement).mappings()]
-        )
+        return await self._reader.read_all(statement, _row)
 
     async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return pending requests of all orgs whose next escalation is due by ``now``, oldest first."""
         statement = select(approvals).where(IS_PENDING, approvals.c.escalates_at <= now)
         statement = statement.order_by(approvals.c.escalates_at, approvals.c.id).limit(limit)
-        return await self._reader.read(
-            lambda connection: [_row(row) for row in connection.execute(statement).mappings()]
-        )
+        return await self._reader.read_all(statement, _row)
 
     async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
-        """Count an org's pending requests: in total, and those created at or after each of ``times``."""
         created_at = approvals.c.created_at
         counts = [func.count(case((created_at >= time, 1))) for time in times]
         statement = select(func.count(), func.min(created_at), *counts).where(
@@ -164,7 +136,7 @@ class SqlApprovals:
         return await self._reader.read(read)
 
 
-def _standing(connection: Connection, call: EqualCall, now: str) -> ApprovalRow | None:
+def _standing(connection: Connection, call: CallKey, now: str) -> ApprovalRow | None:
     statement = select(approvals).where(
         approvals.c.org == (call.org or ""),
         *(approvals.c[name] == getattr(call, name) for name in _EQUAL),
@@ -195,22 +167,17 @@ class SqlAdmissions:
         self._writer = writer
         self._reader = reader
 
-    async def look(self, claim: Claim) -> Refused | None:
-        """Return the refusal that a call would get now, ignoring its approval, or ``None``."""
-        return await self._reader.read(lambda connection: Counting(connection).refusal(claim))
+    async def check(self, claim: Claim) -> AdmissionRefused | None:
+        return await self._reader.read(lambda connection: Counting(connection).refusal(claim, claim.clock()))
 
     async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
-        """Return the number of calls that count in each window at ``now``."""
         return await self._reader.read(lambda connection: [count_calls(connection, window, now) for window in windows])
 
     async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
-        """Return the number and the total cost of the calls charged to each budget."""
-        return await self._reader.read(lambda connection: spent_by(connection, owners))
+        return await self._reader.read(lambda connection: budget_usage(connection, owners))
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
-        """Count a call, use up its approval, and write its intent. Raises ``Refused`` and ``StoreError``."""
         await self._writer.admit(claim, intent)
 
     async def release(self, claim: Claim) -> None:
-        """Stop counting a call, and make its approval usable again."""
         await self._writer.write(lambda connection: release(connection, claim))

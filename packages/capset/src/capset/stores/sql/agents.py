@@ -8,10 +8,9 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from capset.errors import StoreError
 from capset.stores.base import (
     AGENT_FIELDS,
     AgentPage,
@@ -22,16 +21,16 @@ from capset.stores.base import (
     Page,
     VersionQuery,
 )
-from capset.stores.pages import fitting, size_of
-from capset.stores.rows import capability_row, entry_of, version_row, version_text
+from capset.stores.pages import count_fitting, size_of
+from capset.stores.rows import capability_row, entry_of, id_taken_error, version_row, version_text
 from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer.writer import Writer
 
-_JSON: Final = [field.name for field in AGENT_FIELDS if field.kind in ("texts", "object")]
+_JSON_FIELDS: Final = [field.name for field in AGENT_FIELDS if field.kind in ("texts", "object")]
 """The fields whose columns hold JSON text; capabilities have a table of their own."""
 _HAS_SERVERS: Final = agents.c.mcp_servers.is_not(None) & (agents.c.mcp_servers != "{}")
-_TEXTS: Final = [field.name for field in AGENT_FIELDS if field.kind == "texts"]
+_TEXT_LISTS: Final = [field.name for field in AGENT_FIELDS if field.kind == "texts"]
 
 
 class SqlAgents:
@@ -42,13 +41,11 @@ class SqlAgents:
         self._reader = reader
 
     async def create(self, row: AgentRow, *, act: Entry | None = None) -> None:
-        """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
-
         def write(connection: Connection) -> bool:
             try:
                 connection.execute(insert(agents).values(_values(row)))
             except IntegrityError as error:
-                raise StoreError(f"there is an agent {row.id!r} already") from error
+                raise id_taken_error("an agent", row.id) from error
             _put_capabilities(connection, row)
             _put_version(connection, row)
             return True
@@ -56,11 +53,9 @@ class SqlAgents:
         await self._writer.write(write, act)
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
-        """Return an agent, or ``None``."""
         return await self._reader.read(lambda connection: _current(connection, org, id))
 
     async def list(self, query: AgentQuery) -> AgentPage:
-        """Return agents, newest first."""
         matching = [agents.c.org == (query.org or "")]
         if query.status is not None:
             # Few agents share a name. With the plain column, SQLite could read all agents with the status instead.
@@ -79,23 +74,19 @@ class SqlAgents:
             page = statement
             if query.has_servers:  # no index covers them, so scan the rows once, not twice
                 ids = connection.execute(select(agents.c.id).where(*matching, _HAS_SERVERS)).scalars().all()
-                total, after = (
-                    len(ids),
-                    sorted(agent_id for agent_id in ids if query.before is None or agent_id < query.before),
-                )
-                page = statement.where(agents.c.id.in_(after[-query.limit - 1 :]))
+                total = len(ids)
+                older = sorted(agent_id for agent_id in ids if query.before is None or agent_id < query.before)
+                page = statement.where(agents.c.id.in_(older[-query.limit - 1 :]))
             else:
                 total = connection.execute(select(func.count()).select_from(agents).where(*matching)).scalar_one()
             rows, has_more = read_rows(connection, page, query.limit, query.max_bytes)
-            fit = fitting(_sizes(connection, rows), query.max_bytes)
-            items = tuple(agent_rows(connection, rows[:fit]))
-            return AgentPage(items, items[-1].id if has_more or fit < len(rows) else None, total)
+            fitting = count_fitting(_sizes(connection, rows), query.max_bytes)
+            items = tuple(agent_rows(connection, rows[:fitting]))
+            return AgentPage(items, items[-1].id if has_more or fitting < len(rows) else None, total)
 
         return await self._reader.read(read)
 
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
-        """Write an agent's next version if it follows the current one; return whether it did."""
-
         def write(connection: Connection) -> bool:
             previous = (
                 (agents.c.id == row.id) & (agents.c.org == (row.org or "")) & (agents.c.version == row.version - 1)
@@ -110,22 +101,19 @@ class SqlAgents:
         return await self._writer.write(write, act)
 
     async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return one version of an agent, or ``None``."""
-
         def read(connection: Connection) -> AgentRow | None:
             current = _current(connection, org, id)
             if current is None or current.version == version:
                 return current
             if version > current.version:  # it may be too large for the database's integers
                 return None
-            row = connection.execute(select(agent_versions).where(_is(id, version))).mappings().first()
+            statement = select(agent_versions).filter_by(agent_id=id, version=version)
+            row = connection.execute(statement).mappings().first()
             return None if row is None else agent_version(current, row)
 
         return await self._reader.read(read)
 
     async def versions(self, query: VersionQuery) -> Page[AgentRow, int]:
-        """Return the versions of an agent, newest first, the current one included."""
-
         def read(connection: Connection) -> Page[AgentRow, int]:
             current = _current(connection, query.org, query.agent_id)
             if current is None:
@@ -145,12 +133,11 @@ class SqlAgents:
         return await self._reader.read(read)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
-        """Return the newest version with a static hash, from the newest agent that had it, or ``None``."""
         order = (agent_versions.c.agent_id.desc(), agent_versions.c.version.desc())
-        mine = (agent_versions.c.org == (org or ""), agent_versions.c.static_hash == static_hash)
+        statement = select(agent_versions).filter_by(org=org or "", static_hash=static_hash).order_by(*order).limit(1)
 
         def read(connection: Connection) -> AgentRow | None:
-            row = connection.execute(select(agent_versions).where(*mine).order_by(*order).limit(1)).mappings().first()
+            row = connection.execute(statement).mappings().first()
             current = None if row is None else _current(connection, org, row["agent_id"])
             return None if row is None or current is None else agent_version(current, row)
 
@@ -160,10 +147,6 @@ class SqlAgents:
 def _current(connection: Connection, org: str | None, id: str) -> AgentRow | None:
     statement = select(agents).where(agents.c.id == id, agents.c.org == (org or ""))
     return next(iter(agent_rows(connection, connection.execute(statement).mappings().all())), None)
-
-
-def _is(id: str, version: int) -> ColumnElement[bool]:
-    return (agent_versions.c.agent_id == id) & (agent_versions.c.version == version)
 
 
 def _put_version(connection: Connection, row: AgentRow) -> None:
@@ -194,7 +177,7 @@ def agent_version(current: AgentRow, mapping: RowMapping) -> AgentRow:
 def _values(row: AgentRow) -> Mapping[str, Any]:  # columns of several types
     values = asdict(row)
     del values["capabilities"]
-    texts = {name: None if values[name] is None else json.dumps(values[name]) for name in _JSON}
+    texts = {name: None if values[name] is None else json.dumps(values[name]) for name in _JSON_FIELDS}
     return values | texts | {"org": row.org or ""}
 
 
@@ -230,7 +213,7 @@ def _sizes(connection: Connection, rows: Sequence[RowMapping]) -> list[int]:
 
 def _row(mapping: RowMapping, capabilities: tuple[CapabilityRow, ...]) -> AgentRow:
     values: dict[str, Any] = dict(mapping)
-    values.update({name: json.loads(values[name]) for name in _JSON if values[name] is not None})
-    values.update({name: tuple(values[name]) for name in _TEXTS})
+    values.update({name: json.loads(values[name]) for name in _JSON_FIELDS if values[name] is not None})
+    values.update({name: tuple(values[name]) for name in _TEXT_LISTS})
     values.update(org=values["org"] or None, capabilities=capabilities)
     return AgentRow(**values)

@@ -25,20 +25,13 @@ from capset.clock import iso
 from capset.errors import StoreError
 from capset.ids import Ids
 from capset.stores.base.files import sha256_of
+from capset.stores.sql.inserts import batches
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import blob_parts, blobs, files, loose_parts
 from capset.stores.sql.writer.writer import Writer
 
 PART_BYTES: Final = 1024 * 1024
 """Size of every part but the last. Content up to this size is one row."""
-KEPT_SECONDS: Final = 3600
-"""Time after which loose parts are removed, since their writer may have died. A slow writer writes them again."""
-_REMOVED_AT_ONCE: Final = 8
-"""Number of parts removed per transaction."""
-_CHUNK: Final = 500
-"""Number of digests per statement."""
-_HASHED_INLINE_BYTES: Final = 256 * 1024
-"""Up to this size, hashing is faster than handing it to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +56,13 @@ def store_blob(connection: Connection, org: str, blob: Blob) -> dict[str, str | 
         if connection.execute(select(blobs.c.digest).filter_by(**key)).first() is None:
             connection.execute(insert(blobs).values(**key, size=blob.size, content=blob.read(0, blob.size)))
         return {"digest": blob.digest, "parts": None}
-    for number in _numbers(0, blob.size):  # no part is missing, unless writing took too long
+    for number in _part_numbers(0, blob.size):  # no part is missing, unless writing took too long
         _store_part(connection, org, blob, number)
     connection.execute(delete(loose_parts).where(loose_parts.c.id == blob.loose))
     return {"digest": None, "parts": blob.digest}
 
 
-def _numbers(start: int, stop: int) -> range:
+def _part_numbers(start: int, stop: int) -> range:
     """Return the numbers of the parts that hold the bytes from ``start`` to ``stop``."""
     return range(start // PART_BYTES, -(-stop // PART_BYTES))
 
@@ -85,7 +78,7 @@ def read_parts(connection: Connection, org: str, digest: str, start: int, stop: 
     """Return the bytes ``start`` to ``stop`` of content in parts. Raises ``StoreError`` if some are missing."""
     content = BytesIO()
     parts = select(blob_parts.c.content).filter_by(org=org, digest=digest)
-    for number in _numbers(start, stop):  # one at a time: PostgreSQL's driver would hold all of them in memory, twice
+    for number in _part_numbers(start, stop):  # one at a time: PostgreSQL's driver would hold all in memory, twice
         first = number * PART_BYTES
         part = connection.execute(parts.filter_by(number=number)).scalar_one_or_none() or b""
         content.write(part[max(start - first, 0) : stop - first])
@@ -102,16 +95,15 @@ def remove_blobs(connection: Connection, freed: Collection[tuple[str, str]]) -> 
     referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
     for org, of_org in groupby(sorted(freed), key=itemgetter(0)):
         digests = [digest for _, digest in of_org]
-        for start in range(0, len(digests), _CHUNK):
-            named = blobs.c.digest.in_(digests[start : start + _CHUNK])
-            connection.execute(delete(blobs).where(blobs.c.org == org, named, ~referring))
+        for batch in batches(digests):
+            connection.execute(delete(blobs).where(blobs.c.org == org, blobs.c.digest.in_(batch), ~referring))
 
 
 def _is_referred(connection: Connection, org: str, digest: str) -> bool:
     return connection.execute(select(files.c.path).filter_by(org=org, parts=digest).limit(1)).first() is not None
 
 
-class Parts:
+class PartStore:
     """Writes and deletes large files in parts, so that no transaction takes long."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
@@ -125,7 +117,7 @@ class Parts:
         """Yield content for ``store_blob``. Parts of large content are stored first, and removed if the block fails."""
         blob = Blob(file, size, await _sha256(file, size))
         existing = select(blobs.c.digest).filter_by(org=org, digest=blob.digest)
-        if size <= PART_BYTES or await self._reader.read(lambda at: at.execute(existing).first()):
+        if size <= PART_BYTES or await self._reader.read(lambda connection: connection.execute(existing).first()):
             yield blob
             return
         blob = replace(blob, loose=self._ids.new())
@@ -133,25 +125,26 @@ class Parts:
             await self._store(org, blob)
             yield blob
         except BaseException:
-            await asyncio.shield(self._give_up(blob))
+            await asyncio.shield(self._discard(blob))
             raise
 
     async def _store(self, org: str, blob: Blob) -> None:
-        until = iso(time.time_ns() + KEPT_SECONDS * 1_000_000_000)
+        # After an hour their writer is taken for dead. A slow writer writes removed parts again.
+        until = iso(time.time_ns() + 3_600 * 1_000_000_000)
         row = insert(loose_parts).values(id=blob.loose, org=org, digest=blob.digest, until=until)
-        await self._writer.write(lambda at: at.execute(row).rowcount)
+        await self._writer.write(lambda connection: connection.execute(row).rowcount)
         stored = select(blob_parts.c.number).filter_by(org=org, digest=blob.digest)
-        stored_numbers = await self._reader.read(lambda at: at.execute(stored).scalars().all())
-        for number in sorted({*_numbers(0, blob.size)}.difference(stored_numbers)):
+        stored_numbers = await self._reader.read(lambda connection: connection.execute(stored).scalars().all())
+        for number in sorted({*_part_numbers(0, blob.size)}.difference(stored_numbers)):
             await self._writer.write(partial(_store_part, org=org, blob=blob, number=number))
 
-    async def _give_up(self, blob: Blob) -> None:
+    async def _discard(self, blob: Blob) -> None:
         expired = update(loose_parts).where(loose_parts.c.id == blob.loose).values(until="")
         with contextlib.suppress(StoreError):  # they expire later
-            if await self._writer.write(lambda at: at.execute(expired).rowcount):
+            if await self._writer.write(lambda connection: connection.execute(expired).rowcount):
                 await self.sweep()
 
-    def free(self, connection: Connection, freed: Collection[tuple[str, str]]) -> None:
+    def mark_loose(self, connection: Connection, freed: Collection[tuple[str, str]]) -> None:
         """Mark parts, given by org and digest, as loose unless a file of any session refers to them."""
         for org, digest in sorted(freed):
             if not _is_referred(connection, org, digest):
@@ -168,24 +161,26 @@ class Parts:
         """Remove expired loose parts. If the database fails, the rest is left to a later call."""
         old = select(loose_parts).where(loose_parts.c.until < iso(time.time_ns()))
         with contextlib.suppress(StoreError):
-            for loose in await self._reader.read(lambda at: at.execute(old).mappings().all()):
+            for loose in await self._reader.read(lambda connection: connection.execute(old).mappings().all()):
                 while not await self._writer.write(partial(_remove_some, loose=loose)):
                     pass
 
 
 async def _sha256(file: BinaryIO, size: int) -> str:
-    return sha256_of(file) if size <= _HASHED_INLINE_BYTES else await asyncio.to_thread(sha256_of, file)
+    # Up to 256 KiB, hashing is faster than handing it to a thread.
+    return sha256_of(file) if size <= 256 * 1024 else await asyncio.to_thread(sha256_of, file)
 
 
 def _remove_some(connection: Connection, loose: RowMapping) -> bool:
     """Remove some loose parts. Return whether this is complete: no part is left, or the rest is still needed."""
+    maximum = 8
     key = {"org": loose["org"], "digest": loose["digest"]}
     others = select(loose_parts.c.id).filter_by(**key).where(loose_parts.c.until > loose["until"])
     if not _is_referred(connection, **key) and connection.execute(others).first() is None:
-        some = select(blob_parts.c.number).filter_by(**key).limit(_REMOVED_AT_ONCE)
-        numbers = connection.execute(some).scalars().all()
+        statement = select(blob_parts.c.number).filter_by(**key).limit(maximum)
+        numbers = connection.execute(statement).scalars().all()
         connection.execute(delete(blob_parts).filter_by(**key).where(blob_parts.c.number.in_(numbers)))
-        if len(numbers) == _REMOVED_AT_ONCE:
+        if len(numbers) == maximum:
             return False
     connection.execute(delete(loose_parts).where(loose_parts.c.id == loose["id"]))
     return True

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
 from capset.stores.base import DeliveryQuery, DeliveryRow, Entry, Page
-from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.pages import filters_of
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import deliveries
 from capset.stores.sql.writer.writer import Writer
 
@@ -24,7 +25,6 @@ class SqlDeliveries:
         self._reader = reader
 
     async def claim(self, channel: str, holder: str, *, now: str, until: str, limit: int) -> Sequence[DeliveryRow]:
-        """Lease a channel's due deliveries to ``holder`` until ``until``, and return them."""
         is_due = (deliveries.c.channel == channel, deliveries.c.state == "queued", deliveries.c.due_at <= now)
         statement = select(deliveries).where(*is_due).order_by(deliveries.c.due_at, deliveries.c.id).limit(limit)
 
@@ -37,14 +37,11 @@ class SqlDeliveries:
                 connection.execute(update(deliveries).where(deliveries.c.id == row.id).values(values))
             return claimed
 
-        def any_due(connection: Connection) -> bool:
-            return connection.execute(select(deliveries.c.id).where(*is_due).limit(1)).first() is not None
-
         # A worker polls every second. It needs a write transaction only if something is due.
-        return await self._writer.write(write) if await self._reader.read(any_due, is_one_statement=True) else []
+        is_any_due = await self._reader.has_rows(select(deliveries.c.id).where(*is_due))
+        return await self._writer.write(write) if is_any_due else []
 
     async def settle(self, row: DeliveryRow) -> bool:
-        """Store the outcome of a claimed delivery's attempt, and release the claim."""
         condition = (
             (deliveries.c.id == row.id)
             & (deliveries.c.state == "queued")
@@ -56,52 +53,27 @@ class SqlDeliveries:
         return await self._writer.write(lambda connection: bool(connection.execute(settled).rowcount))
 
     async def find(self, channel: str, key: str) -> DeliveryRow | None:
-        """Return a channel's delivery of an event, or ``None``."""
-        return await self._one((deliveries.c.channel == channel) & (deliveries.c.key == key))
+        statement = select(deliveries).where(deliveries.c.channel == channel, deliveries.c.key == key)
+        return await self._reader.read_one(statement, _row)
 
     async def get(self, org: str | None, id: str) -> DeliveryRow | None:
-        """Return a delivery of an org, or ``None``."""
-        return await self._one((deliveries.c.org == (org or "")) & (deliveries.c.id == id))
+        statement = select(deliveries).where(deliveries.c.org == (org or ""), deliveries.c.id == id)
+        return await self._reader.read_one(statement, _row)
 
     async def list(self, query: DeliveryQuery) -> Page[DeliveryRow]:
-        """Return deliveries, newest first."""
         statement = select(deliveries).where(deliveries.c.org == (query.org or ""))
-        for name in ("state", "channel", "approval"):
-            if (value := getattr(query, name)) is not None:
-                statement = statement.where(deliveries.c[name] == value)
-        if query.before is not None:
-            statement = statement.where(deliveries.c.id < query.before)
-        statement = statement.order_by(deliveries.c.id.desc())
-
-        def read(connection: Connection) -> Page[DeliveryRow]:
-            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
-            items = tuple([_row(row) for row in rows])
-            return Page(items, items[-1].id if has_more else None)
-
-        return await self._reader.read(read)
+        statement = statement.filter_by(**filters_of(query, ("state", "channel", "approval")))
+        return await self._reader.read_page(statement, query, _row)
 
     async def retry(self, org: str | None, id: str, *, now: str, act: Entry | None = None) -> bool:
-        """Requeue an org's failed delivery, and return whether it had failed."""
         condition = (deliveries.c.org == (org or "")) & (deliveries.c.id == id) & (deliveries.c.state == "failed")
         queued = update(deliveries).where(condition).values(state="queued", attempts=0, due_at=now, ended_at=None)
         return await self._writer.write(lambda connection: bool(connection.execute(queued).rowcount), act)
 
     async def sweep(self, *, before: str) -> None:
-        """Delete the deliveries created before ``before``, in any state."""
         old = deliveries.c.created_at < before
-
-        def any_old(connection: Connection) -> bool:
-            return connection.execute(select(deliveries.c.id).where(old).limit(1)).first() is not None
-
-        if await self._reader.read(any_old, is_one_statement=True):
+        if await self._reader.has_rows(select(deliveries.c.id).where(old)):
             await self._writer.write(lambda connection: connection.execute(delete(deliveries).where(old)))
-
-    async def _one(self, at: ColumnElement[bool]) -> DeliveryRow | None:
-        def read(connection: Connection) -> DeliveryRow | None:
-            row = connection.execute(select(deliveries).where(at)).mappings().one_or_none()
-            return None if row is None else _row(row)
-
-        return await self._reader.read(read, is_one_statement=True)
 
 
 def queue_deliveries(connection: Connection, rows: Sequence[DeliveryRow]) -> None:

@@ -8,11 +8,11 @@ from typing import Final
 
 from sqlalchemy import Column, Connection, Select, bindparam, func, select, tuple_
 
-from capset.stores.base.directory import COUNTED, KnownOrg, KnownPrincipal
+from capset.stores.base.directory import MAX_COUNT, KnownOrg, KnownPrincipal
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import agents, api_keys, sessions
 
-_ORGS: Final[Mapping[str, Column[str | None]]] = {
+_ORG_COLUMNS: Final[Mapping[str, Column[str | None]]] = {
     "keys": api_keys.c.org,
     "agents": agents.c.org,
     "sessions": sessions.c.org,
@@ -29,8 +29,6 @@ class SqlDirectory:
     async def principals(
         self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
     ) -> list[KnownPrincipal]:
-        """Return the principals that have sessions in an org, sorted by id and kind."""
-
         def read(connection: Connection) -> list[KnownPrincipal]:
             principals: list[KnownPrincipal] = []
             last = after
@@ -47,14 +45,12 @@ class SqlDirectory:
         return await self._reader.read(read)
 
     async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:
-        """Return organisations, sorted by name."""
-
         def read(connection: Connection) -> list[KnownOrg]:
             orgs: list[KnownOrg] = []
             last = after
             while len(orgs) < limit and (last := _next_org(connection, last)) is not None:
                 orgs.append(
-                    KnownOrg(last, **{name: _count(connection, column, last) for name, column in _ORGS.items()})
+                    KnownOrg(last, **{name: _count(connection, column, last) for name, column in _ORG_COLUMNS.items()})
                 )
             return orgs
 
@@ -67,38 +63,38 @@ def _next_principal(*, is_named: bool, is_first: bool) -> Select[str, str, str]:
 
     ``is_named`` is false for principals without an org.
     """
-    their = sessions.alias()
-    newest = select(their.c.created_at).where(
-        their.c.org == bindparam("org") if is_named else their.c.org.is_(None),
-        their.c.principal == sessions.c.principal,
-        their.c.principal_kind == sessions.c.principal_kind,
+    of_principal = sessions.alias()
+    newest = select(of_principal.c.created_at).where(
+        of_principal.c.org == bindparam("org") if is_named else of_principal.c.org.is_(None),
+        of_principal.c.principal == sessions.c.principal,
+        of_principal.c.principal_kind == sessions.c.principal_kind,
     )
     principal = sessions.c.principal, sessions.c.principal_kind
     of_org = sessions.c.org == bindparam("org") if is_named else sessions.c.org.is_(None)
-    statement = select(*principal, newest.order_by(their.c.id.desc()).limit(1).scalar_subquery()).where(of_org)
+    statement = select(*principal, newest.order_by(of_principal.c.id.desc()).limit(1).scalar_subquery()).where(of_org)
     if not is_first:
         statement = statement.where(tuple_(*principal) > tuple_(bindparam("id"), bindparam("kind")))
     return statement.order_by(*principal).limit(1)
 
 
 def _next_org(connection: Connection, after: str | None) -> str | None:
-    if after is None and any(_count(connection, column, "", most=1) for column in _ORGS.values()):
+    if after is None and any(_count(connection, column, "", maximum=1) for column in _ORG_COLUMNS.values()):
         return ""
     names: list[str] = []
-    for column in _ORGS.values():
+    for column in _ORG_COLUMNS.values():
         statement = select(column).where(column > (after or "")).order_by(column).limit(1)
         if (name := connection.execute(statement).scalar()) is not None:
             names.append(name)
     return min(names, default=None)
 
 
-def _count(connection: Connection, column: Column[str | None], org: str, most: int = COUNTED) -> int:
+def _count(connection: Connection, column: Column[str | None], org: str, maximum: int = MAX_COUNT) -> int:
     """Return the number of an organisation's rows. For no organisation, some tables have null and others empty text.
 
     The two are counted separately, so that each is a range of an index.
     """
     counted = 0
     for condition in (column == org,) if org else (column == "", column.is_(None)):
-        some = select(column).where(condition).limit(most - counted).subquery()
-        counted += connection.execute(select(func.count()).select_from(some)).scalar_one()
+        sample = select(column).where(condition).limit(maximum - counted).subquery()
+        counted += connection.execute(select(func.count()).select_from(sample)).scalar_one()
     return counted

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    RowMapping,
     Select,
     and_,
     column,
@@ -24,21 +25,18 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from capset.errors import StoreError
 from capset.stores.base import DocumentRow, ScopeKey
+from capset.stores.rows import id_taken_error
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import documents
-from capset.stores.sql.states import columns_of, require_session, where
+from capset.stores.sql.states import columns_of, key_columns, require_session
 from capset.stores.sql.writer.writer import Writer
-from capset.stores.texts import asked, storable, words
-
-_SPLIT_INLINE: Final = 4_000
-"""Up to this many characters, splitting a text into words is faster than handing it to a thread."""
+from capset.stores.texts import query_terms, storable, words
 
 _ROW: Final = (documents.c.id, documents.c.text, documents.c.created_at)
 
 
-class Search(Protocol):
+class WordIndex(Protocol):
     """An engine's index of words. Words come from ``stores.texts`` only."""
 
     def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
@@ -81,7 +79,6 @@ class Fts5:
     """
 
     def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
-        """Index the words of a document."""
         prefix = token(key)
         text = " ".join([prefix + word for word in words])
         connection.execute(_INDEX.insert(), {"rowid": number, "words": text})
@@ -90,31 +87,27 @@ class Fts5:
         """Return a query for candidates: a union of prefix queries, one for each word."""
         prefix, match = token(key), literal_column("document_words").op("MATCH")
         # Words contain only letters and digits, so each query is exactly one quoted prefix.
-        each = [select(_INDEX.c.rowid.label("number")).where(match(f'"{prefix}{word}"*')) for word in words]
-        matches = union_all(*each).subquery()
+        queries = [select(_INDEX.c.rowid.label("number")).where(match(f'"{prefix}{word}"*')) for word in words]
+        matches = union_all(*queries).subquery()
         return select(matches.c.number, func.count().label("hits")).group_by(matches.c.number)
 
 
 def token(key: ScopeKey) -> str:
     """Return a token of 8 characters for a key. Keys may share it: it only narrows a search."""
-    return hashlib.sha256("\0".join(where(key).values()).encode()).hexdigest()[:8]
+    return hashlib.sha256("\0".join(key_columns(key).values()).encode()).hexdigest()[:8]
 
 
 class SqlDocuments:
     """The texts. Those of a session refer to it by a foreign key, and are deleted with it by the database."""
 
-    def __init__(self, writer: Writer, reader: ReadConnections, search: Search) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, index: WordIndex) -> None:
         self._writer = writer
         self._reader = reader
-        self._search = search
+        self._index = index
 
     async def add(self, key: ScopeKey, row: DocumentRow, *, known: AbstractSet[str] | None = None) -> bool:
-        """Store a text, unless the key has texts that are not in ``known``; return whether it was stored.
-
-        Raises as ``DocumentStore.add`` does.
-        """
         storable(row.text, "the text")
-        distinct_words = await _different(row.text)
+        distinct_words = await _distinct_words(row.text)
         values = {**columns_of(key), "id": row.id, "text": row.text, "created_at": row.created_at}
 
         def write(connection: Connection) -> bool:
@@ -124,61 +117,56 @@ class SqlDocuments:
             try:
                 number = connection.execute(insert(documents).returning(documents.c.number), values).scalar_one()
             except IntegrityError as error:
-                raise StoreError(f"there is a text {row.id!r} already") from error
-            self._search.index_words(connection, number, key, distinct_words)
+                raise id_taken_error("a text", row.id) from error
+            self._index.index_words(connection, number, key, distinct_words)
             return True
 
         return await self._writer.write(write)
 
     async def get(self, key: ScopeKey, id: str) -> DocumentRow | None:
-        """Return a text, or ``None``."""
-        asked_for = select(*_ROW).where(_at(key), documents.c.id == id)
-
-        def read(connection: Connection) -> DocumentRow | None:
-            row = connection.execute(asked_for).one_or_none()
-            return DocumentRow(*row) if row else None
-
-        return await self._reader.read(read)
+        statement = select(*_ROW).where(_of_key(key), documents.c.id == id)
+        return await self._reader.read_one(statement, _document)
 
     async def recent(self, key: ScopeKey, *, limit: int, before: str | None = None) -> list[DocumentRow]:
-        """Return up to ``limit`` texts with ids less than ``before``, newest first."""
-        statement = select(*_ROW).where(_at(key)).order_by(documents.c.id.desc()).limit(max(limit, 0))
+        statement = select(*_ROW).where(_of_key(key)).order_by(documents.c.id.desc()).limit(max(limit, 0))
         if before is not None:
             statement = statement.where(documents.c.id < before)
-        return await self._reader.read(lambda connection: [DocumentRow(*row) for row in connection.execute(statement)])
+        return await self._reader.read_all(statement, _document)
 
     async def search(self, key: ScopeKey, query: str, *, limit: int) -> list[DocumentRow]:
-        """Return up to ``limit`` texts with a word that starts with a word of the query, best first."""
-        query_words = asked(query)
-        if not query_words:
+        terms = query_terms(query)
+        if not terms:
             return await self.recent(key, limit=0)
-        candidates = self._search.candidates_query(key, query_words).subquery()
+        candidates = self._index.candidates_query(key, terms).subquery()
         best = (
             select(*_ROW)
             .join(candidates, candidates.c.number == documents.c.number)
-            .where(_at(key))
+            .where(_of_key(key))
             .order_by(candidates.c.hits.desc(), documents.c.id.desc())
             .limit(max(limit, 0))
         )
-        return await self._reader.read(lambda connection: [DocumentRow(*row) for row in connection.execute(best)])
+        return await self._reader.read_all(best, _document)
 
     async def delete(self, key: ScopeKey, id: str) -> bool:
-        """Delete a text, and return whether there was one."""
-        gone = delete(documents).where(_at(key), documents.c.id == id)
-        return await self._writer.write(lambda connection: bool(connection.execute(gone).rowcount))
+        deletion = delete(documents).where(_of_key(key), documents.c.id == id)
+        return await self._writer.write(lambda connection: bool(connection.execute(deletion).rowcount))
 
 
-def _at(key: ScopeKey) -> ColumnElement[bool]:
-    return and_(*[documents.c[name] == value for name, value in where(key).items()])
+def _of_key(key: ScopeKey) -> ColumnElement[bool]:
+    return and_(*[documents.c[name] == value for name, value in key_columns(key).items()])
+
+
+def _document(mapping: RowMapping) -> DocumentRow:
+    return DocumentRow(**mapping)
 
 
 def _has_others(connection: Connection, key: ScopeKey, known_ids: AbstractSet[str]) -> bool:
     # Among one row more than are known, at least one is unknown, so the rest need not be read.
-    some = select(documents.c.id).where(_at(key)).limit(len(known_ids) + 1)
-    return not set(connection.execute(some).scalars()) <= known_ids
+    sample = select(documents.c.id).where(_of_key(key)).limit(len(known_ids) + 1)
+    return not set(connection.execute(sample).scalars()) <= known_ids
 
 
-async def _different(text: str) -> list[str]:
-    if len(text) > _SPLIT_INLINE:
-        return list(dict.fromkeys(await asyncio.to_thread(words, text)))
-    return list(dict.fromkeys(words(text)))
+async def _distinct_words(text: str) -> list[str]:
+    # Up to 4,000 characters, splitting a text is faster than handing it to a thread.
+    all_words = words(text) if len(text) <= 4_000 else await asyncio.to_thread(words, text)
+    return list(dict.fromkeys(all_words))

@@ -1,20 +1,30 @@
-"""Bulk inserts with one statement for many rows."""
+"""Statements for many rows: bulk inserts, and parameters in batches."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 
 from capset.stores.sql.postgres.texts import escaped
 
-# Numbers of rows per statement. The driver releases the interpreter lock at every statement, and while an event loop is
-# busy it waits up to 5 ms to reacquire it (measured: 7 ms per row with executemany, 20 µs with 64 rows per statement).
-# SQLite accepts 32,766 parameters, and its statement cache holds all of these.
-_SIZES: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+_T = TypeVar("_T")
+
+MAX_BATCH: Final = 500
+"""Maximum number of ids per statement."""
+
+# The driver releases the interpreter lock at every statement, and while an event loop is busy it waits up to 5 ms to
+# reacquire it (measured: 7 ms per row with executemany, 20 µs with 64 rows per statement). SQLite accepts 32,766
+# parameters, and its statement cache holds all of these statements.
+_ROWS_PER_STATEMENT: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+
+
+def batches(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Return the items in batches, each for the parameters of one statement."""
+    return (items[start : start + MAX_BATCH] for start in range(0, len(items), MAX_BATCH))
 
 
 def insert_rows(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -27,7 +37,7 @@ def insert_rows(connection: Connection, table: str, names: str, rows: Sequence[t
 
 def _insert_by_parameters(connection: Connection, into: str, rows: Sequence[tuple[Any, ...]]) -> None:
     start = 0
-    for size in _SIZES:
+    for size in _ROWS_PER_STATEMENT:
         while len(rows) - start >= size:
             values = tuple([value for row in rows[start : start + size] for value in row])
             connection.exec_driver_sql(_statement(into, len(rows[0]), size), values)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select
 
 from capset.stores.base import Entry, Page, PersonQuery, PersonRow
-from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import people
 from capset.stores.sql.writer.writer import Writer
 
@@ -23,7 +23,6 @@ class SqlPeople:
         self._reader = reader
 
     async def add(self, row: PersonRow, *, act: Entry | None = None) -> bool:
-        """Store a new person, unless the org already has that workspace user; return whether it was stored."""
         attributes = None if row.attributes is None else json.dumps(dict(row.attributes))
         lists = {"permissions": json.dumps(row.permissions), "makers": json.dumps(row.makers)}
         values = asdict(row) | {"org": row.org or "", "attributes": attributes} | lists
@@ -38,43 +37,20 @@ class SqlPeople:
         return await self._writer.write(write, act)
 
     async def find(self, team: str, user: str) -> Sequence[PersonRow]:
-        """Return the persons of a workspace user, one per org, oldest first."""
-        statement = select(people).where(_user(team, user))
-
-        def read(connection: Connection) -> list[PersonRow]:
-            rows = (person_row(row) for row in connection.execute(statement).mappings())
-            return sorted(rows, key=lambda person: person.id)
-
-        return await self._reader.read(read, is_one_statement=True)
+        persons = await self._reader.read_all(select(people).where(_user(team, user)), person_row)
+        return sorted(persons, key=lambda person: person.id)
 
     async def get(self, org: str | None, id: str) -> PersonRow | None:
-        """Return a person of an org, or ``None``."""
         statement = select(people).where(people.c.org == (org or ""), people.c.id == id)
-
-        def read(connection: Connection) -> PersonRow | None:
-            row = connection.execute(statement).mappings().one_or_none()
-            return None if row is None else person_row(row)
-
-        return await self._reader.read(read, is_one_statement=True)
+        return await self._reader.read_one(statement, person_row)
 
     async def list(self, query: PersonQuery) -> Page[PersonRow]:
-        """Return people, newest first."""
         statement = select(people).where(people.c.org == (query.org or ""))
-        if query.before is not None:
-            statement = statement.where(people.c.id < query.before)
-        statement = statement.order_by(people.c.id.desc())
-
-        def read(connection: Connection) -> Page[PersonRow]:
-            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
-            items = tuple([person_row(row) for row in rows])
-            return Page(items, items[-1].id if has_more else None)
-
-        return await self._reader.read(read)
+        return await self._reader.read_page(statement, query, person_row)
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a person of an org, and return whether there was one."""
-        gone = delete(people).where((people.c.org == (org or "")) & (people.c.id == id))
-        return await self._writer.write(lambda connection: bool(connection.execute(gone).rowcount), act)
+        deletion = delete(people).where((people.c.org == (org or "")) & (people.c.id == id))
+        return await self._writer.write(lambda connection: bool(connection.execute(deletion).rowcount), act)
 
 
 def _user(team: str, user: str) -> ColumnElement[bool]:

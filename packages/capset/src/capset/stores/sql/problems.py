@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from capset.errors import StoreBusy, StoreError
 
-Sentence = tuple[str, str]
+Problem = tuple[str, str]
 """A database's problem, and the remedy."""
 
 _UNREACHABLE: Final = (
@@ -41,7 +41,7 @@ _POOLED: Final = (
 _TOO_LONG: Final = ("cannot index a text this long", "shorten the names and ids")
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html; the whole code comes before its class.
-_CODES: Final = {
+_BY_CODE: Final = {
     "28000": _REFUSED,
     "28P01": _REFUSED,
     "3D000": _MISSING,
@@ -56,8 +56,8 @@ _CODES: Final = {
     "57P05": _TOO_SLOW,
     "54000": _TOO_LONG,
 }
-_CLASSES: Final = {"08": _UNREACHABLE, "57": _LOST, "XX": _DAMAGED}
-_WORDS: Final = {
+_BY_CLASS: Final = {"08": _UNREACHABLE, "57": _LOST, "XX": _DAMAGED}
+_BY_PHRASE: Final = {
     "authentication failed": _REFUSED,
     "no password supplied": _REFUSED,
     "no pg_hba.conf entry": _REFUSED,
@@ -77,22 +77,20 @@ _WORDS: Final = {
 """Sentences for a refused connection, by words in a server's English message. The first match wins."""
 
 TOO_LONG: Final = "54000"
-WAITED: Final = frozenset({"40001", "40P01", "55P03"})
+CONFLICT_CODES: Final = frozenset({"40001", "40P01", "55P03"})
 """The codes of temporary errors that another process causes by writing."""
-CUT_OFF: Final = "25P03"
+IDLE_TIMEOUT: Final = "25P03"
 """The code of a transaction that the server rolled back because its process was idle for too long."""
 
+_CHECK_PERMISSIONS: Final = "check the permissions of the file and its folder"
 # SQLite's primary result codes (https://sqlite.org/rescode.html), with the problem and its remedy.
-_SQLITE: Final = {
-    sqlite3.SQLITE_FULL: ("has no room left: the disk is full", "free some space and try again"),
+_BY_SQLITE_CODE: Final = {
+    sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_NOTADB: ("is not a SQLite database", "name another file, or restore a backup"),
-    sqlite3.SQLITE_CORRUPT: ("is damaged", "restore a backup"),
-    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "check the permissions of the file and its folder"),
-    sqlite3.SQLITE_PERM: ("cannot be opened", "check the permissions of the file and its folder"),
-    sqlite3.SQLITE_READONLY: (
-        "cannot be written: it is read-only here",
-        "check the permissions of the file and its folder",
-    ),
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_CANTOPEN: ("cannot be opened", _CHECK_PERMISSIONS),
+    sqlite3.SQLITE_PERM: ("cannot be opened", _CHECK_PERMISSIONS),
+    sqlite3.SQLITE_READONLY: ("cannot be written: it is read-only here", _CHECK_PERMISSIONS),
     sqlite3.SQLITE_IOERR: (
         "could not be read or written: the system reported an error",
         "check the disk, its free space and the limits of this process",
@@ -100,13 +98,13 @@ _SQLITE: Final = {
 }
 
 
-def sentence(error: BaseException) -> Sentence:
-    """Return the sentence for a driver's error."""
+def describe_error(error: BaseException) -> Problem:
+    """Return the problem that a driver's error reports, and the remedy."""
     code = code_of(error)
     if code is None:
         text = str(error)
-        return next((meaning for words, meaning in _WORDS.items() if words in text), _lost(error))
-    return _CODES.get(code) or _CLASSES.get(code[:2]) or (f"failed ({code})", "")
+        return next((meaning for words, meaning in _BY_PHRASE.items() if words in text), _describe_unknown(error))
+    return _BY_CODE.get(code) or _BY_CLASS.get(code[:2]) or (f"failed ({code})", "")
 
 
 def code_of(error: BaseException | None) -> str | None:
@@ -119,8 +117,8 @@ def is_of_driver(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] == "psycopg"
 
 
-def _lost(error: BaseException) -> Sentence:
-    """Return the sentence for an error without a code or known words, as from a server in another language."""
+def _describe_unknown(error: BaseException) -> Problem:
+    """Return the problem of an error without a code or known words, as from a server in another language."""
     if "Timeout" in type(error).__name__ or type(error).__name__ == "OperationalError":
         return _UNREACHABLE
     return f"failed ({type(error).__name__})", ""
@@ -129,19 +127,19 @@ def _lost(error: BaseException) -> Sentence:
 def store_error(name: str, error: BaseException) -> StoreError:
     """Return the ``StoreError`` for a failure of the database ``name``."""
     if isinstance(error, StoreError):
-        return repeated(error)
+        return copied_error(error)
     if is_locked(error):
         return busy_error(name, "another process")
     cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.Error):
         # Missing from errors that the driver itself raises, such as one for a value that it cannot bind.
         code: int | None = getattr(cause, "sqlite_errorcode", None)
-        if code is not None and (description := _SQLITE.get(code & 0xFF)):
+        if code is not None and (description := _BY_SQLITE_CODE.get(code & 0xFF)):
             return StoreError(f"the database {name!r} {description[0]}", hint=description[1])
         reason: str | None = getattr(cause, "sqlite_errorname", None)
         return StoreError(f"the database {name!r} failed ({reason or type(cause).__name__})")
     if cause is not None and is_of_driver(cause):
-        summary, todo = sentence(cause)
+        summary, todo = describe_error(cause)
         return StoreError(f"the database {name!r} {summary}", hint=todo or None)
     if isinstance(cause, OSError):
         return StoreError(f"the database {name!r} failed: {cause.strerror or type(cause).__name__}")
@@ -157,7 +155,7 @@ def busy_error(name: str, holder: str) -> StoreBusy:
     return busy
 
 
-def repeated(error: StoreError) -> StoreError:
+def copied_error(error: StoreError) -> StoreError:
     """Return a copy of an error for another task, since raising one error twice would mix the tracebacks."""
     duplicate = type(error)(error.message, hint=error.hint)
     duplicate.public, duplicate.__cause__ = error.public, error.__cause__
@@ -170,12 +168,12 @@ def is_locked(error: BaseException) -> bool:
     code: int | None = getattr(cause, "sqlite_errorcode", None)
     if code is not None:
         return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-    return code_of(cause) in WAITED
+    return code_of(cause) in CONFLICT_CODES
 
 
-def is_cut_off(error: BaseException) -> bool:
+def is_idle_timeout(error: BaseException) -> bool:
     """Return whether a transaction was certainly rolled back, because this process was frozen during it."""
-    return isinstance(error, DBAPIError) and code_of(error.orig) == CUT_OFF
+    return isinstance(error, DBAPIError) and code_of(error.orig) == IDLE_TIMEOUT
 
 
 def is_too_long(error: BaseException) -> bool:
@@ -184,7 +182,7 @@ def is_too_long(error: BaseException) -> bool:
 
 
 @contextmanager
-def explained(name: str) -> Generator[None]:
+def store_errors(name: str) -> Generator[None]:
     """Convert errors of SQLAlchemy, the driver and the system to ``StoreError``."""
     try:
         yield

@@ -13,8 +13,9 @@ from sqlalchemy import ColumnElement, Connection, Engine, LargeBinary, Result, R
 from sqlalchemy.exc import DBAPIError
 
 from capset.errors import StoreError
-from capset.stores.pages import fitting, size_of
-from capset.stores.sql.problems import explained
+from capset.stores.base.pages import Page, Query
+from capset.stores.pages import count_fitting, size_of
+from capset.stores.sql.problems import store_errors
 
 _T = TypeVar("_T")
 
@@ -56,7 +57,7 @@ class ReadConnections:
         _ = self.opened
 
         def run() -> _T:
-            with self.in_use() as engine, explained(self._name):
+            with self.in_use() as engine, store_errors(self._name):
                 alone = is_one_statement and engine.dialect.name != "sqlite"  # where transactions cost next to nothing
                 try:
                     return _run(engine, function, alone=alone)
@@ -66,6 +67,42 @@ class ReadConnections:
                 return _run(engine, function, alone=alone)
 
         return await asyncio.to_thread(run)
+
+    async def read_one(self, statement: Select[*tuple[Any, ...]], convert: Callable[[RowMapping], _T]) -> _T | None:
+        """Return the only row of a query, converted, or ``None`` if there is no row."""
+
+        def read(connection: Connection) -> _T | None:
+            row = connection.execute(statement).mappings().one_or_none()
+            return None if row is None else convert(row)
+
+        return await self.read(read, is_one_statement=True)
+
+    async def read_all(self, statement: Select[*tuple[Any, ...]], convert: Callable[[RowMapping], _T]) -> list[_T]:
+        """Return the rows of a query, converted."""
+        return await self.read(
+            lambda connection: [convert(row) for row in connection.execute(statement).mappings()], is_one_statement=True
+        )
+
+    async def has_rows(self, statement: Select[*tuple[Any, ...]]) -> bool:
+        """Return whether a query has any rows."""
+        return await self.read(
+            lambda connection: connection.execute(statement.limit(1)).first() is not None, is_one_statement=True
+        )
+
+    async def read_page(
+        self, statement: Select[Any], query: Query, convert: Callable[[RowMapping], _T], *, oldest_first: bool = False
+    ) -> Page[_T]:
+        """Return a query's page of the rows that a statement selects, converted, in the order of their ids."""
+        id_column = statement.selected_columns["id"]
+        if query.before is not None:
+            statement = statement.where(id_column > query.before if oldest_first else id_column < query.before)
+        statement = statement.order_by(id_column if oldest_first else id_column.desc())
+
+        def read(connection: Connection) -> Page[_T]:
+            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
+            return Page(tuple(map(convert, rows)), rows[-1]["id"] if has_more else None)
+
+        return await self.read(read)
 
     @contextmanager
     def in_use(self) -> Generator[Engine]:
@@ -120,11 +157,11 @@ def read_rows(
                 yield size_of(row.values())
 
         with connection.execute(statement) as result:  # closes after errors too, which ends SQLite's read
-            fit = min(limit, fitting(sizes(result), max_bytes))
-        return rows[:fit], fit < len(rows)
+            fitting = min(limit, count_fitting(sizes(result), max_bytes))
+        return rows[:fitting], fitting < len(rows)
     texts = [column for column in statement.selected_columns if isinstance(column.type, Text)]
     first, *others = [func.coalesce(byte_length(connection, column), 0) for column in texts]
     total = sum(others, start=first)
     row_sizes = connection.execute(statement.with_only_columns(total)).scalars().all()
-    fit = min(limit, fitting(row_sizes, max_bytes))
-    return list(connection.execute(statement.limit(fit)).mappings()), fit < len(row_sizes)
+    fitting = min(limit, count_fitting(row_sizes, max_bytes))
+    return list(connection.execute(statement.limit(fitting)).mappings()), fitting < len(row_sizes)

@@ -32,18 +32,16 @@ class SqlReplies:
         self._reader = reader
         self._leases = leases
 
-    async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
-        """Reserve a request's key and return ``None``, or return the row already stored under it."""
-
+    async def reserve(self, row: ReplyRow, *, expired: str, max_keys: int | None = None) -> ReplyRow | None:
         def write(connection: Connection) -> ReplyRow | None:
             _sweep(connection, expired)
-            existing = connection.execute(select(*_ROW).where(_at(row.session, row.key))).mappings().one_or_none()
+            existing = connection.execute(select(*_ROW).where(_of_key(row.session, row.key))).mappings().one_or_none()
             if existing is not None:
                 return _reply(existing)
-            if most is not None:
+            if max_keys is not None:
                 statement = select(func.count(), func.min(replies.c.created_at)).where(replies.c.org == (row.org or ""))
                 count, oldest = connection.execute(statement).one()
-                if count >= most:
+                if count >= max_keys:
                     raise KeysFull(oldest or row.created_at)
             try:
                 self._leases.take(self._writer.id)  # otherwise another process would consider this one dead
@@ -57,15 +55,9 @@ class SqlReplies:
         return await self._writer.write(write)
 
     async def get(self, session: str, key: str) -> ReplyRow | None:
-        """Return the row stored under a key, without reserving the key."""
+        return await self._reader.read_one(select(*_ROW).where(_of_key(session, key)), _reply)
 
-        def read(connection: Connection) -> ReplyRow | None:
-            row = connection.execute(select(*_ROW).where(_at(session, key))).mappings().one_or_none()
-            return None if row is None else _reply(row)
-
-        return await self._reader.read(read, is_one_statement=True)
-
-    async def fulfil(
+    async def complete(
         self,
         session: str,
         key: str,
@@ -75,23 +67,20 @@ class SqlReplies:
         record: str | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Store the reply to a reserved request; drop the org's oldest bodies if they exceed ``max_bytes`` in total."""
         values = {"status": status, "body": body, "record": record, _SIZE: len((body or "").encode())}
 
         def write(connection: Connection) -> None:
-            connection.execute(update(replies).where(_at(session, key)).values(values))
-            org = connection.execute(select(replies.c.org).where(_at(session, key))).scalar()
+            connection.execute(update(replies).where(_of_key(session, key)).values(values))
+            org = connection.execute(select(replies.c.org).where(_of_key(session, key))).scalar()
             if org is not None and max_bytes is not None:
-                _shed(connection, org, max_bytes)
+                _remove_oldest_bodies(connection, org, max_bytes)
 
         await self._writer.write(write)
 
     async def release(self, session: str, key: str) -> None:
-        """Delete the reservation of a failed request, so that it can be retried."""
-        await self._writer.write(lambda connection: connection.execute(delete(replies).where(_at(session, key))))
+        await self._writer.write(lambda connection: connection.execute(delete(replies).where(_of_key(session, key))))
 
     async def sweep(self, *, expired: str) -> None:
-        """Delete the rows created before ``expired``."""
         await self._writer.write(lambda connection: _sweep(connection, expired))
 
 
@@ -108,24 +97,24 @@ def reserving_writers(connection: Connection) -> set[str]:
     return {json.loads(note)["writer"] for note in notes}
 
 
-def free_keys(connection: Connection, gone: Collection[str]) -> None:
+def free_keys(connection: Connection, dead_writers: Collection[str]) -> None:
     """Delete the keys that dead writers reserved for calls without an intent. Open intents are closed before."""
     intents = records.alias()
     for row in connection.execute(select(replies).where(replies.c.status.is_(None))).all():
         note = json.loads(row.body)
-        if note["writer"] not in gone or note["correlation"] is None:
+        if note["writer"] not in dead_writers or note["correlation"] is None:
             continue
         ended = select(records.c.id).where(IS_OUTCOME, records.c.correlation == note["correlation"])
         acted = select(intents.c.id).where(intents.c.phase == "intent", intents.c.id.in_(ended))
         if connection.execute(acted.limit(1)).first() is None:
-            connection.execute(delete(replies).where(_at(row.session, row.key)))
+            connection.execute(delete(replies).where(_of_key(row.session, row.key)))
 
 
 def _sweep(connection: Connection, expired: str) -> None:
     connection.execute(delete(replies).where(replies.c.created_at < expired))
 
 
-def _shed(connection: Connection, org: str, maximum: int) -> None:
+def _remove_oldest_bodies(connection: Connection, org: str, maximum: int) -> None:
     """Remove an org's oldest bodies until the rest fit."""
     condition = (replies.c.org == org) & (replies.c.size > 0)
     excess = (connection.execute(select(func.sum(replies.c.size)).where(condition)).scalar() or 0) - maximum
@@ -133,11 +122,11 @@ def _shed(connection: Connection, org: str, maximum: int) -> None:
         return
     oldest = select(replies.c.session, replies.c.key, replies.c.size).where(condition).order_by(replies.c.created_at)
     for session, key, size in connection.execute(oldest).all():
-        connection.execute(update(replies).where(_at(session, key)).values(body=None, size=0))
+        connection.execute(update(replies).where(_of_key(session, key)).values(body=None, size=0))
         excess -= size
         if excess <= 0:
             return
 
 
-def _at(session: str, key: str) -> ColumnElement[bool]:
+def _of_key(session: str, key: str) -> ColumnElement[bool]:
     return (replies.c.session == session) & (replies.c.key == key)

@@ -8,32 +8,29 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import MOVED, Entry, Page, SessionQuery, SessionRow
-from capset.stores.sql.blobs import Parts
+from capset.stores.base import VERSION_FIELDS, Entry, Page, SessionQuery, SessionRow
+from capset.stores.sql.blobs import PartStore
 from capset.stores.sql.events import Notifications
 from capset.stores.sql.files import FileRows
 from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import approvals, replies, reservations, sessions, spendings
-from capset.stores.sql.usage import drop_usage
+from capset.stores.sql.usage import delete_usage
 from capset.stores.sql.writer.writer import Writer
 
 
 class SqlSessions:
     """The sessions, one row each."""
 
-    def __init__(self, writer: Writer, reader: ReadConnections, notifications: Notifications, parts: Parts) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, notifications: Notifications, parts: PartStore) -> None:
         self._writer = writer
         self._reader = reader
         self._notifications = notifications
         self._parts = parts
 
     async def create(self, row: SessionRow) -> None:
-        """Store a new session. Raises ``StoreError`` if its id is taken."""
         await self._writer.write(lambda connection: _insert(connection, row))
 
-    async def ensure(self, row: SessionRow) -> SessionRow:
-        """Store a new session with a ``door``, or update the one that has that door."""
-
+    async def upsert(self, row: SessionRow) -> SessionRow:
         def write(connection: Connection) -> SessionRow:
             condition = sessions.c.door == row.door
             existing = connection.execute(select(sessions.c.id, sessions.c.created_at).where(condition)).one_or_none()
@@ -47,18 +44,19 @@ class SqlSessions:
         return await self._writer.write(write)
 
     async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
-        """Move a session to another version of its agent; return whether its version was the expected one."""
-        moved = update(sessions).where(sessions.c.id == row.id).values({name: getattr(row, name) for name in MOVED})
+        statement = (
+            update(sessions)
+            .where(sessions.c.id == row.id)
+            .values({name: getattr(row, name) for name in VERSION_FIELDS})
+        )
         if expected is not None:
-            moved = moved.where(sessions.c.agent_version == expected)
-        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount), act)
+            statement = statement.where(sessions.c.agent_version == expected)
+        return await self._writer.write(lambda connection: bool(connection.execute(statement).rowcount), act)
 
     async def get(self, id: str) -> SessionRow | None:
-        """Return a session by its id, or ``None``."""
         return await self._read(sessions.c.id == id)
 
     async def find(self, door: str) -> SessionRow | None:
-        """Return the session with a door, or ``None``."""
         return await self._read(sessions.c.door == door)
 
     async def _read(self, condition: ColumnElement[bool]) -> SessionRow | None:
@@ -69,7 +67,6 @@ class SqlSessions:
         return await self._reader.read(read, is_one_statement=True)
 
     async def list(self, query: SessionQuery) -> Page[SessionRow]:
-        """Return sessions, newest first."""
         of_org = sessions.c.org == query.org if query.org is not None else sessions.c.org.is_(None)
         statement = select(sessions).where(of_org).order_by(sessions.c.id.desc())
         for name in ("principal", "principal_kind", "agent_id"):
@@ -99,7 +96,7 @@ class SqlSessions:
             connection.execute(delete(spendings).where((spendings.c.owner == id) | of_runs))
             traces = (reservations.c.key >= f"quota {id}") & (reservations.c.key < f"quota {id}0")
             connection.execute(delete(reservations).where(traces))
-            drop_usage(connection, id)
+            delete_usage(connection, id)
             self._notifications.send(connection, id)
             # The session's state and documents are deleted by foreign keys.
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)

@@ -13,11 +13,9 @@ from capset.stores.base import Change, ScopeKey, StateRow
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import sessions, states
 from capset.stores.sql.writer.writer import Writer
-from capset.stores.texts import gone, storable
+from capset.stores.texts import missing_session_error, storable
 
-_NAMES: Final = 500
-"""Number of names per statement."""
-_NOTHING: Final = StateRow(None, 0)
+_ABSENT: Final = StateRow(None, 0)
 
 _owned: Final = [states.c[part] == bindparam(f"at_{part}") for part in ("scope", "owner", "org")]
 _at: Final = [*_owned, states.c.name == bindparam("at_name")]
@@ -31,10 +29,10 @@ _UPDATE: Final = update(states).where(*_at)
 def columns_of(key: ScopeKey) -> Mapping[str, str | None]:
     """Return the values of a row's columns for its key."""
     session = key.owner if key.scope == "session" else None
-    return {**where(key), "session": session}
+    return {**key_columns(key), "session": session}
 
 
-def where(key: ScopeKey) -> Mapping[str, str]:
+def key_columns(key: ScopeKey) -> Mapping[str, str]:
     """Return the columns that identify a key."""
     return {"scope": key.scope, "owner": key.owner, "org": key.org or "", "name": key.name}
 
@@ -44,7 +42,7 @@ def require_session(connection: Connection, key: ScopeKey, noun: str) -> None:
     if key.scope == "session":
         query = select(sessions.c.id).where(sessions.c.id == key.owner)
         if connection.execute(query).first() is None:
-            raise gone(noun)
+            raise missing_session_error(noun)
 
 
 class SqlStates:
@@ -55,7 +53,6 @@ class SqlStates:
         self._reader = reader
 
     async def read(self, keys: Sequence[ScopeKey]) -> list[StateRow]:
-        """Return the row at each key, in the order of the keys."""
         # One statement per owner, since SQLite uses no index for a list of whole keys.
         names: defaultdict[ScopeKey, list[str]] = defaultdict(list)
         for key in dict.fromkeys(keys):
@@ -63,27 +60,24 @@ class SqlStates:
 
         def read(connection: Connection) -> list[StateRow]:
             rows: dict[ScopeKey, StateRow] = {}
+            names_per_statement = 500
             for owner, owner_names in names.items():
-                for start in range(0, len(owner_names), _NAMES):
-                    some = {**_parameters(owner), "names": owner_names[start : start + _NAMES]}
-                    for row in connection.execute(_SELECT_SOME, some):
+                for start in range(0, len(owner_names), names_per_statement):
+                    parameters = {**_parameters(owner), "names": owner_names[start : start + names_per_statement]}
+                    for row in connection.execute(_SELECT_SOME, parameters):
                         rows[replace(owner, name=row.name)] = StateRow(row.value, row.version)
-            return [rows.get(key, _NOTHING) for key in keys]
+            return [rows.get(key, _ABSENT) for key in keys]
 
         return await self._reader.read(read)
 
     async def change(self, key: ScopeKey, change: Change, *, now: str) -> StateRow:
-        """Replace a value with the result of ``change``, in the writer's next transaction, and return the new row.
-
-        If ``change`` raises, nothing changes. Raises ``StateError`` (404) for a missing session.
-        """
         at = _parameters(key)
 
         def write(connection: Connection) -> StateRow:
             stored = connection.execute(_SELECT, at).one_or_none()
             if stored is None:  # otherwise its session exists too
                 require_session(connection, key, "value")
-            current = StateRow(stored.value, stored.version) if stored else _NOTHING
+            current = StateRow(stored.value, stored.version) if stored else _ABSENT
             value = change(current)
             if value is None and current.value is None:
                 return current
@@ -103,4 +97,4 @@ def _owner(key: ScopeKey) -> ScopeKey:
 
 
 def _parameters(key: ScopeKey) -> dict[str, Any]:
-    return {f"at_{part}": value for part, value in where(key).items()}
+    return {f"at_{part}": value for part, value in key_columns(key).items()}

@@ -13,7 +13,7 @@ import pytest
 
 from capset import Agent, Capability, Kernel, Principal, tool
 from capset.definitions.tools.definition import AnyTool
-from capset.evaluation.code import code_of, is_read
+from capset.evaluation.code import code_of, is_code_read
 from capset.evaluation.snapshot.capture import capture
 from capset.evaluation.snapshot.hydrate import hydrate
 from capset.fingerprint.hashes import tool_hash
@@ -128,11 +128,11 @@ async def test_a_session_on_a_snapshot_that_is_there_reads_the_code_too(
     new = load()
     today = Agent("writer", tools=[new.write])
     snapshot = await hydrate(envelope, today, principal=WHO)
-    assert not is_read(snapshot)
+    assert not is_code_read(snapshot)
     row = kernel.new_session(today, WHO)
     await kernel.store.sessions.create(row)
     session = kernel.resume(row, snapshot)
-    await until(lambda: is_read(snapshot))
+    await until(lambda: is_code_read(snapshot))
     assert await session.call(new.write, "tea") == 3
 
 
@@ -142,7 +142,7 @@ async def test_code_that_dynamic_uses_add_is_read_before_its_first_call(
     module = load()
     added = Capability("added", tools=[module.write])
     async with kernel.open(Agent("grower", uses=[lambda ctx: [added]]), principal=WHO) as session:
-        assert is_read(await session.current())
+        assert is_code_read(await session.current())
         (tmp_path / "tinycode.py").unlink()
         result = await session.try_message(session.message("write", {"text": "tea"}))
         assert result.data == 3

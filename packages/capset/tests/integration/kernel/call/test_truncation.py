@@ -128,7 +128,7 @@ async def test_a_generator_s_model_is_given_what_others_are() -> None:
     talker = Generator("talker", tools=[lines, wail])
     async with opened(talker, generator=model, governance=Governance(result_bytes=CAP)) as desk:
         await desk.session.run("go")
-        long, failed, short = model.seen[-1].results
+        long, failed, short = model.steps[-1].results
         records = await desk.records()
         assert str(long.data).startswith('[\n "line 0",\n "line 1",')
         assert f"/results/{records[0].id}.json" in str(long.data)

@@ -14,7 +14,7 @@ from capset import tool
 from capset.errors import NoFreeSlot
 from capset.kernel.call import worker_threads
 from capset.kernel.call.fair_slots import Owner
-from capset.kernel.call.worker_threads import AT_ONCE, Threads
+from capset.kernel.call.worker_threads import MAX_THREADS, Threads
 from tests.helpers.kernel.support import desk, turns
 from tests.waiting import until
 
@@ -49,20 +49,20 @@ def test_an_abandoned_thread_does_not_keep_the_process() -> None:
 @pytest.mark.spec("K15", "K21")
 async def test_abandoned_threads_keep_their_slots_until_they_end() -> None:
     threads, release = Threads(), threading.Event()
-    hanging = [asyncio.create_task(threads.run(ADA, release.wait)) for _ in range(AT_ONCE)]
-    await until(lambda: threads.running == AT_ONCE // 2)
+    hanging = [asyncio.create_task(threads.run(ADA, release.wait)) for _ in range(MAX_THREADS)]
+    await until(lambda: threads.running == MAX_THREADS // 2)
     waiting = asyncio.create_task(threads.run(ADA, lambda: 1))
     for task in hanging:
         task.cancel()
     await asyncio.wait(hanging)
     await turns()
     assert not waiting.done()
-    assert (threads.running, threads.abandoned_running, threads.abandoned) == (AT_ONCE // 2,) * 3
+    assert (threads.running, threads.abandoned_running, threads.abandoned) == (MAX_THREADS // 2,) * 3
     assert await threads.run(BOB, lambda: 2) == 2
     release.set()
     assert await asyncio.wait_for(waiting, 60) == 1
     await until(lambda: threads.running == 0)
-    assert (threads.abandoned_running, threads.abandoned) == (0, AT_ONCE // 2)
+    assert (threads.abandoned_running, threads.abandoned) == (0, MAX_THREADS // 2)
 
 
 @pytest.mark.spec("K21")
@@ -83,14 +83,14 @@ async def test_a_call_that_gets_no_thread_in_time_is_refused_and_says_why(
         ran.append(1)
 
     async with desk(occupy, act) as opened:
-        keeping = [asyncio.ensure_future(opened.session.call(occupy)) for _ in range(AT_ONCE)]
-        await until(lambda: opened.kernel.threads.waiting == AT_ONCE // 2)
+        keeping = [asyncio.ensure_future(opened.session.call(occupy)) for _ in range(MAX_THREADS)]
+        await until(lambda: opened.kernel.threads.waiting == MAX_THREADS // 2)
         monkeypatch.setattr(worker_threads, "START_SECONDS", 0.05 if how == "the longest wait" else 60)
         timeout = 0.05 if how == "its own time" else None
         error = (await opened.session.options(timeout=timeout).try_call(act)).error
         assert isinstance(error, NoFreeSlot)
         assert (error.status, error.retryable, error.refusal) == (429, True, True)
-        assert f"at most {AT_ONCE} sync handlers run at once" in error.message
+        assert f"at most {MAX_THREADS} sync handlers run at once" in error.message
         record = await opened.record(tool="act")
         assert (record.outcome, record.attempts or 0) == ("limited", 0)
         go.set()

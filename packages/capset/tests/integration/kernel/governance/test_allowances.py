@@ -19,7 +19,7 @@ from capset.definitions.governance.limits import Budget, Limit
 from capset.errors import BudgetExceeded, DefinitionError, InvalidArguments, LimitExceeded, StoreError
 from capset.ext import Governance
 from capset.kernel.blocks.generation import Turn
-from capset.kernel.call.worker_threads import AT_ONCE
+from capset.kernel.call.worker_threads import MAX_THREADS
 from capset.kernel.streams.emission import error_data
 from capset_testing import FakeClock
 from tests.databases import require_scheme
@@ -295,7 +295,7 @@ async def test_a_function_that_waits_for_a_thread_counts_once_it_has_one() -> No
         return 1
 
     async with desk(occupy, look) as clerk:
-        keeping = [asyncio.ensure_future(clerk.session.call(occupy)) for _ in range(AT_ONCE)]
+        keeping = [asyncio.ensure_future(clerk.session.call(occupy)) for _ in range(MAX_THREADS)]
         await turns()
         assert not await succeeds(clerk.session.options(timeout=0.05), look)
         go.set()

@@ -120,7 +120,7 @@ async def test_a_call_that_waited_for_its_approval_is_retried(is_heard: bool) ->
 async def test_requests_that_the_hosts_approver_was_asked_about_are_forgotten_after_so_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(approvals, "_REMEMBERED", 2)
+    monkeypatch.setattr(approvals, "_MAX_CONSULTED", 2)
     async with hosted(lambda: YES) as harness:
         session = await harness.session()
         for amount in range(4):

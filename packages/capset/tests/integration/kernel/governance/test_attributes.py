@@ -68,7 +68,7 @@ FREE = Principal("ada", attributes={"tier": "free"})
 
 def said(kernel: Kernel, attributes: Mapping[str, Any] | list[Any]) -> str:
     """Return the keyed digest of what was said of a principal."""
-    return kernel._entered().digest(canonical(attributes))
+    return kernel._open_runtime().digest(canonical(attributes))
 
 
 @pytest.mark.spec("F34", "F15")
@@ -155,7 +155,7 @@ async def test_refused_calls_of_others_share_no_record() -> None:
             async with kernel.open(AGENT, principal=principal) as session:
                 for _ in range(times):
                     assert (await session.try_call(unlock)).error is not None
-        await until(lambda: kernel._entered().refusals._timer is None)
+        await until(lambda: kernel._open_runtime().refusals._timer is None)
         flood = [record for record in await records_of(kernel.audit) if record.code == "too_many_refusals"]
         assert [record.repeats for record in flood] == [2, 2]
         tiers = [said(kernel, principal.attributes) for principal in (PRO, FREE)]

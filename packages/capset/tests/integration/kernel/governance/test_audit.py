@@ -235,4 +235,4 @@ async def test_calls_of_one_tool_share_the_columns_that_they_have_in_common_and_
         await opened.kernel.audit.flush()
         records = await opened.kernel.audit.read()
         assert len(records) == 9
-        assert [columns["tool"] for columns in session._context.settled.values()] == ["scalars"]
+        assert [columns["tool"] for columns in session._context.record_columns.values()] == ["scalars"]

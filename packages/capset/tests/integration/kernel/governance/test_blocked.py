@@ -55,8 +55,8 @@ class Database:
 
     def store(self) -> SqlStore:
         if self._url.startswith("sqlite"):
-            return SqliteStore(self._url.removeprefix("sqlite:///"), busy_seconds=0.1, bound=BOUND)
-        return PostgresStore(make_url(self._url), busy_seconds=0.1, bound=BOUND)
+            return SqliteStore(self._url.removeprefix("sqlite:///"), busy_seconds=0.1, max_queued=BOUND)
+        return PostgresStore(make_url(self._url), busy_seconds=0.1, max_queued=BOUND)
 
     def held(self) -> AbstractContextManager[None]:
         return _locked(Path(self._url.removeprefix("sqlite:///"))) if "sqlite" in self._url else writing(self._url)

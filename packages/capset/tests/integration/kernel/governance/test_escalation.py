@@ -56,8 +56,8 @@ async def test_others_may_approve_after_a_time_in_the_place_of_permission_and_at
         refusal = approvals.refusal(await approvals.get(request, org="acme"), Principal("eve", org="acme"))
         assert refusal is not None
         assert "the department finance (or the permission payments:lead); you have no permissions" in refusal
-        assert not approvals.may_decide(row, LEAD), "the other rule has not escalated"
-        assert approvals.may_decide(row, SEEING)
+        assert approvals.refusal(row, LEAD), "the other rule has not escalated"
+        assert approvals.refusal(row, SEEING) is None
         noticed = await approvals.get(request, org="acme")
         assert (noticed.escalates_at, noticed.escalated_at) == (later(row, 600), later(row, 60))
         assert await escalations(harness) == [request]

@@ -17,7 +17,7 @@ from capset import Agent, Capability, Context, Kernel, Principal, tool
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import ApprovalRequired, ApprovalVoid, Conflict, FileError, InvalidArguments, NotFound
 from capset.ext import Answer, ApprovalRow, session_file
-from capset.kernel.governance.approval_requests import FILES
+from capset.kernel.governance.approval_requests import MAX_FILES
 from capset.kernel.governance.file_arguments import files_of
 from capset.kernel.results import Result
 from capset.stores.base import ApprovalQuery, AuditQuery
@@ -210,10 +210,10 @@ async def test_a_file_is_found_under_the_alias_of_its_field_too() -> None:
 @pytest.mark.spec("G52")
 async def test_the_files_of_one_request_are_bounded() -> None:
     async with clerk() as desk:
-        error = (await made(desk, *["/report"] * (FILES + 1))).error
+        error = (await made(desk, *["/report"] * (MAX_FILES + 1))).error
         assert error is not None
         assert error.code == "arguments_too_large"
-        assert len(files_of(await asked(desk, *["/report"] * FILES))) == FILES
+        assert len(files_of(await asked(desk, *["/report"] * MAX_FILES))) == MAX_FILES
 
 
 @pytest.mark.spec("G52", "G51", "T50")

@@ -55,7 +55,7 @@ class Gate:
 
     async def records(self) -> list[Record]:
         """Return all records, those that are gathered too."""
-        await until(lambda: self.kernel._entered().refusals._timer is None)
+        await until(lambda: self.kernel._open_runtime().refusals._timer is None)
         return await records_of(self.kernel.audit)
 
 

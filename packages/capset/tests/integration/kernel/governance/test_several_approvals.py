@@ -21,7 +21,7 @@ from capset.errors import (
     PermissionDenied,
 )
 from capset.ext import Answer, ApprovalRow, Governance
-from capset.kernel.governance.approval_needs import given_approvals, round_of
+from capset.kernel.governance.approval_needs import approvals_of, round_of
 from capset.stores.base import AuditQuery
 from tests.databases import require_scheme
 from tests.helpers.kernel.governance import racing
@@ -44,7 +44,7 @@ async def row_of(harness: Till, request: str) -> ApprovalRow:
 
 
 async def approvers(harness: Till, request: str) -> list[str]:
-    return [approval.by for approval in given_approvals(await row_of(harness, request))]
+    return [approval.by for approval in approvals_of(await row_of(harness, request))]
 
 
 @pytest.mark.spec("G48")
@@ -60,7 +60,7 @@ async def test_it_stays_pending_until_two_different_principals_have_approved(sto
             assert "It needs two different approvers." in error.message
         last = await harness.decided(request, Answer(approved=True, note="me, too"), by="boss")
         assert (last.status, last.decided_by, last.note) == ("approved", "user:boss", "me, too")
-        given = [(approval.by, approval.note, approval.round) for approval in given_approvals(last)]
+        given = [(approval.by, approval.note, approval.round) for approval in approvals_of(last)]
         assert given == [("user:bea", "fine", 0), ("user:boss", "me, too", 0)]
         assert (await harness.made(session)).data == "bob has 5"
         acts = (await harness.kernel.audit.query(AuditQuery(act="approval.approve"))).items
@@ -235,7 +235,7 @@ async def test_of_two_servers_that_approve_at_once_none_is_lost_or_counted_doubl
         for id in request_ids:  # noqa: A001 - what it is
             row = await row_of(harness, id)
             assert row.status == "approved"
-            assert sorted(approval.by for approval in given_approvals(row)) == ["user:ann", "user:ben", "user:cat"]
+            assert sorted(approval.by for approval in approvals_of(row)) == ["user:ann", "user:ben", "user:cat"]
             winners = sorted(decision["by"] for decision in taken if decision["id"] == id and decision["taken"])
             assert winners == ["ann", "ben", "cat"]
         acts = (await harness.kernel.audit.query(AuditQuery(act="approval.approve", limit=100))).items

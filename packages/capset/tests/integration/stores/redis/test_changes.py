@@ -17,9 +17,9 @@ from redis.asyncio import Redis
 
 from capset.errors import DefinitionError
 from capset.stores.base import ChangeNotice, NewEvent, Store, TurnRow, make_store, share_changes
-from capset.stores.redis.store import ANNOUNCED, ENTRIES
+from capset.stores.redis.store import ANNOUNCED, MAX_ENTRIES
 from capset_testing.store_suite import admission_checks, event_checks
-from capset_testing.store_suite.support import LATER, NOW, approval_row, begin, checks_of
+from capset_testing.store_suite.support import LATER, NOW, approval_row, checks_of, create_sessions
 from tests.certificates import certificate
 from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import until
@@ -72,13 +72,13 @@ async def test_a_store_beside_redis_keeps_what_its_store_promises(check: Any, sh
 @pytest.mark.spec("D30", "D31")
 async def test_another_process_of_one_sqlite_file_hears_at_once(tmp_path: Path, shared: RedisServer) -> None:
     heard: list[ChangeNotice | None] = []
-    async with two(tmp_path / "a.db", shared.url) as (first, other), first.changes.listening(heard.append) as arrives:
+    async with two(tmp_path / "a.db", shared.url) as (first, other), first.changes.subscribe(heard.append) as arrives:
         await until(lambda: None in heard)
         assert arrives()
-        await begin(other, "s")
+        await create_sessions(other, "s")
         await begin_turn(other, "s")
         row = approval_row("r")
-        await other.approvals.open(row, most=9)
+        await other.approvals.open(row, max_pending=9)
         await other.approvals.move(replace(row, status="approved"), "pending")
         await other.keys.revoke("key-1", NOW)
         await other.pins.change("server", [], ["tool"])
@@ -101,10 +101,10 @@ async def test_names_of_any_kind_arrive_as_they_are_and_databases_stay_apart(
     heard: list[ChangeNotice | None] = []
     strange: list[ChangeNotice | None] = []
     async with two(tmp_path / "a.db", shared.url) as (first, other), two(tmp_path / "b.db", shared.url) as (third, _):
-        async with first.changes.listening(heard.append), third.changes.listening(strange.append):
+        async with first.changes.subscribe(heard.append), third.changes.subscribe(strange.append):
             await until(lambda: None in heard and None in strange)
             for name in names:
-                await begin(other, name)
+                await create_sessions(other, name)
                 await begin_turn(other, name)
             await until(lambda: len(heard) > len(names))
         assert heard[1:] == [("events", name) for name in names]
@@ -115,9 +115,9 @@ async def test_names_of_any_kind_arrive_as_they_are_and_databases_stay_apart(
 async def test_what_is_not_heard_of_is_told_as_missed(tmp_path: Path, server: RedisServer) -> None:
     heard: list[ChangeNotice | None] = []
     client: Any = Redis.from_url(server.url, decode_responses=True)
-    async with two(tmp_path / "a.db", server.url) as (first, other), first.changes.listening(heard.append):
+    async with two(tmp_path / "a.db", server.url) as (first, other), first.changes.subscribe(heard.append):
         await until(lambda: None in heard)
-        await begin(other, "s")
+        await create_sessions(other, "s")
         await begin_turn(other, "s")
         await until(lambda: ("events", "s") in heard)
         (key,) = [key async for key in client.scan_iter("*")]
@@ -133,19 +133,19 @@ async def test_what_is_not_heard_of_is_told_as_missed(tmp_path: Path, server: Re
             await until(lambda: len(heard) == 6)
         assert heard == [None, ("events", "late"), None, None, None, None]
         assert 0 < await client.ttl(key) <= 3_600
-        for number in range(3 * ENTRIES):
-            await client.xadd(key, {"by": "x", "number": number, "notices": "[]"}, maxlen=ENTRIES, approximate=True)
+        for number in range(3 * MAX_ENTRIES):
+            await client.xadd(key, {"by": "x", "number": number, "notices": "[]"}, maxlen=MAX_ENTRIES, approximate=True)
         await begin_turn(other, "s")
-        assert await client.xlen(key) < 2 * ENTRIES
+        assert await client.xlen(key) < 2 * MAX_ENTRIES
     await client.aclose()
 
 
 @pytest.mark.spec("D33")
 async def test_redis_that_is_killed_or_frozen_holds_nothing_up(tmp_path: Path, server: RedisServer) -> None:
     heard: list[ChangeNotice | None] = []
-    async with two(tmp_path / "a.db", server.url) as (first, other), first.changes.listening(heard.append) as arrives:
+    async with two(tmp_path / "a.db", server.url) as (first, other), first.changes.subscribe(heard.append) as arrives:
         await until(arrives)
-        await begin(other, "s")
+        await create_sessions(other, "s")
         server.kill()
         await until(lambda: not arrives())
         async with asyncio.timeout(1.0):  # the store goes on without Redis
@@ -170,8 +170,8 @@ async def test_a_store_opens_and_closes_without_redis_and_says_so_without_its_pa
     server.kill()
     url = f"redis://ada:s3cret@127.0.0.1:{server.port}/0"
     with caplog.at_level(logging.WARNING):
-        async with two(tmp_path / "a.db", url) as (first, other), first.changes.listening(lambda _: None) as arrives:
-            await begin(other, "s")
+        async with two(tmp_path / "a.db", url) as (first, other), first.changes.subscribe(lambda _: None) as arrives:
+            await create_sessions(other, "s")
             await begin_turn(other, "s")
             await until(lambda: len(caplog.records) >= 2)
             assert not arrives()
@@ -190,9 +190,9 @@ async def test_redis_is_reached_by_tls_with_a_password_and_by_a_socket(
         where = f"127.0.0.1:{server.port}/0"
         for url in (f"rediss://:s3cret@{where}?ssl_ca_certs={files[0]}", f"unix://:s3cret@{socket}?db=0"):
             heard: list[ChangeNotice | None] = []
-            async with two(tmp_path / "a.db", url) as (first, other), first.changes.listening(heard.append) as arrives:
+            async with two(tmp_path / "a.db", url) as (first, other), first.changes.subscribe(heard.append) as arrives:
                 await until(lambda heard=heard: None in heard)
-                await begin(other, session := url[:4])
+                await create_sessions(other, session := url[:4])
                 await begin_turn(other, session)
                 await until(lambda heard=heard, session=session: ("events", session) in heard)
                 assert arrives()
@@ -201,7 +201,7 @@ async def test_redis_is_reached_by_tls_with_a_password_and_by_a_socket(
                 caplog.clear()
                 async with (
                     two(tmp_path / "a.db", url) as (first, _),
-                    first.changes.listening(lambda _: None) as arrives,
+                    first.changes.subscribe(lambda _: None) as arrives,
                 ):
                     await until(lambda: caplog.records)
                     assert not arrives(), "an authority that is not known, and a wrong password"

@@ -18,7 +18,7 @@ from tests.helpers.stores.sql.support import opened_at
 pytestmark = [pytest.mark.timeout(900), pytest.mark.nightly]
 SOME = Sizes(agents=10, sessions=100, records=FEW.records // 2 if sizes() is FEW else FULL.records // 20)
 """A log that is large enough for a summary of it to be partial."""
-BOUND = {"walked": 2_000, "measured": 500} if sizes() is FEW else {}
+BOUND = {"max_examined": 2_000, "max_counted": 500} if sizes() is FEW else {}
 FACTOR = 1.3
 SINCE, UNTIL = "2026-01-01T00:00:00.000000Z", "2026-01-12T00:00:00.000000Z"
 

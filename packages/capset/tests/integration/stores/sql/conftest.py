@@ -5,7 +5,7 @@ import pytest
 
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.store import SqlStore
-from capset_testing.store_suite.support import begin
+from capset_testing.store_suite.support import create_sessions
 from tests.helpers.stores.sql.fixtures import empty_url, url
 from tests.helpers.stores.sql.support import opened, opened_at
 
@@ -16,7 +16,7 @@ __all__ = ["empty_url", "url"]
 async def store(url: str) -> AsyncGenerator[SqlStore]:
     """Give an open store on each engine, with the sessions s, t and u."""
     async with opened_at(url) as open_store:
-        await begin(open_store, "s", "t", "u")
+        await create_sessions(open_store, "s", "t", "u")
         yield open_store
 
 
@@ -24,7 +24,7 @@ async def store(url: str) -> AsyncGenerator[SqlStore]:
 async def file_store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
     """Give such a store in the file a.db."""
     async with opened(tmp_path / "a.db") as open_store:
-        await begin(open_store, "s", "t", "u")
+        await create_sessions(open_store, "s", "t", "u")
         yield open_store
 
 
@@ -32,5 +32,5 @@ async def file_store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
 async def server_store(postgres_url: str) -> AsyncGenerator[SqlStore]:
     """Give such a store on a server."""
     async with opened_at(postgres_url) as open_store:
-        await begin(open_store, "s", "t", "u")
+        await create_sessions(open_store, "s", "t", "u")
         yield open_store

@@ -19,13 +19,13 @@ from tests.helpers.stores.sql.writer.writer import writer_of
 LIMITED = """
 import asyncio, resource, sys
 from capset.errors import StoreError
-from capset_testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, create_sessions, entry
 
 async def main():
     store = open_sqlite("sqlite:///" + sys.argv[1])
     await store.open()
     await store.audit.commit(entry("first"))
-    await begin(store, "s")
+    await create_sessions(store, "s")
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
     errors = []

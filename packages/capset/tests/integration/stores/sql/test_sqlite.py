@@ -14,7 +14,7 @@ from capset.errors import DefinitionError, StoreError
 from capset.stores.base import make_store
 from capset.stores.sql import open_sqlite
 from capset.stores.sql.problems import store_error
-from capset.stores.sql.sqlite import _use_wal, _waiting
+from capset.stores.sql.sqlite import _retry_while_locked, _use_wal
 from capset_testing.store_suite.support import entry
 from tests.helpers.stores.sql.support import opened
 
@@ -151,7 +151,7 @@ class Busy:
 @pytest.mark.spec("P30")
 def test_the_switch_to_wal_waits_for_another_process_but_not_without_end() -> None:
     connection = Busy(3)
-    _waiting(lambda: _use_wal(cast("sqlite3.Connection", connection)), math.inf)
+    _retry_while_locked(lambda: _use_wal(cast("sqlite3.Connection", connection)), math.inf)
     assert connection.failures == 0
     with pytest.raises(sqlite3.OperationalError):
-        _waiting(lambda: _use_wal(cast("sqlite3.Connection", Busy(1))), -math.inf)
+        _retry_while_locked(lambda: _use_wal(cast("sqlite3.Connection", Busy(1))), -math.inf)

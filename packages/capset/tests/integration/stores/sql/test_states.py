@@ -14,7 +14,7 @@ from capset.errors import StoreError
 from capset.stores.base import AuditQuery, ScopeKey, StateRow
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.store import SqlStore
-from capset_testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, create_sessions, entry
 from tests.helpers.stores.sql.support import let_go, opened, process, raw
 from tests.helpers.stores.sql.writer.writer import count_commits
 
@@ -85,7 +85,7 @@ async def test_a_process_that_dies_in_a_change_leaves_the_value_before(store: Sq
 async def test_a_change_outwaits_a_lock_but_not_one_without_end_and_an_entry_beside_it_none(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path, busy_seconds=0.2) as store:
-        await begin(store, "s")
+        await create_sessions(store, "s")
         with raw(path) as other:
             other.execute("BEGIN IMMEDIATE")
             changes = [asyncio.create_task(store.states.change(KEY, lambda _: "1", now=NOW)) for _ in range(3)]

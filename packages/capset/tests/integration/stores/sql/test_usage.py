@@ -30,7 +30,7 @@ async def test_a_settlement_that_nobody_waits_for_counts_once(store: SqlStore) -
     await moment(0)
     settling.cancel()
     for _ in range(2):
-        await store.usage.settle_owed()
+        await store.usage.retry_settlements()
         assert await store.usage.read([WINDOW], 1) == [WindowUsage(USED, NONE)]
 
 
@@ -43,5 +43,5 @@ async def test_a_settlement_that_fails_is_made_later(tmp_path: Path) -> None:
             with pytest.raises(StoreError):
                 await store.usage.settle(CLAIM, USED, 1)
         assert await store.usage.read([WINDOW], 1) == [WindowUsage(NONE, MOST)]
-        await store.usage.settle_owed()
+        await store.usage.retry_settlements()
         assert await store.usage.read([WINDOW], 1) == [WindowUsage(USED, NONE)]

@@ -37,9 +37,9 @@ def test_a_form_is_a_flat_schema() -> None:
     }
     read = question.read({"name": "ada", "when": "2026-07-28", "several": ["b"]})
     assert (read.when, read.several, read.count) == (date(2026, 7, 28), ["b"], 3)
-    assert question.fits({"name": "ada"})
+    assert question.accepts({"name": "ada"})
     for wrong in (None, {}, {"name": ""}, {"name": "ada", "count": "3"}, {"name": "ada", "else": 1}, {"name": 1}):
-        assert not question.fits(wrong), wrong
+        assert not question.accepts(wrong), wrong
 
 
 Color = Annotated[Literal["#d00"], Field(title="Red")] | Annotated[Literal["#0d0"], Field(title="Green")]
@@ -75,7 +75,7 @@ def test_choices_have_titles() -> None:
     read = question.read({"color": "#d00", "stripes": ["#d00", "#0d0"], "dots": "all"})
     assert (read.color, read.stripes, read.frame, read.dots) == ("#d00", ["#d00", "#0d0"], None, "all")
     for wrong in ({"color": "Red"}, {"color": "#d00", "stripes": ["Red"]}, {"color": "#d00", "stripes": []}):
-        assert not question.fits(wrong), wrong
+        assert not question.accepts(wrong), wrong
 
 
 SMALL = Field(json_schema_extra={"enumNames": ["Small"]})

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset.definitions.calls.files import MAX_LEVELS, MAX_PATH_BYTES, FileStat, normalise_path, parent_of, parents_of
+from capset.definitions.calls.files import (
+    MAX_PATH_BYTES,
+    MAX_PATH_LEVELS,
+    FileStat,
+    normalise_path,
+    parent_of,
+    parents_of,
+)
 from capset.errors import FileError
 
 
@@ -38,7 +45,7 @@ def test_a_path_has_one_form(path: str, clean: str) -> None:
         ("NUL", ["/a\0b"]),
         ("valid Unicode", ["/\ud800"]),
         ("at most 1024 bytes", ["/" + "a" * MAX_PATH_BYTES, "/" + "\u65e5" * 342]),
-        ("at most 64 levels", ["/a" * (MAX_LEVELS + 1)]),
+        ("at most 64 levels", ["/a" * (MAX_PATH_LEVELS + 1)]),
     ],
 )
 def test_any_other_path_is_refused(problem: str, paths: list[str]) -> None:
@@ -50,7 +57,7 @@ def test_any_other_path_is_refused(problem: str, paths: list[str]) -> None:
 @pytest.mark.spec("P22")
 def test_the_limits_are_allowed_themselves() -> None:
     assert len(normalise_path("/" + "a" * (MAX_PATH_BYTES - 1))) == MAX_PATH_BYTES
-    assert normalise_path("/a" * MAX_LEVELS).count("/") == MAX_LEVELS
+    assert normalise_path("/a" * MAX_PATH_LEVELS).count("/") == MAX_PATH_LEVELS
 
 
 @pytest.mark.spec("P22")

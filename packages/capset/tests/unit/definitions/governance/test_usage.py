@@ -5,14 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.definitions.governance.allowances import Allowance, allowance_of, lowest_allowance
-from capset.definitions.governance.usage import COUNTS, RESOURCES, AgentUsage, UsageLimit, usage_limit_of, usage_of
+from capset.definitions.governance.usage import (
+    INTEGER_QUANTITIES,
+    QUANTITIES,
+    AgentUsage,
+    UsageLimit,
+    usage_limit_of,
+    usage_of,
+)
 from capset.errors import DefinitionError
 
 amounts = st.fixed_dictionaries(
     {},
     optional={
-        name: st.integers(1, 2**53) if name in COUNTS else st.floats(1e-9, 1e12, allow_subnormal=False)
-        for name in RESOURCES
+        name: st.integers(1, 2**53) if name in INTEGER_QUANTITIES else st.floats(1e-9, 1e12, allow_subnormal=False)
+        for name in QUANTITIES
     },
 ).filter(bool)
 limits = st.builds(
@@ -21,7 +28,7 @@ limits = st.builds(
     st.sampled_from(["principal", "session", "org", "all"]),
     amounts,
 )
-used = st.builds(AgentUsage, **{name: st.integers(0, 1_000) for name in RESOURCES})
+used = st.builds(AgentUsage, **{name: st.integers(0, 1_000) for name in QUANTITIES})
 
 
 @pytest.mark.spec("R24")
@@ -51,8 +58,8 @@ def test_before_a_next_step_something_must_be_left() -> None:
         (AgentUsage(calls=4), "calls", "calls"),
         (AgentUsage(tokens=10**9), None, None),
     ):
-        assert limit.exceeded(usage, has_next=False) == now
-        assert limit.exceeded(usage, has_next=True) == later
+        assert limit.exceeded_quantity(usage, has_next=False) == now
+        assert limit.exceeded_quantity(usage, has_next=True) == later
 
 
 def test_an_allowance_of_several_has_the_limits_of_all() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from capset import Agent, Capability, DefinitionError, Preset, Toolkit, compose, tool
-from capset.definitions.capabilities import narrowed
+from capset.definitions.capabilities import narrow_capability
 from capset.definitions.tools.mcp_offers import read_template
 from capset.ext import McpPrompt, McpResource
 
@@ -138,4 +138,4 @@ def test_offers_are_in_no_hash_and_stay_with_a_narrower_capability() -> None:
     plain = Capability("kit", tools=[about])
     offering = Capability("kit", tools=[about], mcp=[McpPrompt(about)])
     assert compose(Agent("a", uses=[plain])).static_hash == compose(Agent("a", uses=[offering])).static_hash
-    assert narrowed(offering, {about: [about]}).mcp == offering.mcp
+    assert narrow_capability(offering, {about: [about]}).mcp == offering.mcp

@@ -21,13 +21,13 @@ async def again() -> int:
 @pytest.mark.spec("G25")
 def test_the_longest_pause_doubles_up_to_a_cap() -> None:
     retry = Retry(10, base=0.5, cap=3.0)
-    assert [retry.longest(attempt) for attempt in range(1, 6)] == [0.5, 1.0, 2.0, 3.0, 3.0]
-    assert Retry(5, base=0).longest(4) == 0
+    assert [retry.max_delay(attempt) for attempt in range(1, 6)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert Retry(5, base=0).max_delay(4) == 0
 
 
 @given(ATTEMPTS, SECONDS, SECONDS, st.integers(1, MAX_ATTEMPTS))
 def test_whatever_the_numbers_a_pause_is_within_the_cap(attempts: int, base: float, cap: float, attempt: int) -> None:
-    longest = Retry(attempts, base=base, cap=cap).longest(attempt)
+    longest = Retry(attempts, base=base, cap=cap).max_delay(attempt)
     assert 0 <= longest <= cap
     assert math.isfinite(longest)
 

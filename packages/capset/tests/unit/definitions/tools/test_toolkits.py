@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Hooks, Policy, Preset, Tool, Toolkit, ToolkitContext, compose, tool
-from capset.definitions.tools.toolkits import MAX_LEVELS, DynamicToolkit, dynamic_toolkit, policies_in, tools_in
+from capset.definitions.tools.toolkits import MAX_TOOLKIT_LEVELS, DynamicToolkit, dynamic_toolkit, policies_in, tools_in
 from capset.errors import DefinitionError, PolicyConflict, ToolNameConflict
 
 
@@ -114,10 +114,10 @@ def test_the_same_object_is_no_conflict_and_neither_is_a_name_at_another_depth()
 
 @pytest.mark.spec("F4")
 def test_toolkits_nest_only_so_deep() -> None:
-    assert nested(MAX_LEVELS, ONE).levels == MAX_LEVELS
-    assert list(compose(Agent("a", tools=[nested(MAX_LEVELS, ONE)])).tools) == ["one"]
-    with pytest.raises(DefinitionError, match=f"nested more than {MAX_LEVELS} levels deep"):
-        nested(MAX_LEVELS + 1)
+    assert nested(MAX_TOOLKIT_LEVELS, ONE).levels == MAX_TOOLKIT_LEVELS
+    assert list(compose(Agent("a", tools=[nested(MAX_TOOLKIT_LEVELS, ONE)])).tools) == ["one"]
+    with pytest.raises(DefinitionError, match=f"nested more than {MAX_TOOLKIT_LEVELS} levels deep"):
+        nested(MAX_TOOLKIT_LEVELS + 1)
 
 
 def test_toolkits_are_frozen_and_told_apart_by_identity() -> None:

@@ -46,7 +46,7 @@ def test_an_envelope_does_not_differ_from_itself() -> None:
 
 def test_what_changed_in_the_tools() -> None:
     diff = diff_envelopes(earlier(), later())
-    kinds = {"export_notes": "came", "delete_note": "went", "find_notes": "changed", "list_notes": "gated"}
+    kinds = {"export_notes": "added", "delete_note": "removed", "find_notes": "changed", "list_notes": "gated"}
     assert tools_of(diff) == kinds
     _, _, changed, gated = diff.tools
     assert changed.changes == (
@@ -73,13 +73,13 @@ def test_a_policy_that_flips_takes_its_tools_along() -> None:
     allowed = PolicyResult(id="by_day", kind="allow")
     denied = PolicyResult(id="by_day", kind="deny", reason="closed at night")
     assert (flipped, flipped.kind) == (PolicyChange("by_day", allowed, denied), "flipped")
-    assert set(tools_of(diff).values()) == {"went"}
-    assert [moved_hash.name for moved_hash in diff.links.moved] == ["runtime"]
+    assert set(tools_of(diff).values()) == {"removed"}
+    assert [moved_hash.name for moved_hash in diff.links.hashes] == ["runtime"]
 
 
 def test_what_a_permission_takes_away() -> None:
     diff = diff_envelopes(earlier(), earlier(principal=Principal("user-1", permissions=["notes:read"])))
-    assert tools_of(diff) == {"delete_note": "went"}
+    assert tools_of(diff) == {"delete_note": "removed"}
     assert (diff.policies, diff.definition, diff.prompt) == ((), (), ())
     assert diff.notes == ("permissions lost: notes:write",)
     ann = Principal("ann", permissions=["notes:read", "notes:write", "x:y"], org="acme")
@@ -135,7 +135,7 @@ def test_what_is_never_hashed_is_a_note_and_shows_no_value() -> None:
 def test_of_links_alone_the_hashes_and_tools_are_told() -> None:
     diff = diff_sides(Side(earlier().link), Side(later().link))
     assert diff.differs
-    assert tools_of(diff) == {"export_notes": "came", "delete_note": "went", "find_notes": "changed"}
+    assert tools_of(diff) == {"export_notes": "added", "delete_note": "removed", "find_notes": "changed"}
     assert [change.changes for change in diff.tools if change.kind == "changed"] == [None]
     assert (diff.prompt, diff.definition, diff.policies) == (None, None, None)
     same = diff_sides(Side(earlier().link), Side(earlier().link))
@@ -146,7 +146,7 @@ def test_a_link_is_compared_with_an_envelope_as_far_as_both_are_known() -> None:
     diff = diff_sides(Side(earlier().link), side_of(later()))
     assert (diff.prompt, diff.definition, diff.policies) == (None, None, None)
     (came, *_) = diff.tools
-    assert (came.kind, came.payloads[0], came.payloads[1] is not None) == ("came", None, True)
+    assert (came.kind, came.payloads[0], came.payloads[1] is not None) == ("added", None, True)
     payloads = {tool.hash: tool.payload for tool in earlier().runtime.tools}
     diff = diff_sides(Side(earlier().link, payloads), side_of(later()))
     assert [len(change.changes or ()) for change in diff.tools if change.kind == "changed"] == [3]

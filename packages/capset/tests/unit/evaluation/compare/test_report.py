@@ -97,15 +97,15 @@ def test_long_values_are_cut_to_where_they_differ(width: int) -> None:
     lines = [line for line in report_lines(diff, width=width) if "systemPrompt" in line.text]
     assert lines
     for line in lines:
-        assert all((line.is_cut, "ONE" in line.text, "TWO" in line.text, len(str(line)) <= max(width, 70)))
-    assert not any(line.is_cut for line in report_lines(diff_envelopes(earlier(), earlier()), width=width))
-    assert not any(line.is_cut for line in report_lines(diff, width=5000))
+        assert all((line.is_truncated, "ONE" in line.text, "TWO" in line.text, len(str(line)) <= max(width, 70)))
+    assert not any(line.is_truncated for line in report_lines(diff_envelopes(earlier(), earlier()), width=width))
+    assert not any(line.is_truncated for line in report_lines(diff, width=5000))
 
 
 def test_however_narrow_it_is_sixteen_characters_of_a_value_are_there() -> None:
     diff = diff_sides(side({"kind": "prompt", "name": "save"}), side({"kind": "prompt", "name": "save", "x": "a" * 50}))
     (line,) = (line for line in report_lines(diff, width=1) if line.text.startswith("x "))
-    assert (line.text, line.is_cut) == (f'x  "{"a" * 14}…', True)
+    assert (line.text, line.is_truncated) == (f'x  "{"a" * 14}…', True)
 
 
 def test_a_text_from_elsewhere_makes_no_line_of_its_own() -> None:

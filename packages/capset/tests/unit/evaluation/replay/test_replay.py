@@ -10,7 +10,7 @@ import pytest
 from capset import Agent, Capability, Principal, allow, deny, policy
 from capset.definitions.tools.toolkits import DynamicToolkit
 from capset.errors import DefinitionError
-from capset.evaluation.replay.evaluation import Gone, replay, replay_lines
+from capset.evaluation.replay.evaluation import MissingTool, replay, replay_lines
 from capset.evaluation.snapshot.capture import capture
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
 from capset.fingerprint.changes import Change
@@ -39,7 +39,7 @@ async def test_where_nothing_changed_nothing_differs() -> None:
     replayed = await replay(envelope, agent)
     assert not replayed.differs
     assert (replayed.now.envelope, replayed.principal, replayed.diff.notes) == (envelope, ANYONE, ())
-    assert (replayed.refusal, replayed.gone, replayed.dropped, replayed.notes) == (None, (), (), ())
+    assert (replayed.refusal, replayed.missing, replayed.dropped, replayed.notes) == (None, (), (), ())
 
 
 async def test_tools_of_then_and_now() -> None:
@@ -50,8 +50,8 @@ async def test_tools_of_then_and_now() -> None:
     assert replayed.only_now == ("new",)
     (changed,) = replayed.changed
     assert changed.changes == (Change("description", "changed", "Do.", "Do it otherwise."),)
-    missing = Gone("gone", "the agent has no tool of that name")
-    assert replayed.gone == (missing, Gone("needy", "ada lacks the permission notes:write"))
+    missing = MissingTool("gone", "the agent has no tool of that name")
+    assert replayed.missing == (missing, MissingTool("needy", "ada lacks the permission notes:write"))
     assert [misfit.path for misfit in replayed.refused] == ["changed", "gone"]
     assert replayed.differs
     lines = [str(line) for line in replay_lines(replayed)]
@@ -71,7 +71,7 @@ async def test_a_policy_that_flipped_says_so() -> None:
     envelope = await stored(agent)
     gate.answer = deny("closed")
     replayed = await replay(envelope, agent)
-    assert ([flip.id for flip in replayed.flipped], replayed.gone) == (["gate"], (Gone("same", "closed"),))
+    assert ([flip.id for flip in replayed.flipped], replayed.missing) == (["gate"], (MissingTool("same", "closed"),))
     assert replayed.refusal is None, "the tools are the same, and the results are those of then"
     assert replayed.differs
     assert "~ gate  allow → deny (closed)" in [str(line) for line in replay_lines(replayed)]

@@ -42,7 +42,7 @@ def test_a_hydrated_snapshot_has_the_hashes_of_the_captured(agent: Agent) -> Non
         link = captured.link
         for bind in (agent, compose(agent)):
             assert envelope_of(await hydrate(envelope, bind, principal=ANYONE)) == envelope
-        outer = {policy.id for installed in captured.tools.values() for policy in installed.gates}
+        outer = {policy.id for installed in captured.tools.values() for policy in installed.policies}
         live = {name: installed.tool for name, installed in captured.tools.items()}
         for bind in (live, live.__getitem__):
             if outer:

@@ -33,11 +33,11 @@ class Crowd:
 
     async def ask(self, owner: Owner, slots: int = 1) -> None:
         may = self._may(owner, slots)
-        if self.slots.take(owner, slots):
+        if self.slots.try_acquire(owner, slots):
             assert may
             self.held.append((owner, slots))
         else:
-            self.waiting.append((owner, slots, asyncio.ensure_future(self.slots.wait(owner, slots))))
+            self.waiting.append((owner, slots, asyncio.ensure_future(self.slots.acquire(owner, slots))))
             await turns()
 
     async def release(self, which: int) -> None:
@@ -106,7 +106,7 @@ def test_one_that_comes_after_a_greedy_one_finds_a_slot(total: int, greedy: list
         crowd, other = Crowd(total), OWNERS[1] if alone else OWNERS[4]
         for owner in greedy:  # all of one organisation; alone, all of one principal
             await crowd.ask(OWNERS[0] if alone else owner)
-        assert crowd.slots.take(other)
+        assert crowd.slots.try_acquire(other)
         for _, _, task in crowd.waiting:
             task.cancel()
         await asyncio.gather(*(task for _, _, task in crowd.waiting), return_exceptions=True)
@@ -119,12 +119,12 @@ async def test_those_who_wait_take_turns_by_org_and_then_by_principal() -> None:
     slots, came = FairSlots(1), list[str]()
 
     async def wait(owner: Owner) -> None:
-        await slots.wait(owner)
+        await slots.acquire(owner)
         came.append(f"{owner.org}.{owner.principal}")
         slots.release(owner)
 
     first = Owner("acme", "a")
-    assert slots.take(first)
+    assert slots.try_acquire(first)
     owners = [*[Owner("acme", "a")] * 4, Owner("acme", "b"), *[Owner("globex", "c")] * 2]
     tasks = [asyncio.ensure_future(wait(owner)) for owner in owners]
     await turns()
@@ -136,8 +136,8 @@ async def test_those_who_wait_take_turns_by_org_and_then_by_principal() -> None:
 @pytest.mark.spec("K21")
 async def test_a_slot_that_comes_as_its_waiter_is_cancelled_goes_to_the_next() -> None:
     slots, ada, bob = FairSlots(1), Owner("acme", "ada"), Owner("acme", "bob")
-    assert slots.take(ada)
-    cancelled, other = (asyncio.ensure_future(slots.wait(owner)) for owner in (ada, bob))
+    assert slots.try_acquire(ada)
+    cancelled, other = (asyncio.ensure_future(slots.acquire(owner)) for owner in (ada, bob))
     await turns()
     slots.release(ada)
     cancelled.cancel()

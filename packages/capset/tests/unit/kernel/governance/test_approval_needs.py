@@ -15,11 +15,11 @@ from capset import Principal
 from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.errors import Conflict, PermissionDenied, StoreError
 from capset.ext import Governance
-from capset.kernel.governance.approval_decisions import answered, refusal_of, repetition
+from capset.kernel.governance.approval_decisions import apply_answer, refusal_of, repetition_reason
 from capset.kernel.governance.approval_needs import (
     ApprovalNeeds,
     ApproverNeed,
-    given_approvals,
+    approvals_of,
     has_enough_approvals,
     round_of,
 )
@@ -57,7 +57,7 @@ TIMES = st.sampled_from(["2026-01-01T00:00:59.999999Z", "2026-01-01T00:01:00.000
 
 
 def row(*rules: ApproverNeed, **more: Any) -> ApprovalRow:
-    return replace(ROW, needs=ApprovalNeeds(rules, **more).written())
+    return replace(ROW, needs=ApprovalNeeds(rules, **more).to_json())
 
 
 @pytest.mark.spec("G46")
@@ -87,7 +87,7 @@ def test_needs_are_read_as_they_were_written(
     rules: list[ApproverNeed], approvals: int, forbid_own: bool, expires_after: float | None
 ) -> None:
     needs = ApprovalNeeds(tuple(rules), approvals, forbid_own, expires_after)
-    assert ApprovalNeeds.read(replace(ROW, needs=needs.written())).written() == needs.written()
+    assert ApprovalNeeds.of_row(replace(ROW, needs=needs.to_json())).to_json() == needs.to_json()
 
 
 @pytest.mark.spec("G48")
@@ -102,7 +102,7 @@ def test_a_request_is_approved_by_so_many_different_principals_of_the_same_argum
         answer = Answer(True, arguments=arguments if number is None else None, round=number)
         before = request
         try:
-            request = answered(request, answer, by, Governance(), START)
+            request = apply_answer(request, answer, by, Governance(), START)
         except Conflict:
             is_stale = number is not None and number != round_of(before)
             assert is_stale or (by.id in approvers and modification == now)
@@ -112,7 +112,7 @@ def test_a_request_is_approved_by_so_many_different_principals_of_the_same_argum
             assert round_of(request) == round_of(before) + 1
         assert by.id not in approvers
         approvers.add(by.id)
-        assert {approval.by.removeprefix("user:") for approval in given_approvals(request)} == approvers
+        assert {approval.by.removeprefix("user:") for approval in approvals_of(request)} == approvers
         assert (request.status, request.modified) == ("approved" if len(approvers) >= needed else "pending", now)
         assert has_enough_approvals(request) == (request.status == "approved")
         if request.status == "approved":
@@ -131,10 +131,10 @@ def test_who_made_a_key_counts_as_its_holder_whatever_their_kinds_are(first: Pri
     is_one = first.id == second.id or has_made(first, second) or has_made(second, first)
     assert (refusal_of(request, second, Governance(), NOW) is not None) == is_one
     assert refusal_of(request, second, Governance(own_approvals=True), NOW) is None
-    approvals = given_approvals(answered(row(approvals=2), Answer(True), first, Governance(), START))
-    assert (repetition(approvals, second) is not None) == is_one
+    approvals = approvals_of(apply_answer(row(approvals=2), Answer(True), first, Governance(), START))
+    assert (repetition_reason(approvals, second) is not None) == is_one
     bot = Principal("bot", kind="agent", org="acme", makers=["user:zoe"])
-    assert (repetition(approvals, bot.acting_for(second)) is not None) == is_one
+    assert (repetition_reason(approvals, bot.acting_for(second)) is not None) == is_one
     assert {*bot.acting_for(first).makers} == {"user:zoe", *first.makers}
     assert refusal_of(request, bot.acting_for(first), Governance(), NOW) is not None
 
@@ -150,14 +150,14 @@ def test_no_name_hides_who_is_behind_it(by: str, makers: list[str]) -> None:
 
 def test_an_anonymous_principal_approves_nothing() -> None:
     with pytest.raises(PermissionDenied, match="an anonymous principal cannot"):
-        answered(ROW, Answer(True), Principal.anonymous(), Governance(), START)
+        apply_answer(ROW, Answer(True), Principal.anonymous(), Governance(), START)
 
 
 @pytest.mark.parametrize(
     ("column", "texts", "read", "problem"),
     [
-        ("needs", ["{", "[]", "{}", '{"rules":[3]}', '{"rules":3}'], ApprovalNeeds.read, "what its approvals need"),
-        ("approvals", ["{", "3", '[{"by":"x"}]', "[3]"], given_approvals, "its approvals"),
+        ("needs", ["{", "[]", "{}", '{"rules":[3]}', '{"rules":3}'], ApprovalNeeds.of_row, "what its approvals need"),
+        ("approvals", ["{", "3", '[{"by":"x"}]', "[3]"], approvals_of, "its approvals"),
         ("makers", ["{", "3", "[3]"], lambda row: refusal_of(row, BEA, Governance(), NOW), "the makers of its key"),
     ],
 )

@@ -37,10 +37,10 @@ def boss(*permissions: str, id: str = "boss", **attributes: Any) -> Principal:
 
 
 async def refused(open_till: Till, request: str, by: Principal) -> str:
-    """Return why a decision is refused; ``may_decide`` and ``refusal`` say the same before."""
+    """Return why a decision is refused; ``refusal`` says the same before."""
     approvals = open_till.kernel.approvals
     row = await approvals.get(request, org="acme")
-    assert not approvals.may_decide(row, by)
+    assert approvals.refusal(row, by)
     with pytest.raises(PermissionDenied) as error:
         await open_till.decided(request, by=by)
     assert error.value.message == f"Permission denied: {approvals.refusal(row, by)}."
@@ -229,6 +229,6 @@ async def test_a_rule_for_an_agent_is_for_the_blocks_inside_it() -> None:
         ):
             running = asyncio.ensure_future(session.run("pay bob"))
             request = await first_request(kernel)
-            assert kernel.approvals.may_decide(request, person("eve")) is not is_for
+            assert (kernel.approvals.refusal(request, person("eve")) is None) is not is_for
             await kernel.approvals.decide(request.id, YES, by=boss("a:b"))
             assert await running == "paid"

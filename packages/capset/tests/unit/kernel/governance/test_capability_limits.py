@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Kernel, Preset, Principal
-from capset.definitions.capabilities import AnyCapability, narrowed
+from capset.definitions.capabilities import AnyCapability, narrow_capability
 from capset.definitions.governance.limits import Limit
 from capset.definitions.tools.toolkits import Toolkit
 from capset.errors import DefinitionError, InvalidArguments, LimitExceeded
@@ -57,7 +57,7 @@ async def test_what_reaches_no_handler_does_not_count(tmp_path: Path) -> None:
 @pytest.mark.spec("G13", "M22")
 async def test_no_second_name_agent_or_form_of_it_gives_a_second_allowance() -> None:
     full = mail({"requests": 3, "window": "1h", "per": "org"})
-    less = narrowed(full, {READ: [READ], WRITE: []})
+    less = narrow_capability(full, {READ: [READ], WRITE: []})
     async with Kernel(store="memory://") as kernel:
         for principal, uses in ((ADA, full), (BOB, full.with_names(prefix="x_")), (ADA, less)):
             async with kernel.open(Agent(f"of-{principal.id}", uses=[uses]), principal=principal) as session:

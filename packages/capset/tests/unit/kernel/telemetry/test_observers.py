@@ -31,18 +31,18 @@ class Notes:
         self.said: list[tuple[str, Any]] = []
         self._fails = fails
 
-    def begun(self, call: Invocation) -> str:
-        return self._note("begun", call.id)
+    def on_start(self, call: Invocation) -> str:
+        return self._note("on_start", call.id)
 
-    def joined(self, state: str) -> None:
-        self._note("joined", state)
+    def on_attach(self, state: str) -> None:
+        self._note("on_attach", state)
 
-    def ended(self, call: Invocation, state: str) -> None:
+    def on_end(self, call: Invocation, state: str) -> None:
         assert state == call.id
-        self._note("ended", call.outcome)
+        self._note("on_end", call.outcome)
 
-    def left(self, state: str) -> None:
-        self._note("left", state)
+    def on_detach(self, state: str) -> None:
+        self._note("on_detach", state)
 
     def _note(self, event: str, value: Any) -> Any:
         if event in self._fails:
@@ -51,14 +51,14 @@ class Notes:
         return value
 
 
-@pytest.mark.parametrize("failing_event", ["begun", "ended", "left"])
+@pytest.mark.parametrize("failing_event", ["on_start", "on_end", "on_detach"])
 async def test_an_observer_that_fails_is_logged_by_name(failing_event: str, caplog: pytest.LogCaptureFixture) -> None:
     bad, good = Notes(failing_event), Notes()
     async with Kernel("memory://", observers=[bad, good]) as kernel, kernel.open(AGENT, principal=WHO) as session:
         assert await session.call(plain, 1) == 1
         (record,) = await records_of(kernel.audit)
     assert record.outcome == "succeeded"
-    assert [event for event, _ in good.said] == ["begun", "ended", "left"]
+    assert [event for event, _ in good.said] == ["on_start", "on_end", "on_detach"]
     assert "the observer Notes failed" in caplog.text
 
 
@@ -66,14 +66,14 @@ async def test_what_an_observer_keeps_of_a_call_is_let_go_with_it() -> None:
     references: list[weakref.ref[Keeping]] = []
 
     class Keeping(Notes):
-        def begun(self, call: Invocation) -> Any:
+        def on_start(self, call: Invocation) -> Any:
             observer = Keeping()
             references.append(weakref.ref(observer))
             return observer
 
-        def ended(self, call: Invocation, state: Any) -> None: ...
+        def on_end(self, call: Invocation, state: Any) -> None: ...
 
-        def left(self, state: Any) -> None: ...
+        def on_detach(self, state: Any) -> None: ...
 
     async with Kernel("memory://", observers=[Keeping()]) as kernel, kernel.open(AGENT, principal=WHO) as session:
         await session.call(plain, 1)
@@ -88,7 +88,7 @@ async def test_an_observer_may_come_and_go_and_is_told_of_the_begin_the_outcome_
             result = await session.try_call(plain, 1)
         await session.call(plain, 1)
         assert kernel.observers == ()
-    assert notes.said == [("begun", result.record), ("ended", "succeeded"), ("left", result.record)]
+    assert notes.said == [("on_start", result.record), ("on_end", "succeeded"), ("on_detach", result.record)]
 
 
 async def test_a_call_before_its_first_step_is_told_of_too() -> None:
@@ -97,8 +97,8 @@ async def test_a_call_before_its_first_step_is_told_of_too() -> None:
         stream = session.stream(plain, 1)
         await stream.__aenter__()
         await stream.__aexit__(None, None, None)
-    assert [event for event, _ in notes.said] == ["begun", "ended", "left"]
-    assert notes.said[1] == ("ended", "cancelled")
+    assert [event for event, _ in notes.said] == ["on_start", "on_end", "on_detach"]
+    assert notes.said[1] == ("on_end", "cancelled")
 
 
 async def test_a_call_that_is_dropped_leaves_the_context_alone() -> None:
@@ -114,7 +114,7 @@ async def test_a_call_that_is_dropped_leaves_the_context_alone() -> None:
         call = session.call(wait)
         call.send(None)
         call.close()
-    assert [event for event, _ in notes.said] == ["begun", "ended"]
+    assert [event for event, _ in notes.said] == ["on_start", "on_end"]
 
 
 def call_plain(session: Session) -> Any:
@@ -126,5 +126,5 @@ async def test_without_observers_a_call_enters_no_function_of_theirs() -> None:
         alone = functions_of(call_plain, session)
         with kernel.observe(Notes()):
             watched = functions_of(call_plain, session)
-    theirs = {"observe", "begin", "tell_ended", "leave"}
+    theirs = {"observe", "notify_start", "notify_end", "notify_detach"}
     assert (theirs & {*alone}, theirs & {*watched}) == (set(), theirs)

@@ -13,7 +13,7 @@ from sqlalchemy import event
 from capset.stores.base import DocumentRow, ScopeKey
 from capset.stores.sql.documents import Fts5
 from capset.stores.sql.sqlite import SqliteStore
-from capset_testing.store_suite.support import NOW, begin
+from capset_testing.store_suite.support import NOW, create_sessions
 from tests.helpers.stores.sql.support import opened, raw
 
 KEY = ScopeKey("session", "acme", "s", "memories")
@@ -23,7 +23,7 @@ OTHER = ScopeKey("user", "acme", "ada", "memories")
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
     async with opened(tmp_path / "a.db") as opened_store:
-        await begin(opened_store, "s")
+        await create_sessions(opened_store, "s")
         yield opened_store
 
 

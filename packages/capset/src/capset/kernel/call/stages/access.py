@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.errors import (
     CapsetError,
     InvalidArguments,
@@ -24,7 +24,7 @@ ANONYMOUS: Final = "anonymous principals are refused"
 """The reason in snapshots and records if ``require_auth`` leaves an anonymous principal without tools."""
 
 
-def authentication(installed: Installed) -> Step:
+def authentication(installed: InstalledTool) -> Step:
     """Refuse anonymous principals if the governance requires it, withdrawn credentials, and floods of calls."""
     return authenticate
 
@@ -54,7 +54,7 @@ def identify(call: Invocation) -> Awaitable[None] | None:
     return None if credential is None or credential.admits_all else credential.check()
 
 
-def permission(installed: Installed) -> Step:
+def permission(installed: InstalledTool) -> Step:
     """Refuse a call of a tool that is not in play for this principal, here and now."""
     name = installed.name
 
@@ -74,7 +74,7 @@ Resolve = Callable[[SessionContext], CompiledTool]
 
 def unknown_tool(name: str) -> CompiledTool:
     """Return a compiled tool for an unknown name: calls of it fail with 404, and are recorded."""
-    return CompiledTool(name, None, None, None, False, {"identify": (authenticate, _not_found)})
+    return CompiledTool(name, None, None, None, False, {"identify": (authenticate, _raise_not_found)})
 
 
 def ambiguous_tool(compiled: CompiledTool) -> CompiledTool:
@@ -102,11 +102,11 @@ def refusing_tool(compiled: CompiledTool, error: CapsetError) -> CompiledTool:
     return replace(compiled, phases={**phases, "arguments": (refuse,)})
 
 
-def _not_found(call: Invocation) -> None:
+def _raise_not_found(call: Invocation) -> None:
     name, tools = call.compiled.name, call.context.snapshot.tools
     if name in tools:
         raise NotFound(f"the given tool {name!r} is not the tool of that name in this agent")
-    for choice in call.context.snapshot.composition.chosen:
+    for choice in call.context.snapshot.composition.capability_uses:
         for preset, part in choice.capability.presets.items():
             if preset not in choice.presets and name in [choice.names.get(tool.name) for tool in part.part.tools]:
                 raise NotFound(
@@ -115,5 +115,5 @@ def _not_found(call: Invocation) -> None:
                     hint=f"use {choice.capability.name}.with_presets({preset}=True)",
                 )
     types = [installed.tool.type for installed in tools.values() if installed.tool.contract]
-    names = [installed.qualified for installed in tools.values()] if "." in name else tools
+    names = [installed.qualified_name for installed in tools.values()] if "." in name else tools
     raise NotFound(unknown("tool", name, [*names, *types]))

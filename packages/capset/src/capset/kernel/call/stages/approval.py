@@ -8,7 +8,7 @@ from typing import cast
 
 from typing_extensions import TypeVar
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.calls.messages import Json
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.governance.policies import Decision, Policy, ask
@@ -19,18 +19,19 @@ from capset.errors import (
     ApprovalVoid,
     PermissionDenied,
 )
-from capset.evaluation.policies import Ruling, ask_each, rule
+from capset.evaluation.policies import Ruling, evaluate_all, rule
 from capset.fingerprint.canonical import as_json
 from capset.kernel.call.compiled_tools import REPEATED_PHASES, Step, run_phases
 from capset.kernel.call.invocation import NOT_VALIDATED, Invocation
-from capset.kernel.call.stages.arguments import in_time, record_again, request_of
+from capset.kernel.call.stages.arguments import refresh_recorded, request_of, within_deadline
 from capset.kernel.governance.approval_needs import ApprovalNeeds, has_enough_approvals
 from capset.kernel.governance.approval_requests import (
-    is_of_other_code,
-    look_at_files,
+    existing_request,
+    has_different_code,
     needs_of,
     open_request,
-    standing_request,
+    own_request,
+    read_named_files,
 )
 from capset.kernel.governance.approvals import ApprovalService, rejection, to_event_data
 from capset.kernel.governance.audit import digest_of
@@ -43,7 +44,7 @@ from capset.schemas.json_schema_graph import SchemaNode
 T = TypeVar("T")
 
 
-def approval(installed: Installed) -> Step | None:
+def approval(installed: InstalledTool) -> Step | None:
     """Ask for the approval of a call if its tool requires it or a policy has asked for it."""
     tool, approval_rule = installed.tool, installed.tool.approval
     if not installed.may_ask:
@@ -52,80 +53,82 @@ def approval(installed: Installed) -> Step | None:
     schema = graph_of(tool.arguments) if tool.arguments.takes_files else None
     always = ask(f"every call of {installed.name!r} has to be approved")
     tool_policy = (
-        None if isinstance(approval_rule, str) else Policy("approval", lambda request: _decided(approval_rule(request)))
+        None
+        if isinstance(approval_rule, str)
+        else Policy("approval", lambda request: _as_policy_answer(approval_rule(request)))
     )
 
     async def question(call: Invocation) -> Ruling | None:
         if tool_policy is None:
-            return Ruling("ask", [(_ALWAYS, always)]) if approval_rule == "ask" else call.decided.question
-        asking = ask_each((tool_policy,), request_of(call, tool))
-        ruling = rule(await (asking if call.options.deadline is None else in_time(call, asking)))
+            return Ruling("ask", [(_ALWAYS, always)]) if approval_rule == "ask" else call.decision.question
+        asking = evaluate_all((tool_policy,), request_of(call, tool))
+        ruling = rule(await within_deadline(call, asking))
         if ruling.kind == "deny":
             call.deny(ruling.detail)
             raise PermissionDenied(f"Permission denied: {ruling.reason}")
-        return ruling if ruling.kind == "ask" else call.decided.question
+        return ruling if ruling.kind == "ask" else call.decision.question
 
     async def recheck(call: Invocation, row: ApprovalRow) -> None:
         """Check the call again: its credential, the policies' answers and its arguments may have changed."""
         credential = call.options.credential
         if credential is not None:
-            await credential.check(afresh=True)
+            await credential.check(bypass_cache=True)
         if row.modified is not None:
-            call.given = Json(as_json(row.modified).encode())
+            call.raw_arguments = Json(as_json(row.modified).encode())
             call.arguments = NOT_VALIDATED
-        elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.given, Json):
+        elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.raw_arguments, Json):
             # An in-process caller still holds the arguments, and may have changed them since.
-            record_again(call, tool)
+            refresh_recorded(call, tool)
             if digest_of(call) != row.digest:
-                raise _void(call, "the arguments have changed since the approval was requested")
-        call.decided = call.decided._replace(question=None)
+                raise _void_error(call, "the arguments have changed since the approval was requested")
+        call.decision = call.decision._replace(question=None)
         await run_phases(call, REPEATED_PHASES)
         await question(call)  # only because it may deny: an approval has been given
-        await _look_at_files(call, schema)
+        await _read_named_files(call, schema)
         _check_files(call, row)
 
-    async def settle(call: Invocation) -> None:
+    async def require_approval(call: Invocation) -> None:
         ruling = await question(call)
         if ruling is None:
             return
-        question_of_policies = call.decided.question
-        if question_of_policies is not None and ruling is not question_of_policies:
-            ruling = Ruling("ask", [*question_of_policies.determining, *ruling.determining])
+        policies_question = call.decision.question
+        if policies_question is not None and ruling is not policies_question:
+            ruling = Ruling("ask", [*policies_question.determining, *ruling.determining])
         needs = needs_of(call.context.runtime.governance.approvers, call, installed)
-        await _look_at_files(call, schema)
-        row, has_waited = await _granted(call, ruling, limits, needs)
+        await _read_named_files(call, schema)
+        row, has_waited = await _obtain_approval(call, ruling, limits, needs)
         if has_waited or row.modified is not None:
             await recheck(call, row)
         if call.named_files:
             call.approved_files = call.context.files.as_approved({file.path: file.sha256 for file in call.named_files})
-        call.ticket = row
-        call.decided = call.decided._replace(reason=f"approved by {row.decided_by}", approval=row.id)
+        call.approved_request = row
+        call.decision = call.decision._replace(reason=f"approved by {row.decided_by}", approval=row.id)
 
     def step(call: Invocation) -> Awaitable[None] | None:
-        if approval_rule == "auto" and call.decided.question is None:
+        if approval_rule == "auto" and call.decision.question is None:
             return None
-        return settle(call)
+        return require_approval(call)
 
     return step
 
 
-async def _look_at_files(call: Invocation, schema: SchemaNode | None) -> None:
+async def _read_named_files(call: Invocation, schema: SchemaNode | None) -> None:
     """Set ``named_files`` of a call to their current state; ``schema`` is ``None`` if its arguments name no files."""
     if schema is not None:
-        call.named_files = await look_at_files(call, schema)
+        call.named_files = await read_named_files(call, schema)
 
 
 def _check_files(call: Invocation, row: ApprovalRow) -> None:
     """Raise ``ApprovalVoid`` if the files that a call names are not those that were approved."""
     if not are_unchanged(call.named_files, row):
-        raise _void(call, "a file that its arguments name has changed since the approval was requested")
+        raise _void_error(call, "a file that its arguments name has changed since the approval was requested")
 
 
 _ALWAYS = Policy("approval", lambda request: False)
 """The policy in whose name a tool with ``approval="ask"`` asks."""
 
 
-async def _decided(answer: object) -> Decision | bool:
+async def _as_policy_answer(answer: object) -> Decision | bool:
     """Convert the answer of a tool's own rule, where ``True`` means that approval is needed, to a policy's answer."""
     if isinstance(answer, Awaitable):
         answer = await cast("Awaitable[object]", answer)
@@ -136,54 +139,52 @@ async def _decided(answer: object) -> Decision | bool:
     raise TypeError(f"an approval rule must return a bool or a Decision, not {type(answer).__name__}")
 
 
-async def _granted(
+async def _obtain_approval(
     call: Invocation, ruling: Ruling, limits: CallLimits, needs: ApprovalNeeds | None
 ) -> tuple[ApprovalRow, bool]:
     """Return the approval of a call, and whether the call has waited for it."""
     service = call.context.runtime.approvals
     digest = digest_of(call)
     if call.options.approval is not None:
-        return await _presented(call, service, call.options.approval, digest, needs), False
-    call.decided = call.decided._replace(reason=ruling.detail)
+        return await _named_approval(call, service, call.options.approval, digest, needs), False
+    call.decision = call.decision._replace(reason=ruling.detail)
     has_waited = False
     while True:
-        row = await _in_time(call, standing_request(call, digest, needs))
+        row = await _within_deadline(call, existing_request(call, digest, needs))
         if row is None:
             await limits.check(call)  # a call that is over its limit opens no request
-            row = await _in_time(call, open_request(call, ruling, digest, needs))
-        call.decided = call.decided._replace(approval=row.id)
-        if service.is_to_consult(row):
-            row = await _in_time(call, service.consult(row))
+            row = await _within_deadline(call, open_request(call, ruling, digest, needs))
+        call.decision = call.decision._replace(approval=row.id)
+        if service.should_consult(row):
+            row = await _within_deadline(call, service.consult(row))
             has_waited = True
         if row.status == "pending":
-            if call.options.defers:
+            if call.options.defers_approval:
                 call.deny(ruling.detail)
-                raise _required(row, f"this needs an approval first: {ruling.reason}")
-            tell = partial(announce, call, "approval.requested", to_event_data(row))
-            row = await _in_time(call, service.wait(row, tell))
+                raise _required_error(row, f"this needs an approval first: {ruling.reason}")
+            announce_request = partial(announce, call, "approval.requested", to_event_data(row))
+            row = await _within_deadline(call, service.wait(row, announce_request))
             has_waited = True
         if row.status == "approved" and not has_enough_approvals(row):
-            await _in_time(call, service.void(row))
+            await _within_deadline(call, service.expire_incomplete(row))
             continue
         if row.status != "used":  # otherwise an equal call was faster, and this one needs its own approval
-            return _approved(call, row, service), has_waited
+            return _check_approved(call, row, service), has_waited
 
 
-async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
-    return await (
-        asking if call.options.deadline is None else in_time(call, asking, "there was no approval in time for")
-    )
+def _within_deadline(call: Invocation, asking: Awaitable[T]) -> Awaitable[T]:
+    return within_deadline(call, asking, "there was no approval in time for")
 
 
-def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
-    end = "" if why.endswith((".", "?", "!")) else "."
-    needed = "" if row.needs is None else f" It needs {ApprovalNeeds.read(row).summary()}."
+def _required_error(row: ApprovalRow, reason: str) -> ApprovalRequired:
+    end = "" if reason.endswith((".", "?", "!")) else "."
+    needed = "" if row.needs is None else f" It needs {ApprovalNeeds.of_row(row).summary()}."
     then = f"The request is {row.id}; once it is approved, make the same call again."
-    message = f"Permission denied: {why}{end}{needed} {then}"
+    message = f"Permission denied: {reason}{end}{needed} {then}"
     return ApprovalRequired(message, approval=row.id, hint=f"have it approved: capset approvals approve {row.id}")
 
 
-async def _presented(
+async def _named_approval(
     call: Invocation, service: ApprovalService, id: str, digest: str, needs: ApprovalNeeds | None
 ) -> ApprovalRow:
     """Return the approval that a caller names, if it is for exactly this call (G17).
@@ -192,42 +193,41 @@ async def _presented(
     another session or principal exists.
     """
     context = call.context
-    row = await service.find(id, context.principal.org)
-    mine = (context.id, f"{context.principal.kind}:{context.principal.id}", context.principal.on_behalf_of)
-    if row is None or (row.session, row.principal, row.on_behalf_of) != mine:
-        raise _void(call, "there is no such approval of this session")
-    call.decided = call.decided._replace(approval=row.id)
+    row = await own_request(context, id)
+    if row is None:
+        raise _void_error(call, "there is no such approval of this session")
+    call.decision = call.decision._replace(approval=row.id)
     if (row.tool_hash, row.tool, row.agent) != (call.compiled.hash, call.compiled.name, context.block.name):
-        raise _void(call, "it was given for another tool, or the tool has changed since")
-    if is_of_other_code(row, call):
-        raise _void(call, "it was given for another version of the tool's code")
+        raise _void_error(call, "it was given for another tool, or the tool has changed since")
+    if has_different_code(row, call):
+        raise _void_error(call, "it was given for another version of the tool's code")
     if row.digest != digest:
-        raise _void(call, "it was given for other arguments, or a file that they name has changed since")
-    if row.needs != (needs and needs.written()):
-        raise _void(call, "the rules for its approvers have changed since")
+        raise _void_error(call, "it was given for other arguments, or a file that they name has changed since")
+    if row.needs != (needs and needs.to_json()):
+        raise _void_error(call, "the rules for its approvers have changed since")
     if row.status == "used":
-        raise _void(call, "it was used already")
+        raise _void_error(call, "it was used already")
     if row.status == "approved" and not has_enough_approvals(row):
-        raise _void(call, "it lacks some of the approvals that it needs")
+        raise _void_error(call, "it lacks some of the approvals that it needs")
     if row.status == "pending" and not service.is_overdue(row):
-        call.deny(call.decided.reason)
-        raise _required(row, "the request has no answer yet")
-    return _approved(call, row, service)
+        call.deny(call.decision.reason)
+        raise _required_error(row, "the request has no answer yet")
+    return _check_approved(call, row, service)
 
 
-def _void(call: Invocation, why: str) -> ApprovalVoid:
-    call.deny(f"approval void: {why}")
-    return ApprovalVoid(f"Approval void: {why}.")
+def _void_error(call: Invocation, reason: str) -> ApprovalVoid:
+    call.deny(f"approval void: {reason}")
+    return ApprovalVoid(f"Approval void: {reason}.")
 
 
-def _approved(call: Invocation, row: ApprovalRow, service: ApprovalService) -> ApprovalRow:
+def _check_approved(call: Invocation, row: ApprovalRow, service: ApprovalService) -> ApprovalRow:
     if row.status == "approved" and not service.is_overdue(row):
         return row
     if row.status == "rejected":
-        why = rejection(row)
-        call.deny(why)
+        reason = rejection(row)
+        call.deny(reason)
         raise ApprovalRejected(
-            f"Permission denied: the request was {why}",
+            f"Permission denied: the request was {reason}",
             hint=f"the same call gets this answer until {row.expires_at}",
         )
     call.deny("no answer in time")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.kernel.call.compiled_tools import Phase, Step
 from capset.kernel.call.stages.access import authentication, permission
 from capset.kernel.call.stages.admission import admission
@@ -19,7 +19,7 @@ from capset.kernel.call.stages.arguments import policy, validation
 from capset.kernel.call.stages.result import output, serialize
 from capset.kernel.call.stages.run import invoke, load_state
 
-Stage = Callable[[Installed], Step | None]
+Stage = Callable[[InstalledTool], Step | None]
 
 STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
     "identify": (authentication,),
@@ -31,11 +31,11 @@ STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
 }
 """The stages by phase, in order. A stage that reads arguments may stand in any phase.
 
-In ``identify`` and ``authorize`` it reads ``call.given``, which is not validated; from ``arguments`` on, it reads
-``call.arguments``. In ``arguments``, validation and the policies come first: a stage that refused before them would
-reveal something about the arguments to callers that a policy refuses. A call that has waited for its approval, or whose
-approver changed its arguments, repeats all phases before ``admit`` (``REPEATED_PHASES``). Approval is the first stage
-of ``admit``, so that the stages after it see what was approved. ``make check`` enforces both orders.
+In ``identify`` and ``authorize`` it reads ``call.raw_arguments``, which are not validated; from ``arguments`` on, it
+reads ``call.arguments``. In ``arguments``, validation and the policies come first: a stage that refused before them
+would reveal something about the arguments to callers that a policy refuses. A call that has waited for its approval, or
+whose approver changed its arguments, repeats all phases before ``admit`` (``REPEATED_PHASES``). Approval is the first
+stage of ``admit``, so that the stages after it see what was approved. ``make check`` enforces both orders.
 
 To refuse a call, a stage raises; the error determines the outcome on record. If the error is a denial, it is the
 decision too, with its message as the reason. To record another reason or the ids of policies, call ``call.deny`` first.

@@ -10,23 +10,23 @@ from collections.abc import Awaitable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.calls.messages import Json
 from capset.definitions.governance.policies import Decision, Policy, Request
-from capset.evaluation.policies import ask_at_once
+from capset.evaluation.policies import evaluate_eagerly
 from capset.kernel.call.compiled_tools import Phase, PlainCall, Step
 from capset.kernel.call.invocation import ALLOWED, CallArguments, Invocation
 from capset.kernel.call.stages.access import authentication, permission
 from capset.kernel.call.stages.admission import admission
 from capset.kernel.call.stages.approval import approval
-from capset.kernel.call.stages.arguments import conclude, passed_by, policy, unfitting, validation
+from capset.kernel.call.stages.arguments import allowed_by, apply_answers, arguments_error, policy, validation
 from capset.kernel.call.stages.phases import Stage
 from capset.kernel.call.stages.run import invoke, load_state
 from capset.kernel.governance.limits import CallLimits
 from capset.kernel.named_tuples import new_tuple
 from capset.schemas.validation_errors import VALIDATION_ERRORS
 
-_KNOWN: Final[Mapping[Phase, tuple[Stage, ...]]] = {
+_REPLACED_STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
     "identify": (authentication,),
     "authorize": (permission,),
     "arguments": (validation, policy),
@@ -37,17 +37,17 @@ _KNOWN: Final[Mapping[Phase, tuple[Stage, ...]]] = {
 
 
 def plain_call(
-    installed: Installed, stages: Mapping[Phase, tuple[Stage, ...]], phases: Mapping[Phase, tuple[Step, ...]]
+    installed: InstalledTool, stages: Mapping[Phase, tuple[Stage, ...]], phases: Mapping[Phase, tuple[Step, ...]]
 ) -> PlainCall | None:
     """Return how plain calls of a tool begin, or ``None`` if it has none.
 
     A tool has none if it changes something, asks for approval itself, takes a context or arguments that are not
     scalars, is counted by the store, has a retry or a timeout, is not a coroutine function, has policies that cannot be
-    asked plainly (``Installed.asks_plainly``), or has stages that this module does not know.
+    asked plainly (``InstalledTool.has_simple_policies``), or has stages that this module does not know.
     """
     tool, limits = installed.tool, CallLimits(installed)
     if (
-        any(stages[phase] != expected for phase, expected in _KNOWN.items())
+        any(stages[phase] != expected for phase, expected in _REPLACED_STAGES.items())
         or tool.shape != "async"
         or tool.has_side_effects
         or tool.approval != "auto"
@@ -55,19 +55,18 @@ def plain_call(
         or limits.is_shared
         or tool.retry is not None
         or tool.timeout is not None
-        or not tool.arguments.only_scalars
-        or not installed.asks_plainly
+        or not installed.has_simple_policies
     ):
         return None
     name, schema, check, handler = installed.name, tool.arguments, tool.arguments.check, tool.handler
-    policies, is_limited, passed = installed.gates, limits.is_limited, passed_by(installed.gates)
-    decided = passed.allowed() if policies else ALLOWED
+    policies, is_limited, allowed_decision = installed.policies, limits.is_limited, allowed_by(installed.policies)
+    final_decision = allowed_decision.allowed() if policies else ALLOWED
 
     def begin(call: Invocation) -> Awaitable[Any] | None:
-        context, options, received = call.context, call.options, call.given
+        context, options, received = call.context, call.options, call.raw_arguments
         if (
             type(received) is Json
-            or not context.may_be_plain
+            or not context.allows_plain_calls
             or name not in context.snapshot.tools
             or context.runtime.refusals.is_busy
             or options.deadline is not None
@@ -78,28 +77,28 @@ def plain_call(
         try:
             values = check(received)
         except VALIDATION_ERRORS as error:
-            raise unfitting(call, schema, error) from None
+            raise arguments_error(call, schema, error) from None
         call.arguments = new_tuple(CallArguments, (values, values, received, None, None))
         if policies:
             snapshot = context.snapshot
             request = new_tuple(Request, (snapshot.env, snapshot.principal, tool, MappingProxyType(values)))
-            pending = ask_at_once(policies, request)
+            pending = evaluate_eagerly(policies, request)
             if pending is not None:
-                return go_on(call, pending)
-            call.decided = passed  # recorded if a limit refuses the call
+                return finish_after_policies(call, pending)
+            call.decision = allowed_decision  # recorded if a limit refuses the call
         if is_limited:
             limits.count(call)
-        call.decided = decided
+        call.decision = final_decision
         call.attempts = 1
         return handler(**values)
 
-    async def go_on(call: Invocation, asking: Awaitable[list[tuple[Policy, Decision]]]) -> Any:
-        conclude(call, await asking, passed)
+    async def finish_after_policies(call: Invocation, asking: Awaitable[list[tuple[Policy, Decision]]]) -> Any:
+        apply_answers(call, await asking, allowed_decision)
         for step in phases["admit"]:
             pending = step(call)
             if pending is not None:
                 await pending
-        call.decided = call.decided.allowed()
+        call.decision = call.decision.allowed()
         call.attempts = 1
         return await handler(**call.arguments.values)  # they may be an approver's
 

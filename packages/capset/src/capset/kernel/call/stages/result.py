@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.calls.contents import ForeignResult, is_content, pieces_of
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field, InvalidOutput
@@ -20,18 +20,18 @@ from capset.schemas.schema import Schema
 from capset.schemas.strict_json import MAX_INTEGER
 from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
-MAX_NOTE: Final = 1_000
+MAX_NOTE_CHARACTERS: Final = 1_000
 """Maximum characters of the note about a result that does not fit."""
 _log = logging.getLogger("capset.kernel")
 
 
-def output(installed: Installed) -> Step:
+def output(installed: InstalledTool) -> Step:
     """Validate the result strictly; a streaming tool without a result has nothing to validate.
 
     An integer that is too long to write fits no output schema.
     """
     tool = installed.tool
-    check, replies = tool.output.check, several_replies(tool)
+    check, replies = tool.output.check, reply_schemas(tool)
     is_integer = tool.output.is_exact and tool.output.json_schema["type"] == "integer"
 
     def step(call: Invocation) -> None:
@@ -39,13 +39,13 @@ def output(installed: Installed) -> Step:
         if value is MISSING:
             return
         if type(value) is ForeignResult:
-            _take_foreign(call, tool.output, value)
+            _accept_foreign(call, tool.output, value)
             return
         fits = check if replies is None else replies[call.reply_type or ""].check
         try:
             value = fits(value)
         except VALIDATION_ERRORS as error:
-            raise misfitting(call, validation_fields(error, (), value)) from None
+            raise output_error(call, validation_fields(error, (), value)) from None
         call.value = call.data = value
         if is_integer and not -MAX_INTEGER < value < MAX_INTEGER:
             raise InvalidOutput(f"The tool {call.compiled.name!r} returned an integer that is too long to write.")
@@ -53,7 +53,7 @@ def output(installed: Installed) -> Step:
     return step
 
 
-def _take_foreign(call: Invocation, schema: Schema, answer: ForeignResult) -> None:
+def _accept_foreign(call: Invocation, schema: Schema, answer: ForeignResult) -> None:
     """Take the answer of a third-party server as the result, and note what does not fit. Raises its error, if any."""
     fits, misfits = answer.fits_schema, [*answer.misfits]
     if fits and answer.error is None:
@@ -85,19 +85,19 @@ def _note(call: Invocation, misfits: Sequence[str]) -> str:
     problems = "; ".join(misfits).replace("(arguments)", "the result")
     _log.warning("tool %r, correlation %s: its result does not fit: %s", call.compiled.name, call.correlation, problems)
     note = f"The call was made, and its result does not fit what its tool promises: {problems}"
-    note = note if len(note) <= MAX_NOTE else f"{note[:MAX_NOTE]}…"
-    before = call.decided.reason
-    call.decided = call.decided._replace(reason=note if before is None else f"{before}; {note}")
+    note = note if len(note) <= MAX_NOTE_CHARACTERS else f"{note[:MAX_NOTE_CHARACTERS]}…"
+    before = call.decision.reason
+    call.decision = call.decision._replace(reason=note if before is None else f"{before}; {note}")
     return note
 
 
-def several_replies(tool: AnyTool) -> Mapping[str, Schema] | None:
+def reply_schemas(tool: AnyTool) -> Mapping[str, Schema] | None:
     """Return the schemas of a processor's replies by their types, or ``None`` if there are fewer than two."""
     contract = tool.contract
     return contract.replies if contract is not None and len(contract.replies) > 1 else None
 
 
-def misfitting(call: Invocation, fields: Sequence[Field]) -> InvalidOutput:
+def output_error(call: Invocation, fields: Sequence[Field]) -> InvalidOutput:
     """Log where a result does not fit its schema, and return the error for its call.
 
     A result may hold secrets, so only the paths that do not fit are reported, and no value is logged.
@@ -108,12 +108,12 @@ def misfitting(call: Invocation, fields: Sequence[Field]) -> InvalidOutput:
     return InvalidOutput(f"The tool {name!r} returned a result that does not fit its schema: {places}.")
 
 
-def serialize(installed: Installed) -> Step | None:
+def serialize(installed: InstalledTool) -> Step | None:
     """Convert the result to JSON data; booleans, null and integers that can be written are JSON data already."""
     name, tool = installed.name, installed.tool
     if tool.output.is_exact:
         return None
-    jsonable, replies, gives_content = tool.output.jsonable, several_replies(tool), is_content(tool.output.annotation)
+    jsonable, replies, gives_content = tool.output.jsonable, reply_schemas(tool), is_content(tool.output.annotation)
 
     def step(call: Invocation) -> None:
         if call.value is MISSING:
@@ -121,7 +121,7 @@ def serialize(installed: Installed) -> Step | None:
         try:
             data = (jsonable if replies is None else replies[call.reply_type or ""].jsonable)(call.value)
         except SchemaMismatch as misfit:
-            raise misfitting(call, misfit.fields) from None
+            raise output_error(call, misfit.fields) from None
         except (ValueError, RecursionError):
             raise InvalidOutput(f"The tool {name!r} returned a result that cannot be represented as JSON.") from None
         redactor = call.context.runtime.redactor

@@ -10,9 +10,9 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, Final, cast
 
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.definitions.calls.messages import Progress, Reply
-from capset.definitions.tools.handlers import UNHEARD, Shape
+from capset.definitions.tools.handlers import EVENTLESS_VARIANT, Shape
 from capset.definitions.tools.retries import Retry
 from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput, TransientError
 from capset.kernel.call.compiled_tools import Step
@@ -20,15 +20,15 @@ from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import is_cancelled, raise_contained
 from capset.kernel.call.execution import execution_of, run_for
 from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, Invocation
-from capset.kernel.call.pipeline import record_given_up
+from capset.kernel.call.pipeline import record_abandoned
 from capset.kernel.call.worker_threads import no_free_thread
 from capset.kernel.governance.sent_requests import timed
 from capset.kernel.runtime import CLEANUP_SECONDS
-from capset.kernel.streams.emission import emit_event, is_heard
+from capset.kernel.streams.emission import emit_event, has_consumer
 from capset.kernel.streams.processors import process_one
 
 
-def load_state(installed: Installed) -> Step | None:
+def load_state(installed: InstalledTool) -> Step | None:
     """Read the state of every scope, if any is declared and the handler takes a context."""
     if not installed.tool.takes_context:
         return None
@@ -45,19 +45,19 @@ Start = Callable[[Invocation], Awaitable[Any]]
 _log = logging.getLogger("capset.kernel")
 
 
-def invoke(installed: Installed) -> Step:
+def invoke(installed: InstalledTool) -> Step:
     """Run the handler as its shape requires, with the context if it takes one."""
     tool = installed.tool
     start = _STARTS[tool.shape](installed)
     if tool.retry is not None:
         start = with_retries(start, tool.retry)
-    timeout, is_undecided = tool.timeout, not installed.gates and tool.approval == "auto"
+    timeout, needs_no_decision = tool.timeout, not installed.policies and tool.approval == "auto"
 
     def step(call: Invocation) -> Awaitable[None]:
-        call.decided = ALLOWED if is_undecided else call.decided.allowed()
+        call.decision = ALLOWED if needs_no_decision else call.decision.allowed()
         if timeout is None and call.options.deadline is None:
-            return _contained(call, start)
-        return _timed(call, start, timeout)
+            return _run_contained(call, start)
+        return _run_timed(call, start, timeout)
 
     return step
 
@@ -65,28 +65,29 @@ def invoke(installed: Installed) -> Step:
 def with_retries(start: Start, retry: Retry) -> Start:
     """Return a starter that retries the handler after a ``TransientError``, within its deadline.
 
-    Before attempt ``n + 1`` it sleeps a random time of up to ``retry.longest(n)``. The caller counts the first attempt.
+    Before attempt ``n + 1`` it sleeps a random time of up to ``retry.max_delay(n)``. The caller counts the first
+    attempt.
     """
 
-    async def started(call: Invocation) -> Any:
+    async def start_with_retries(call: Invocation) -> Any:
         while True:
             # A handler may modify its arguments, and each attempt needs the original ones.
             original = call.arguments
-            call.arguments = _copied(original)
+            call.arguments = _copy_arguments(original)
             try:
                 return await start(call)
             except TransientError:
-                pause = random.uniform(0, retry.longest(call.attempts))  # noqa: S311  # for jitter, not for security
+                pause = random.uniform(0, retry.max_delay(call.attempts))  # noqa: S311  # for jitter, not for security
                 if call.attempts >= retry.max_attempts or call.has_emitted or not _has_time(call, pause):
                     raise
             await asyncio.sleep(pause)
             call.arguments = original
             call.attempts += 1
 
-    return started
+    return start_with_retries
 
 
-def _copied(arguments: CallArguments) -> CallArguments:
+def _copy_arguments(arguments: CallArguments) -> CallArguments:
     try:
         values, inbound = deepcopy((arguments.values, arguments.inbound))
         return arguments._replace(values=values, inbound=inbound)
@@ -105,7 +106,7 @@ def _has_time(call: Invocation, seconds: float) -> bool:
     return end is None or asyncio.get_running_loop().time() + seconds < end
 
 
-async def _contained(call: Invocation, start: Start) -> None:
+async def _run_contained(call: Invocation, start: Start) -> None:
     """Run the handler; raise only errors that are safe to show (spec 4, G4), and cancellations from outside."""
     call.attempts += 1
     try:
@@ -114,7 +115,7 @@ async def _contained(call: Invocation, start: Start) -> None:
         raise_contained(call, error)
 
 
-async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
+async def _run_timed(call: Invocation, start: Start, timeout: float | None) -> None:
     """Run the handler until the tool's timeout or the call's deadline (loop time), whichever is earlier.
 
     A handler that swallows its cancellation, or fails while it cleans up, still counts as late. A cancellation from
@@ -125,12 +126,12 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
     if end <= now:
         raise DeadlineExceeded(f"Deadline exceeded: there was no time left for {call.compiled.name!r} to start.")
     scope = asyncio.timeout_at(end)
-    watch = _Watch(call, end) if call.channel is not None and call.processor is None else None
+    timer = _AbandonTimer(call, end) if call.channel is not None and call.processor is None else None
     try:
         async with scope:
             call.scope = scope
             with timed(call):
-                await _contained(call, start)
+                await _run_contained(call, start)
     except asyncio.CancelledError:
         if not scope.expired() or is_cancelled(call):
             raise
@@ -139,18 +140,18 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
             raise
     finally:
         call.scope = None
-        if watch is not None:
-            watch.end()
+        if timer is not None:
+            timer.end()
     if scope.expired():
         if call.channel is not None and is_cancelled(call):
             raise asyncio.CancelledError
         if not call.attempts:
             raise no_free_thread()
-        unknown = " Whether it took effect is not known." if call.is_sent else ""
+        unknown = " Whether it took effect is not known." if call.awaits_response else ""
         raise DeadlineExceeded(f"Deadline exceeded: {call.compiled.name!r} did not finish in time.{unknown}")
 
 
-class _Watch:
+class _AbandonTimer:
     """Abandons a call whose handler swallows its expiry, together with the kernel's task that it runs in (K15)."""
 
     __slots__ = ("_call", "_handle", "_loop", "_task")
@@ -159,31 +160,31 @@ class _Watch:
         self._call = call
         self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
-        self._handle = self._loop.call_at(end + CLEANUP_SECONDS, self._look)
+        self._handle = self._loop.call_at(end + CLEANUP_SECONDS, self._check)
 
     def end(self) -> None:
         self._handle.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         scope, call = self._call.scope, self._call
         if scope is None or self._task is None:
             return
         if not scope.expired():  # the timeout was paused while the call waited for its consumer
             later = scope.when() or self._loop.time()
-            self._handle = self._loop.call_at(later + CLEANUP_SECONDS, self._look)
+            self._handle = self._loop.call_at(later + CLEANUP_SECONDS, self._check)
             return
-        record_given_up(call)
+        record_abandoned(call)
         call.context.runtime.abandon(self._task)
 
 
-def _start_async(installed: Installed) -> Start:
+def _start_async(installed: InstalledTool) -> Start:
     tool, handler = installed.tool, installed.tool.handler
     if tool.takes_context:
         return lambda call: handler(CallContext(call), **call.arguments.values)
     return lambda call: handler(**call.arguments.values)
 
 
-def _start_sync(installed: Installed) -> Start:
+def _start_sync(installed: InstalledTool) -> Start:
     handler, takes_context = installed.tool.handler, installed.tool.takes_context
 
     async def start(call: Invocation) -> Any:
@@ -199,13 +200,13 @@ def _start_sync(installed: Installed) -> Start:
     return start
 
 
-def _start_stream(installed: Installed) -> Start:
+def _start_stream(installed: InstalledTool) -> Start:
     handler, takes_context, name = installed.tool.handler, installed.tool.takes_context, installed.name
-    unheard = getattr(handler, UNHEARD, None)
+    unheard = getattr(handler, EVENTLESS_VARIANT, None)
 
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
-        if unheard is not None and not is_heard(call):
+        if unheard is not None and not has_consumer(call):
             return await unheard(*leading, **call.arguments.values)
         emissions, reply = handler(*leading, **call.arguments.values), MISSING
         try:
@@ -237,20 +238,20 @@ async def _close(emissions: object) -> None:
         await close()
 
 
-def _start_processor(installed: Installed) -> Start:
+def _start_processor(installed: InstalledTool) -> Start:
     contract, factory = installed.tool.contract, installed.tool.handler
     assert contract is not None  # noqa: S101  # a processor has one
 
     def start(call: Invocation) -> Awaitable[Any]:
         processor = call.processor
-        if processor is not None and processor.serves(contract):
-            return processor.work_on(call)
+        if processor is not None and processor.implements(contract):
+            return processor.process(call)
         return process_one(call, contract, factory)
 
     return start
 
 
-_STARTS: Final[Mapping[Shape, Callable[[Installed], Start]]] = {
+_STARTS: Final[Mapping[Shape, Callable[[InstalledTool], Start]]] = {
     "async": _start_async,
     "sync": _start_sync,
     "stream": _start_stream,

@@ -12,10 +12,17 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, fu
 
 from capset.errors import StoreError
 from capset.fingerprint.chain import GENESIS, verify
-from capset.fingerprint.checkpoints import CHECKPOINT_COLUMNS, Checkpoint, CheckpointKey, Unsound, checkpoint_of, signed
-from capset.stores.audit_rules import check_may_sign, check_newest, check_sound, following, no_anchor
+from capset.fingerprint.checkpoints import (
+    CHECKPOINT_COLUMNS,
+    Checkpoint,
+    CheckpointKey,
+    VerificationError,
+    checkpoint_of,
+    sign_checkpoint,
+)
+from capset.stores.audit_rules import check_may_sign, check_newest, check_sound, next_checkpoint, no_checkpoint_error
 from capset.stores.base import Pruned
-from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
+from capset.stores.sql.audit.records import head, raw_records, raw_rows, undecodable_as_bytes
 from capset.stores.sql.schema.tables import checkpoints, open_intents, records, settings
 
 SIGNER: Final = "checkpoint_key"
@@ -26,13 +33,13 @@ _NAMES: Final = ", ".join(CHECKPOINT_COLUMNS)
 
 
 def raw_checkpoints(connection: Connection) -> Generator[dict[str, Any]]:  # of any type, if they were tampered with
-    """Yield all checkpoints as stored, by column name. Call it within ``as_they_lie``."""
+    """Yield all checkpoints as stored, by column name. Call it within ``undecodable_as_bytes``."""
     for values in raw_rows(connection, f"SELECT {_NAMES} FROM checkpoints ORDER BY number"):  # noqa: S608 - own names
         yield dict(zip(CHECKPOINT_COLUMNS, values, strict=True))
 
 
 def first_seq(connection: Connection) -> int:
-    """Return the log's first ``seq``, as stated by the newest checkpoint. Call it within ``as_they_lie``."""
+    """Return the log's first ``seq``, as stated by the newest checkpoint. Call it within ``undecodable_as_bytes``."""
     row = connection.exec_driver_sql(
         "SELECT since FROM checkpoints WHERE number = (SELECT max(number) FROM checkpoints)"
     ).first()
@@ -42,7 +49,7 @@ def first_seq(connection: Connection) -> int:
 def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Checkpoint]:
     """Return checkpoints in order. Raises ``StoreError`` if one is corrupt."""
     statement = select_checkpoints().where(checkpoints.c.number > after).order_by(checkpoints.c.number).limit(limit)
-    with as_they_lie(connection):
+    with undecodable_as_bytes(connection):
         rows = connection.execute(statement).mappings().all()
     return [checkpoint_in(row) for row in rows]
 
@@ -56,19 +63,19 @@ def put_checkpoint(connection: Connection, key: CheckpointKey, now: str) -> Chec
     newest = newest_checkpoint(connection)
     if newest is not None:
         check_newest(newest, key, lambda seq: hash_at(connection, seq))
-    checkpoint = following(newest, head(connection), key, now)
+    checkpoint = next_checkpoint(newest, head(connection), key, now)
     if checkpoint is None:
         return newest
     connection.execute(insert(checkpoints).values(asdict(checkpoint)))
     return checkpoint
 
 
-def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpoint | None:
+def find_anchor(connection: Connection, before: str, key: CheckpointKey) -> Checkpoint | None:
     """Return the checkpoint to prune at, or ``None`` if no record is old enough. Raises as ``AuditLog.prune`` does."""
     since = first_seq(connection)
-    young = select(records.c.seq).where(records.c.time >= before).order_by(records.c.seq).limit(1)
+    first_newer = select(records.c.seq).where(records.c.time >= before).order_by(records.c.seq).limit(1)
     stops = [
-        connection.execute(young).scalar(),
+        connection.execute(first_newer).scalar(),
         connection.execute(select(func.min(open_intents.c.seq))).scalar(),
         head(connection)[0] + 1,
     ]
@@ -78,15 +85,18 @@ def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpo
     of_key = checkpoints.c.key == key.public.id
     anchor = newest_checkpoint(connection, of_key, checkpoints.c.seq < stop, checkpoints.c.seq >= since)
     if anchor is None:
-        raise no_anchor(before)
+        raise no_checkpoint_error(before)
     previous = GENESIS if since == 1 else sealed_hash(connection, since - 1)
-    with as_they_lie(connection), closing(raw_records(connection, f"WHERE seq <= {anchor.seq} ORDER BY seq")) as rows:
-        verification = verify(rows, since=since, previous=previous, keys=[key.public], kept=[anchor])
+    with (
+        undecodable_as_bytes(connection),
+        closing(raw_records(connection, f"WHERE seq <= {anchor.seq} ORDER BY seq")) as rows,
+    ):
+        verification = verify(rows, since=since, previous=previous, keys=[key.public], external=[anchor])
     check_sound(verification)
     return anchor
 
 
-def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned | None:
+def prune_at(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned | None:
     """Prune the log at a checkpoint, and sign its new start. Returns ``None`` if another process was faster."""
     check_may_sign(key, retired_keys(connection))
     newest = newest_checkpoint(connection)
@@ -96,11 +106,11 @@ def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str
         raise StoreError("nothing was pruned: the audit log was changed", hint="capset audit verify says more")
     check_newest(newest, key, lambda seq: hash_at(connection, seq))
     last = head(connection)
-    note = signed(key, newest, seq=last[0], hash=last[1], since=anchor.seq + 1, now=now)
+    start = sign_checkpoint(key, newest, seq=last[0], hash=last[1], since=anchor.seq + 1, now=now)
     removed = connection.execute(delete(records).where(records.c.seq <= anchor.seq)).rowcount
     connection.execute(delete(checkpoints).where(checkpoints.c.number < anchor.number))
-    connection.execute(insert(checkpoints).values(asdict(note)))
-    return Pruned(removed, note.since)
+    connection.execute(insert(checkpoints).values(asdict(start)))
+    return Pruned(removed, start.since)
 
 
 def retired_keys(connection: Connection) -> list[str]:
@@ -130,7 +140,7 @@ def select_checkpoints() -> Select[Any]:
 def newest_checkpoint(connection: Connection, *conditions: ColumnElement[bool]) -> Checkpoint | None:
     """Return the newest checkpoint that meets the conditions, or ``None``. Raises ``StoreError`` if it is corrupt."""
     statement = select_checkpoints().where(*conditions).order_by(checkpoints.c.number.desc()).limit(1)
-    with as_they_lie(connection):
+    with undecodable_as_bytes(connection):
         row = connection.execute(statement).mappings().first()
     return None if row is None else checkpoint_in(row)
 
@@ -139,7 +149,7 @@ def checkpoint_in(row: RowMapping) -> Checkpoint:
     """Convert a row to a checkpoint. Raises ``StoreError`` if it is corrupt."""
     try:
         return checkpoint_of({name: row[name] for name in CHECKPOINT_COLUMNS})
-    except Unsound as error:
+    except VerificationError as error:
         raise StoreError(str(error), hint="capset audit verify says more") from None
 
 

@@ -18,20 +18,17 @@ from capset.errors import StoreError
 from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, seal
 from capset.stores.audit_rules import BadEntry, Row
-from capset.stores.sql.inserts import insert_rows
+from capset.stores.sql.inserts import batches, insert_rows
 from capset.stores.sql.problems import is_too_long
 
-_READ_AHEAD: Final = 500
-"""Number of rows fetched from a server at once."""
 
-
-def marks(connection: Connection, count: int) -> str:
+def placeholders(connection: Connection, count: int) -> str:
     """Return ``count`` parameter placeholders in the style of the engine's driver."""
     return ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * count)
 
 
 @contextmanager
-def as_they_lie(connection: Connection) -> Generator[None]:
+def undecodable_as_bytes(connection: Connection) -> Generator[None]:
     """Read text that is not UTF-8 as bytes, where SQLite's driver would raise an error that names no row.
 
     PostgreSQL cannot hold such text.
@@ -40,7 +37,7 @@ def as_they_lie(connection: Connection) -> Generator[None]:
         yield
         return
     raw = cast("Any", connection.connection.dbapi_connection)  # the driver's own, which SQLAlchemy does not type
-    raw.text_factory = _text
+    raw.text_factory = _decode
     try:
         yield
     finally:
@@ -48,13 +45,13 @@ def as_they_lie(connection: Connection) -> Generator[None]:
 
 
 def raw_rows(connection: Connection, query: str, parameters: Sequence[str] = ()) -> Generator[Sequence[Any]]:
-    """Yield the rows of a query without loading the whole result. Call it within ``as_they_lie``."""
-    how = {"stream_results": True, "max_row_buffer": _READ_AHEAD}
-    with connection.exec_driver_sql(query, tuple(parameters), how) as cursor:
+    """Yield the rows of a query without loading the whole result. Call it within ``undecodable_as_bytes``."""
+    options = {"stream_results": True, "max_row_buffer": 500}  # rows fetched from a server at once
+    with connection.exec_driver_sql(query, tuple(parameters), options) as cursor:
         yield from cursor
 
 
-def _text(value: bytes) -> str | bytes:
+def _decode(value: bytes) -> str | bytes:
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -65,8 +62,8 @@ _values = cast("Callable[[Row], tuple[Any, ...]]", itemgetter(*COLUMNS))
 _NAMES: Final = ", ".join(COLUMNS)
 
 # Errors caused by a row itself, not by the database.
-_REFUSED: Final = (IntegrityError, DataError, InterfaceError, ProgrammingError, OverflowError)
-_TAKEN: Final = "a record was refused: a record with its id and phase already exists"
+_ROW_ERRORS: Final = (IntegrityError, DataError, InterfaceError, ProgrammingError, OverflowError)
+_DUPLICATE: Final = "a record was refused: a record with its id and phase already exists"
 _TOO_LONG: Final = "a record was refused: its tool, principal, session or another indexed text is too long"
 
 
@@ -81,12 +78,12 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
     nested = connection.begin_nested()
     try:
         _insert(connection, sealed, open_ids)
-    except (*_REFUSED, OperationalError) as error:
+    except (*_ROW_ERRORS, OperationalError) as error:
         if not _is_refusal(error):
             raise
         nested.rollback()
         if len(rows) == 1:
-            return [_because(_TOO_LONG if is_too_long(error) else _TAKEN, error)]
+            return [_bad_entry(_TOO_LONG if is_too_long(error) else _DUPLICATE, error)]
         middle = len(rows) // 2
         first = extend(connection, writer, rows[:middle], open_ids)
         return first + extend(connection, writer, rows[middle:], open_ids)
@@ -94,24 +91,24 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
     return refused
 
 
-class RefusedTogether(Exception):
+class BatchRefused(Exception):
     """Raised if the database refuses one of several rows, and the transaction must be restarted."""
 
 
-def extend_at_once(
+def extend_without_savepoint(
     connection: Connection, writer: str, rows: Sequence[Row], open_ids: set[str]
 ) -> list[BadEntry | None]:
-    """Chain and insert rows without a savepoint. Raises ``RefusedTogether`` if the database refuses a row.
+    """Chain and insert rows without a savepoint. Raises ``BatchRefused`` if the database refuses a row.
 
     Otherwise like ``extend``.
     """
     sealed, refused = _seal_all(connection, writer, rows)
     try:
         _insert(connection, sealed, open_ids)
-    except (*_REFUSED, OperationalError) as error:
+    except (*_ROW_ERRORS, OperationalError) as error:
         if not _is_refusal(error) or (isinstance(error, DBAPIError) and error.connection_invalidated):
             raise
-        raise RefusedTogether from error
+        raise BatchRefused from error
     return refused
 
 
@@ -125,7 +122,7 @@ def _seal_all(connection: Connection, writer: str, rows: Sequence[Row]) -> tuple
         try:
             seal(row)
         except NotCanonical as error:
-            refused.append(_because("a record could not be made of its call: it holds a lone surrogate", error))
+            refused.append(_bad_entry("a record could not be made of its call: it holds a lone surrogate", error))
         else:
             sealed.append(row)
             refused.append(None)
@@ -135,7 +132,7 @@ def _seal_all(connection: Connection, writer: str, rows: Sequence[Row]) -> tuple
 
 def _insert(connection: Connection, sealed: Sequence[Row], open_ids: set[str]) -> None:
     insert_rows(connection, "records", _NAMES, [_values(row) for row in sealed])
-    _settle(connection, sealed, open_ids)
+    _update_open_intents(connection, sealed, open_ids)
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -143,7 +140,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = ()) -> Generator[Row]:
-    """Yield records one by one, as stored. Call it within ``as_they_lie``.
+    """Yield records one by one, as stored. Call it within ``undecodable_as_bytes``.
 
     Invalid values are kept, so that ``fingerprint.chain.verify`` can report them. ``rest`` is the SQL that follows
     ``FROM records``.
@@ -164,7 +161,7 @@ def head(connection: Connection) -> tuple[int, str]:
     return row.seq, row.hash
 
 
-def _settle(connection: Connection, rows: Sequence[Row], open_ids: set[str]) -> None:
+def _update_open_intents(connection: Connection, rows: Sequence[Row], open_ids: set[str]) -> None:
     """Update the open intents for rows that were just inserted."""
     opened: dict[str, tuple[str, int, str]] = {}
     closed: list[str] = []
@@ -174,15 +171,14 @@ def _settle(connection: Connection, rows: Sequence[Row], open_ids: set[str]) -> 
         elif opened.pop(row["id"], None) is None and row["id"] in open_ids:
             closed.append(row["id"])
     insert_rows(connection, "open_intents", "id, seq, writer", list(opened.values()))
-    for start in range(0, len(closed), 1000):
-        some = tuple(closed[start : start + 1000])
-        gone = f"DELETE FROM open_intents WHERE id IN ({marks(connection, len(some))})"  # noqa: S608
-        connection.exec_driver_sql(gone, some)
+    for batch in batches(closed):
+        deletion = f"DELETE FROM open_intents WHERE id IN ({placeholders(connection, len(batch))})"  # noqa: S608
+        connection.exec_driver_sql(deletion, tuple(batch))
     open_ids.difference_update(closed)
     open_ids.update(opened)
 
 
-def _because(message: str, error: Exception) -> BadEntry:
+def _bad_entry(message: str, error: Exception) -> BadEntry:
     bad = BadEntry(message)
     bad.__cause__ = error
     return bad

@@ -14,9 +14,6 @@ from sqlalchemy import Connection, Engine
 
 from capset.stores.sql.postgres.engines import lock_key
 
-POLL_SECONDS: Final = 0.2
-"""Interval at which the lock is polled while another process creates indexes."""
-
 IndexSpec = tuple[str, str, tuple[str, ...], str | None]
 """A name, a table, columns, and the condition of a partial index: an item of a migration's ``INDEXES``."""
 
@@ -34,7 +31,7 @@ def make_indexes(engine: Engine, indexes: Sequence[IndexSpec]) -> None:
     """
     with engine.connect() as connection:
         while not connection.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).scalar_one():
-            time.sleep(POLL_SECONDS)
+            time.sleep(0.2)  # another process creates indexes
         # A server may abort long statements, and these take long.
         connection.exec_driver_sql("SET statement_timeout = 0")
         connection.exec_driver_sql("SET lock_timeout = 0")

@@ -37,23 +37,17 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from capset.errors import DefinitionError, StoreError
 from capset.extras import install_command
-from capset.stores.base import ScopeKey
+from capset.stores.base import ChangeNotice, NoticeCallback, ScopeKey
 from capset.stores.sql.documents import token
-from capset.stores.sql.events import Heard
 from capset.stores.sql.postgres.engines import SessionLeases, locking_engine, reading_engine, writing_engine
 from capset.stores.sql.postgres.online import IndexSpec, make_indexes
 from capset.stores.sql.problems import is_of_driver
 from capset.stores.sql.store import SqlStore, T
-from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
+from capset.stores.sql.writer.writer import MAX_QUEUED, PATIENCE_SECONDS
 
 CHANNEL: Final = "capset_events"
 RECONNECT_SECONDS: Final = 1.0
 """Pause before a lost connection is reopened."""
-_LOOK_SECONDS: Final = 0.5
-"""Interval at which the thread checks whether it should end."""
-_LONGEST: Final = 1_000
-"""Maximum length of an id in a notification, in characters. The server allows 8,000 bytes."""
-_NOTIFY: Final = "SELECT pg_notify(%s, %s)"
 
 
 class PostgresNotifications:
@@ -61,19 +55,18 @@ class PostgresNotifications:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._own = 0
+        self._own_pid = 0
         """The server process of the sending connection. Notifications from it are our own, and are ignored."""
 
     def send(self, connection: Connection, session: str) -> None:
-        """Notify every other listening process that a session's events changed, once the change is committed."""
-        self._own = cast("Any", connection.connection.driver_connection).info.backend_pid
-        is_plain = session.isprintable() and len(session) <= _LONGEST
-        connection.exec_driver_sql(_NOTIFY, (CHANNEL, session if is_plain else ""))
+        self._own_pid = cast("Any", connection.connection.driver_connection).info.backend_pid
+        is_plain = session.isprintable() and len(session) <= 1_000  # characters; the server allows 8,000 bytes
+        connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, session if is_plain else ""))
 
     @asynccontextmanager
-    async def listening(self, heard: Heard) -> AsyncGenerator[Callable[[], bool]]:
+    async def subscribe(self, on_notice: NoticeCallback) -> AsyncGenerator[Callable[[], bool]]:
         """Listen in a thread inside the context, and yield a function that returns whether it is connected."""
-        listener = _Listener(self._connect, heard, asyncio.get_running_loop(), lambda: self._own)
+        listener = _Listener(self._connect, on_notice, asyncio.get_running_loop(), lambda: self._own_pid)
         listener.start()
         try:
             yield listener.is_connected.is_set
@@ -86,15 +79,15 @@ class _Listener(threading.Thread):
     def __init__(
         self,
         connect: Callable[[], Connection],
-        heard: Heard,
+        on_notice: NoticeCallback,
         loop: asyncio.AbstractEventLoop,
         get_pid: Callable[[], int],
     ) -> None:
         super().__init__(name="capset-listener", daemon=True)
         self._connect = connect
-        self._heard = heard
+        self._on_notice = on_notice
         self._loop = loop
-        self._own = get_pid
+        self._get_own_pid = get_pid
         self.is_connected = threading.Event()
         self.ended = threading.Event()
 
@@ -113,28 +106,29 @@ class _Listener(threading.Thread):
             connection.exec_driver_sql(f"LISTEN {CHANNEL}")
             raw = cast("Any", connection.connection.driver_connection)  # psycopg's, which is not imported here
             self.is_connected.set()
-            self._tell(None)  # earlier notifications may have been missed
+            self._notify(None)  # earlier notifications may have been missed
             while not self.ended.is_set():
-                for notification in raw.notifies(timeout=_LOOK_SECONDS):
-                    if notification.pid != self._own():
-                        self._tell(notification.payload or None)
+                for notification in raw.notifies(timeout=0.5):  # seconds, to check whether it has ended
+                    if notification.pid != self._get_own_pid():
+                        session = notification.payload
+                        self._notify(ChangeNotice("events", session) if session else None)
 
-    def _tell(self, session: str | None) -> None:
+    def _notify(self, notice: ChangeNotice | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and its followers are gone
-            self._loop.call_soon_threadsafe(self._heard, session)
+            self._loop.call_soon_threadsafe(self._on_notice, notice)
 
 
 _WORDS: Final = table("document_words", column("number", BigInteger), column("word", Text))
-_AFTER: Final = chr(0x10FFFF)
+_LAST_CHARACTER: Final = chr(0x10FFFF)
 """A character that sorts after every letter and digit, by code point."""
-_KEEP: Final = insert(_WORDS).from_select(
+_INSERT_WORDS: Final = insert(_WORDS).from_select(
     ["number", "word"],
     select(bindparam("number", type_=BigInteger), func.unnest(bindparam("words", type_=ARRAY(Text)))),
 )
 
 _CLIENT_HINT: Final = "install PostgreSQL's client programs, in the server's version or newer"
 _VERSION: Final = re.compile(rb"\(PostgreSQL\) (\d+)")
-_SECRETS: Final = {"password": "PGPASSWORD"}
+_SECRET_OPTIONS: Final = {"password": "PGPASSWORD"}
 """Options that must not appear on a command line, which others can read, and libpq's environment variables for them."""
 
 SCHEMES: Final = ("postgresql", "postgres")
@@ -142,7 +136,6 @@ DRIVER: Final = "psycopg"
 """The only supported driver. A URL may name it as in SQLAlchemy: ``postgresql+psycopg://``."""
 BUSY_SECONDS: Final = 4.5
 """How long a write transaction waits for the write lock: longer than a frozen process can hold it."""
-_PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
 _HINT: Final = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; libpq's options may follow a '?'"
 
 
@@ -170,7 +163,7 @@ def open_postgres(url: str) -> SqlStore:
 class PostgresStore(SqlStore):
     """A store in one PostgreSQL database. Errors contain its name, but not its host or user."""
 
-    def __init__(self, url: URL, *, busy_seconds: float = BUSY_SECONDS, bound: int = BOUND) -> None:
+    def __init__(self, url: URL, *, busy_seconds: float = BUSY_SECONDS, max_queued: int = MAX_QUEUED) -> None:
         self._url = url
         self._busy_seconds = busy_seconds
         super().__init__(
@@ -178,8 +171,8 @@ class PostgresStore(SqlStore):
             leases=SessionLeases(self._connect),
             search=WordTable(),
             notifications=PostgresNotifications(self._connect),
-            bound=bound,
-            patience_seconds=busy_seconds * _PATIENCE,
+            max_queued=max_queued,
+            patience_seconds=PATIENCE_SECONDS * busy_seconds / BUSY_SECONDS,
         )
 
     def make_engines(self) -> tuple[Engine, Engine]:
@@ -191,37 +184,37 @@ class PostgresStore(SqlStore):
                 "a store in PostgreSQL needs the extra 'postgres', which is not installed",
                 hint=install_command("postgres"),
             ) from None
-        writing = writing_engine(self._url, self._name, busy_seconds=self._busy_seconds)
-        return writing, reading_engine(self._url, self._name)
+        writing = writing_engine(self._url, self.name, busy_seconds=self._busy_seconds)
+        return writing, reading_engine(self._url, self.name)
 
-    def copy_into(self, file: Path) -> None:
+    def back_up_to(self, file: Path) -> None:
         """Write a consistent copy, in the format of ``pg_restore``, to an existing empty file."""
-        dump(self._url, self._name, file)
+        dump(self._url, self.name, file)
 
-    def fill_from(self, file: Path, finish: Callable[[Connection], T]) -> T:
+    def restore_from(self, file: Path, finish: Callable[[Connection], T]) -> T:
         """Restore a copy into the empty database in one transaction, and run ``finish`` in another."""
         writing, reading = self.make_engines()
         try:
             with reading.begin() as connection:
                 if inspect(connection).get_table_names():
                     raise DefinitionError(
-                        f"the database {self._name!r} has tables already",
+                        f"the database {self.name!r} has tables already",
                         hint="create a new one with createdb; after an interrupted restore, a database is incomplete",
                     )
-            load(self._url, self._name, file)
+            load(self._url, self.name, file)
             with writing.begin() as connection:
                 return finish(connection)
         finally:
             writing.dispose()
             reading.dispose()
 
-    def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:
+    def create_indexes_online(self, indexes: Sequence[IndexSpec]) -> None:
         """Create indexes while other connections write."""
         make_indexes(self._locking, indexes)
 
     @cached_property
     def _locking(self) -> Engine:
-        return locking_engine(self._url, self._name)
+        return locking_engine(self._url, self.name)
 
     def _connect(self) -> Connection:
         return self._locking.connect()
@@ -231,18 +224,17 @@ class WordTable:
     """One row per distinct word of a document, after the token of its key. A foreign key deletes the rows."""
 
     def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
-        """Index the words of a document."""
         prefix = token(key)
-        connection.execute(_KEEP, {"number": number, "words": [prefix + word for word in words]})
+        connection.execute(_INSERT_WORDS, {"number": number, "words": [prefix + word for word in words]})
 
     def candidates_query(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
         """Return a query for candidates: a range for each word."""
         prefix, word = token(key), _WORDS.c.word
-        each = [
-            select(_WORDS.c.number).where(word >= prefix + text, word < prefix + text + _AFTER).distinct()
+        queries = [
+            select(_WORDS.c.number).where(word >= prefix + text, word < prefix + text + _LAST_CHARACTER).distinct()
             for text in words
         ]
-        matches = union_all(*each).subquery()
+        matches = union_all(*queries).subquery()
         return select(matches.c.number, func.count().label("hits")).group_by(matches.c.number)
 
 
@@ -251,42 +243,38 @@ def dump(url: URL, name: str, file: Path) -> None:
 
     The file contains no owners and no grants, so that it can be restored for any user.
     """
-    program = shutil.which("pg_dump")
-    if program is None:
-        raise StoreError("a backup of a PostgreSQL database needs pg_dump, which is not on the PATH", hint=_CLIENT_HINT)
-    _check(program, url, name)
-    connection_string, environ = _conninfo(url)
-    command = [program, "--format=custom", "--no-owner", "--no-privileges", "--no-password", f"--file={file}"]
-    # pg_dump is the result of shutil.which; the other arguments are our own and libpq's options.
-    done = subprocess.run([*command, f"--dbname={connection_string}"], env=environ, capture_output=True, check=False)  # noqa: S603
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise StoreError(f"pg_dump could not read the database {name!r}", hint=lines[0][:300] if lines else None)
+    problem = f"pg_dump could not read the database {name!r}"
+    arguments = ["--format=custom", f"--file={file}"]
+    _run_client(url, name, "pg_dump", arguments, purpose="a backup of", problem=problem)
 
 
 def load(url: URL, name: str, file: Path) -> None:
     """Restore a file from ``dump`` into an empty database, in one transaction. Raises ``StoreError`` if that fails."""
-    program = shutil.which("pg_restore")
+    problem = f"pg_restore could not fill the database {name!r}"
+    arguments = ["--single-transaction", "--exit-on-error", str(file)]
+    _run_client(url, name, "pg_restore", arguments, purpose="restoring", problem=problem)
+
+
+def _run_client(url: URL, name: str, client: str, arguments: Sequence[str], *, purpose: str, problem: str) -> None:
+    """Run one of PostgreSQL's client programs on a database. Raises ``StoreError`` if it is missing or fails."""
+    program = shutil.which(client)
     if program is None:
-        raise StoreError(
-            "restoring a PostgreSQL database needs pg_restore, which is not on the PATH", hint=_CLIENT_HINT
-        )
-    _check(program, url, name)
-    options, environ = _conninfo(url)
-    command = [program, "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", "--no-password"]
-    # As for pg_dump.
-    done = subprocess.run(  # noqa: S603
-        [*command, f"--dbname={options}", str(file)], env=environ, capture_output=True, check=False
-    )
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise StoreError(f"pg_restore could not fill the database {name!r}", hint=lines[0][:300] if lines else None)
+        missing = f"{purpose} a PostgreSQL database needs {client}, which is not on the PATH"
+        raise StoreError(missing, hint=_CLIENT_HINT)
+    _check_version(program, url, name)
+    connection_string, environ = _connection_string(url)
+    options = ["--no-owner", "--no-privileges", "--no-password", f"--dbname={connection_string}"]
+    # The program is the result of shutil.which; its arguments are our own and libpq's options.
+    completed = subprocess.run([program, *options, *arguments], env=environ, capture_output=True, check=False)  # noqa: S603
+    if completed.returncode:
+        lines = completed.stderr.decode(errors="replace").strip().splitlines()
+        raise StoreError(problem, hint=lines[0][:300] if lines else None)
 
 
-def _check(program: str, url: URL, name: str) -> None:
+def _check_version(program: str, url: URL, name: str) -> None:
     """Raise ``StoreError`` if a client program is older than the server."""
-    done = subprocess.run([program, "--version"], capture_output=True, check=False)  # noqa: S603
-    match = _VERSION.search(done.stdout)
+    completed = subprocess.run([program, "--version"], capture_output=True, check=False)  # noqa: S603
+    match = _VERSION.search(completed.stdout)
     version = int(match[1]) if match else 0
     engine = locking_engine(url, name)
     with closing(engine.connect()) as connection:
@@ -296,14 +284,13 @@ def _check(program: str, url: URL, name: str) -> None:
         raise StoreError(problem, hint=_CLIENT_HINT)
 
 
-def _conninfo(url: URL) -> tuple[str, dict[str, str]]:
+def _connection_string(url: URL) -> tuple[str, dict[str, str]]:
     """Return the connection string for libpq, and the environment with the secrets."""
     from psycopg.conninfo import make_conninfo
 
-    engine = locking_engine(url, "")
-    arguments = engine.dialect.create_connect_args(url)[1].items()
-    options = {key: str(value) for key, value in arguments if key != "context"}  # psycopg's own
-    secrets = {variable: options.pop(key) for key, variable in _SECRETS.items() if key in options}
+    dialect = url.set(drivername="postgresql+psycopg").get_dialect()()
+    options = {key: str(value) for key, value in dialect.create_connect_args(url)[1].items()}
+    secrets = {variable: options.pop(key) for key, variable in _SECRET_OPTIONS.items() if key in options}
     if "sslpassword" in options:
         raise StoreError(
             "pg_dump accepts sslpassword only on its command line, which others can read",

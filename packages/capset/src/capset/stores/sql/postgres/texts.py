@@ -12,7 +12,7 @@ from typing import Any, Final
 
 SUBSTITUTE: Final = "\x1a"
 _ESCAPED: Final = {SUBSTITUTE: SUBSTITUTE + "1", "\0": SUBSTITUTE + "0"}
-_GIVEN: Final = {escape: text for text, escape in _ESCAPED.items()}
+_UNESCAPED: Final = {escape: text for text, escape in _ESCAPED.items()}
 _TO_ESCAPE: Final = re.compile("[\0\x1a]")
 _ESCAPE: Final = re.compile("\x1a(.?)", re.DOTALL)
 
@@ -22,12 +22,12 @@ def escaped(text: str) -> str:
     return _TO_ESCAPE.sub(lambda match: _ESCAPED[match[0]], text) if "\0" in text or SUBSTITUTE in text else text
 
 
-def given(text: str) -> str | bytes:
+def unescaped(text: str) -> str | bytes:
     """Return the original of an ``escaped`` text. Text with an invalid escape becomes bytes, so that it is noticed."""
     if SUBSTITUTE not in text:
         return text
     try:
-        return _ESCAPE.sub(lambda match: _GIVEN[match[0]], text)
+        return _ESCAPE.sub(lambda match: _UNESCAPED[match[0]], text)
     except KeyError:
         return text.encode()
 
@@ -51,6 +51,6 @@ def _adapters() -> tuple[type, type]:
 
     class TextLoader(Loader):
         def load(self, data: bytes | bytearray | memoryview) -> str | bytes:
-            return given(str(data, "utf-8"))
+            return unescaped(str(data, "utf-8"))
 
     return TextDumper, TextLoader

@@ -21,18 +21,13 @@ from sqlalchemy import (
 from capset.stores.sql.schema.tables import metadata
 
 # SQLite assigns keys automatically only if their type is written INTEGER.
-_Sequence: Final = BigInteger().with_variant(Integer, "sqlite")
+_NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
 
 registrations: Final = Table(
     "registrations",
     metadata,
-    Column("org", Text, primary_key=True),
-    Column("agent_id", Text, primary_key=True),
-    Column("static_hash", Text, primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("agent_name", Text, nullable=False),
-    Column("profile", Text, nullable=False),
-    Column("created_at", Text, nullable=False),
+    *(Column(name, Text, primary_key=True) for name in ("org", "agent_id", "static_hash")),
+    *(Column(name, Text, nullable=False) for name in ("id", "agent_name", "profile", "created_at")),
     Column("number", BigInteger, nullable=False),
     UniqueConstraint("org", "id", name="uq_registrations_id"),
     UniqueConstraint("org", "agent_id", "number", name="uq_registrations_number"),
@@ -42,20 +37,16 @@ registrations: Final = Table(
 links: Final = Table(
     "links",
     metadata,
-    Column("number", _Sequence, primary_key=True),
+    Column("number", _NUMBER, primary_key=True),
     Column("org", Text, nullable=False),
     Column("id", Text, nullable=False),
     Column("session", Text),
-    Column("agent_id", Text, nullable=False),
-    Column("agent_name", Text, nullable=False),
-    Column("static_hash", Text, nullable=False),
-    Column("runtime_hash", Text, nullable=False),
-    Column("prompt_hash", Text, nullable=False),
+    *(
+        Column(name, Text, nullable=False)
+        for name in ("agent_id", "agent_name", "static_hash", "runtime_hash", "prompt_hash")
+    ),
     Column("invocation_hash", Text),
-    Column("profile", Text, nullable=False),
-    Column("tool_refs", Text, nullable=False),
-    Column("metadata", Text, nullable=False),
-    Column("created_at", Text, nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("profile", "tool_refs", "metadata", "created_at")),
     UniqueConstraint("org", "id", name="uq_links_id"),
     Index("ix_links_agent_id", "org", "agent_id", "id"),
     Index("ix_links_session", "org", "session", "id"),
@@ -66,13 +57,11 @@ links: Final = Table(
 envelopes: Final = Table(
     "envelopes",
     metadata,
-    Column("number", _Sequence, primary_key=True),
+    Column("number", _NUMBER, primary_key=True),
     Column("org", Text, nullable=False),
     Column("id", Text, nullable=False),
     Column("link", Text),
-    Column("schema_version", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("created_at", Text, nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("schema_version", "body", "created_at")),
     UniqueConstraint("org", "id", name="uq_envelopes_id"),
     ForeignKeyConstraint(["org", "link"], ["links.org", "links.id"], name="fk_envelopes_link"),
     Index("ix_envelopes_link", "org", "link", "number"),
@@ -81,13 +70,8 @@ envelopes: Final = Table(
 transitions: Final = Table(
     "transitions",
     metadata,
-    Column("number", _Sequence, primary_key=True),
-    Column("org", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("from_link", Text, nullable=False),
-    Column("to_link", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("at", Text, nullable=False),
+    Column("number", _NUMBER, primary_key=True),
+    *(Column(name, Text, nullable=False) for name in ("org", "session", "from_link", "to_link", "reason", "at")),
     ForeignKeyConstraint(["org", "from_link"], ["links.org", "links.id"], name="fk_transitions_from_link"),
     ForeignKeyConstraint(["org", "to_link"], ["links.org", "links.id"], name="fk_transitions_to_link"),
     Index("ix_transitions_session", "org", "session", "number"),
@@ -99,8 +83,6 @@ payloads: Final = Table(
     metadata,
     Column("org", Text, primary_key=True),
     Column("hash", Text, primary_key=True),
-    Column("profile", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("payload", Text, nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("profile", "kind", "payload")),
 )
 """The payloads of hashes, one per hash within an org."""

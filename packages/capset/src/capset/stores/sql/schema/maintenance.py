@@ -8,36 +8,30 @@ import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 from sqlalchemy import Connection, Engine, create_engine, inspect, update
 
 from capset.errors import DefinitionError, StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.sql.audit.act_checks import ActComparison, compare_with_acts
-from capset.stores.sql.audit.log import verified
+from capset.stores.sql.audit.log import verify_chain
 from capset.stores.sql.postgres.online import IndexSpec, invalid_indexes
-from capset.stores.sql.problems import explained
+from capset.stores.sql.problems import store_errors
 from capset.stores.sql.schema.objects import foreign_objects, missing_tables
 from capset.stores.sql.schema.revisions import (
-    ENOUGH,
     HEAD,
-    KNOWN,
+    KNOWN_REVISIONS,
+    OLDEST_USABLE,
+    create_schema,
+    ensure_schema,
     is_large,
-    make,
-    prepare,
-    raise_to,
+    migrate_to,
     revision_of,
-    upgrade_turn,
+    upgrade_transaction,
 )
 from capset.stores.sql.schema.tables import approvals, metadata
 from capset.stores.sql.store import SqlStore
-
-_ONLINE: Final = "INDEXES"
-"""The attribute that lists a migration's indexes, if the migration adds nothing else that the code depends on."""
-
-_SHOWN: Final = 20
-"""Maximum number of problems of one kind that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +55,7 @@ def plan(store: SqlStore) -> UpgradePlan:
     """Return the steps that ``upgrade`` would take. Raises ``StoreError`` as ``Store.open`` does."""
     _, reading = store.make_engines()
     try:
-        with explained(store.name), reading.begin() as connection:
+        with store_errors(store.name), reading.begin() as connection:
             return _plan(connection, store.name)
     finally:
         reading.dispose()
@@ -75,16 +69,17 @@ def upgrade(store: SqlStore) -> UpgradePlan:
     """
     writing, reading = store.make_engines()
     try:
-        with explained(store.name):
+        with store_errors(store.name):
             with writing.connect():
                 pass  # the first connection creates the file
             with reading.begin() as connection:
-                done = _plan(connection, store.name)
-            if not done.steps or not all(step.beside_writers for step in done.steps):
-                prepare(reading, writing, store.name)
-            if any(step.beside_writers for step in done.steps):
-                _finish(store, writing)
-        return done
+                upgrade_plan = _plan(connection, store.name)
+            steps = upgrade_plan.steps
+            if not steps or not all(step.beside_writers for step in steps):
+                ensure_schema(reading, writing, store.name)
+            if any(step.beside_writers for step in steps):
+                _create_postponed_indexes(store, writing)
+        return upgrade_plan
     finally:
         writing.dispose()
         reading.dispose()
@@ -92,7 +87,8 @@ def upgrade(store: SqlStore) -> UpgradePlan:
 
 def _plan(connection: Connection, name: str) -> UpgradePlan:
     before = revision_of(connection, name)
-    if before == HEAD or (before is not None and before not in KNOWN):  # newer, and compatible with this version
+    is_newer = before is not None and before not in KNOWN_REVISIONS  # and compatible with this version
+    if before == HEAD or is_newer:
         return UpgradePlan(before, ())
     large = before is not None and is_large(connection)
     steps = [
@@ -103,18 +99,21 @@ def _plan(connection: Connection, name: str) -> UpgradePlan:
     return UpgradePlan(before, tuple(steps))
 
 
-def _finish(store: SqlStore, writing: Engine) -> None:
+def _create_postponed_indexes(store: SqlStore, writing: Engine) -> None:
     """Create the indexes that opening the store leaves out, then record that they exist."""
     for _, _, indexes in migrations():
         if indexes is not None:
-            store.make_beside_writers(indexes)
-    with upgrade_turn(writing) as connection:
-        if revision_of(connection, store.name) in KNOWN - {HEAD}:  # otherwise another process has done it
-            raise_to(connection, HEAD)
+            store.create_indexes_online(indexes)
+    with upgrade_transaction(writing) as connection:
+        if revision_of(connection, store.name) in KNOWN_REVISIONS - {HEAD}:  # otherwise another process has done it
+            migrate_to(connection, HEAD)
 
 
 def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
-    """Return the revision, the docstring and the indexes of each migration, in order."""
+    """Return the revision, the docstring and the indexes of each migration, in order.
+
+    A migration lists its indexes in ``INDEXES`` if it adds nothing else that the code depends on.
+    """
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
@@ -122,7 +121,7 @@ def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
     config.set_main_option("script_location", "capset.stores.sql:migrations")
     scripts = reversed(list(ScriptDirectory.from_config(config).walk_revisions()))
     return [
-        (script.revision, " ".join(script.doc.split()), getattr(script.module, _ONLINE, None)) for script in scripts
+        (script.revision, " ".join(script.doc.split()), getattr(script.module, "INDEXES", None)) for script in scripts
     ]
 
 
@@ -155,41 +154,38 @@ def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
     """
     reading = store.make_engines()[1]
     try:
-        with explained(store.name), reading.begin() as connection:
+        with store_errors(store.name), reading.begin() as connection:
             revision = revision_of(connection, store.name)
             if revision is None:
                 return DatabaseCheck(None, ("the database is empty",))
-            problems, is_whole = _damage(connection), True
+            problems, missing = _find_damage(connection), list[str]()
+            verification, notes = None, tuple[str, ...]()
             if revision == HEAD:
                 problems += _differences(connection)
-            elif revision in KNOWN:  # otherwise it is newer, but compatible with this version
+            elif revision in KNOWN_REVISIONS:  # otherwise it is newer, but compatible with this version
                 problems.append(f"the revision is {revision}, not {HEAD}: run capset db upgrade")
-            if revision not in KNOWN or revision >= ENOUGH:
+            if revision not in KNOWN_REVISIONS or revision >= OLDEST_USABLE:
                 missing = missing_tables(connection)
-                is_whole = not missing
                 problems += [problem for name in missing if (problem := f"the table {name} is missing") not in problems]
             problems += [
                 f"{item} is not capset's: remove it unless you know its effect" for item in foreign_objects(connection)
             ]
-            if not verify:
-                return DatabaseCheck(revision, tuple(problems))
-            if revision in KNOWN and revision < ENOUGH:
+            if verify and revision in KNOWN_REVISIONS and revision < OLDEST_USABLE:
                 problems.append("the chain was not verified: upgrade the database first")
-                return DatabaseCheck(revision, tuple(problems))
-            if not is_whole:
+            elif verify and missing:
                 problems.append("the chain was not verified: a table is missing")
-                return DatabaseCheck(revision, tuple(problems))
-            chain, notes = verified(connection, (), ()), tuple[str, ...]()
-            if chain.ok:
-                comparison = _compared(connection)
-                problems += comparison.problems
-                notes = tuple(comparison.notes)
-            return DatabaseCheck(revision, tuple(problems), chain, notes)
+            elif verify:
+                verification = verify_chain(connection, (), ())
+                if verification.ok:
+                    comparison = _compare_acts(connection)
+                    problems += comparison.problems
+                    notes = tuple(comparison.notes)
+            return DatabaseCheck(revision, tuple(problems), verification, notes)
     finally:
         reading.dispose()
 
 
-def _compared(connection: Connection) -> ActComparison:
+def _compare_acts(connection: Connection) -> ActComparison:
     """Compare rows with their acts. A row or an act that cannot be read is a problem, too."""
     try:
         return compare_with_acts(connection)
@@ -197,25 +193,26 @@ def _compared(connection: Connection) -> ActComparison:
         return ActComparison(["a key, a person, an agent or an act contains an invalid value"], [])
 
 
-def _damage(connection: Connection) -> list[str]:
+def _find_damage(connection: Connection) -> list[str]:
     if connection.dialect.name != "sqlite":
         return [f"the index {name} was never finished" for name in invalid_indexes(connection)]
-    lines = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars()
+    max_reported = 20  # of each kind
+    lines = connection.exec_driver_sql(f"PRAGMA integrity_check({max_reported})").scalars()
     problems = [f"the file is damaged: {line}" for line in lines if line != "ok"]
-    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(_SHOWN)
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(max_reported)
     return problems + [f"row {row[1]} of {row[0]} refers to a missing row of {row[2]}" for row in orphans]
 
 
 def _differences(connection: Connection) -> list[str]:
-    return _of_file(connection) if connection.dialect.name == "sqlite" else _of_server(connection)
+    return _sqlite_differences(connection) if connection.dialect.name == "sqlite" else _postgres_differences(connection)
 
 
-def _of_file(connection: Connection) -> list[str]:
+def _sqlite_differences(connection: Connection) -> list[str]:
     """Compare the SQL that created each object, which is all that SQLite stores about it."""
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as empty:
-            make(empty)
+            create_schema(empty)
             expected = _statements(empty)
     finally:
         engine.dispose()
@@ -232,7 +229,7 @@ def _statements(connection: Connection) -> dict[str, str]:
     return {name: " ".join(str(sql).split()) for name, sql in rows}
 
 
-def _of_server(connection: Connection) -> list[str]:
+def _postgres_differences(connection: Connection) -> list[str]:
     """Compare the server's tables with those in the code."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
@@ -241,9 +238,9 @@ def _of_server(connection: Connection) -> list[str]:
     problems: list[str] = []
     for change in compare_metadata(context, metadata):
         # A change is a tuple, or a list of tuples for the changes of one column.
-        ones = cast("list[tuple[object, ...]]", change if isinstance(change, list) else [change])
+        differences = cast("list[tuple[object, ...]]", change if isinstance(change, list) else [change])
         problems += [
-            _describe_change(difference) for difference in ones if not str(difference[0]).startswith("remove_")
+            _describe_change(difference) for difference in differences if not str(difference[0]).startswith("remove_")
         ]  # which would remove additions
     return problems
 
@@ -270,23 +267,23 @@ def back_up(store: SqlStore, file: Path) -> int:
         raise DefinitionError(f"the folder {str(file.parent)!r} does not exist", hint="create it first")
     reading = store.make_engines()[1]
     try:
-        with explained(store.name), reading.begin() as connection:
+        with store_errors(store.name), reading.begin() as connection:
             if revision_of(connection, store.name) is None:
                 raise StoreError(f"the database {store.name!r} is empty", hint="name the database that capset uses")
     finally:
         reading.dispose()
-    number, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.", suffix=".part")  # for its owner only
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.", suffix=".part")  # for its owner only
     part = Path(name)
     try:
-        with explained(store.name):
-            store.copy_into(part)
-        os.fsync(number)
+        with store_errors(store.name):
+            store.back_up_to(part)
+        os.fsync(descriptor)
         size = part.stat().st_size
     except BaseException:
-        os.close(number)  # first: Windows cannot remove or rename an open file
+        os.close(descriptor)  # first: Windows cannot remove or rename an open file
         part.unlink(missing_ok=True)
         raise
-    os.close(number)
+    os.close(descriptor)
     part.rename(file)
     _sync(file.parent)
     return size
@@ -310,8 +307,8 @@ def restore(store: SqlStore, file: Path, *, now: str) -> Restoration:
     """
     if not file.is_file():
         raise DefinitionError(f"there is no file {str(file)!r}")
-    with explained(store.name):
-        return store.fill_from(file, partial(_end_approvals, now=now, name=str(file)))
+    with store_errors(store.name):
+        return store.restore_from(file, partial(_end_approvals, now=now, name=str(file)))
 
 
 def _end_approvals(connection: Connection, *, now: str, name: str) -> Restoration:
@@ -328,8 +325,8 @@ def _end_approvals(connection: Connection, *, now: str, name: str) -> Restoratio
 def _sync(folder: Path) -> None:
     """Flush the folder to disk, so that the new file's name is durable, if the system can open folders."""
     with contextlib.suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(number)
+            os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, inspect
 from capset.stores.sql.documents import WORD_TABLES
 from capset.stores.sql.schema.tables import metadata
 
-_OWN: Final = frozenset(" ".join(statement.split()) for statement in WORD_TABLES["sqlite"])
-_OF_FILE: Final = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name"
-_OF_SERVER: Final = (
+_OWN_TRIGGERS: Final = frozenset(" ".join(statement.split()) for statement in WORD_TABLES["sqlite"])
+_SQLITE_TRIGGERS: Final = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name"
+_POSTGRES_TRIGGERS: Final = (
     "SELECT 'trigger', t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT t.tgisinternal AND n.nspname = current_schema()"
     " UNION ALL"
@@ -32,9 +32,11 @@ def foreign_objects(connection: Connection) -> list[str]:
     They can change what is written without a trace in any record.
     """
     if connection.dialect.name == "sqlite":
-        rows = connection.exec_driver_sql(_OF_FILE)
-        named = [("trigger", name, table) for name, table, sql in rows if " ".join(str(sql).split()) not in _OWN]
+        rows = connection.exec_driver_sql(_SQLITE_TRIGGERS)
+        objects = [
+            ("trigger", name, table) for name, table, sql in rows if " ".join(str(sql).split()) not in _OWN_TRIGGERS
+        ]
     else:
-        named = [tuple(row) for row in connection.exec_driver_sql(_OF_SERVER)]
+        objects = [tuple(row) for row in connection.exec_driver_sql(_POSTGRES_TRIGGERS)]
     # SQLite stores the table's name with the case used in the trigger's statement.
-    return [f"the {kind} {name} on {table}" for kind, name, table in named if str(table).lower() in metadata.tables]
+    return [f"the {kind} {name} on {table}" for kind, name, table in objects if str(table).lower() in metadata.tables]

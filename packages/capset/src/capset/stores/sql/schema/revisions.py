@@ -38,34 +38,31 @@ _REVISIONS: Final = dict(
 HEAD: Final = max(_REVISIONS)
 """The revision of this version of capset: the last one in ``migrations/versions``."""
 
-ENOUGH: Final = max(revision for revision, only_adds_indexes in _REVISIONS.items() if not only_adds_indexes)
+OLDEST_USABLE: Final = max(revision for revision, only_adds_indexes in _REVISIONS.items() if not only_adds_indexes)
 """The oldest revision that this version works with. Later ones add indexes, without which it is only slower."""
 
-KNOWN: Final = frozenset(_REVISIONS)
+KNOWN_REVISIONS: Final = frozenset(_REVISIONS)
 """Every revision that this version can upgrade to ``HEAD``."""
 
-LARGE: Final = 100_000
+LARGE_ROWS: Final = 100_000
 """Number of records or files from which opening a server's database creates no indexes, as that would block writers."""
 
-WAIT_SECONDS: Final = 60.0
-"""How long opening waits to create or upgrade the tables: another process may take a while to do the same."""
-
-_UPGRADING: Final = Lock()
+_UPGRADE_LOCK: Final = Lock()
 """Alembic has one current database per process: concurrent upgrades would change each other's."""
 
 _logger = logging.getLogger("capset.stores")
 
-_STAMP: Final = (
+_CREATE_REVISION_TABLE: Final = (
     "CREATE TABLE alembic_version ("
     " version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
 )
-_COMPATIBLE: Final = "INSERT INTO settings VALUES ('compatible', '0001')"
+_INSERT_COMPATIBLE: Final = "INSERT INTO settings VALUES ('compatible', '0001')"
 """Stores the oldest revision whose code works with this schema. The migration that last changed it stores the same."""
 _NO_COMPRESSION: Final = "ALTER TABLE blob_parts ALTER COLUMN content SET STORAGE EXTERNAL"
 """For PostgreSQL: compressing the parts of files takes longer than writing the bytes that it saves."""
 
 
-def prepare(reading: Engine, writing: Engine, name: str) -> None:
+def ensure_schema(reading: Engine, writing: Engine, name: str) -> None:
     """Create or upgrade the tables, unless they are current.
 
     Two processes may do this at once: the second waits for the first and finds nothing left to do. Raises
@@ -75,27 +72,27 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
         pass  # the first connection creates the file and switches it to WAL
     with reading.connect() as connection:
         revision = revision_of(connection, name)
-        aim = _aim(connection, revision)
-    if revision != aim:
-        with upgrade_turn(writing) as connection:
+        target = _target_revision(connection, revision)
+    if revision != target:
+        with upgrade_transaction(writing) as connection:
             revision = revision_of(connection, name)
-            aim = _aim(connection, revision)
+            target = _target_revision(connection, revision)
             if revision is None:
-                make(connection)
-            elif revision != aim:
-                raise_to(connection, aim, postpone_indexes=aim != HEAD)
-    if aim in KNOWN - {HEAD}:
+                create_schema(connection)
+            elif revision != target:
+                migrate_to(connection, target, postpone_indexes=target != HEAD)
+    if target in KNOWN_REVISIONS - {HEAD}:
         _logger.warning("the database %r lacks indexes: capset db upgrade makes them without blocking writers", name)
 
 
 @contextmanager
-def upgrade_turn(writing: Engine) -> Generator[Connection]:
-    """Begin an upgrade's transaction, waiting up to ``WAIT_SECONDS`` for its turn.
+def upgrade_transaction(writing: Engine) -> Generator[Connection]:
+    """Begin an upgrade's transaction, waiting up to a minute while another process creates or upgrades the tables.
 
     Writers give up sooner, in case the process with the lock is frozen. On PostgreSQL, the transaction may be idle
     between its statements for any time, since a migration or a busy machine may need it.
     """
-    until = time.monotonic() + WAIT_SECONDS
+    until = time.monotonic() + 60.0  # seconds
     options: dict[str, Any] = {UPGRADES: True}
     upgrading = writing.execution_options(**options)
     with ExitStack() as stack:
@@ -115,7 +112,7 @@ def revision_of(connection: Connection, name: str) -> str | None:
     """Return the database's revision, or ``None`` if the database is empty.
 
     The revision may be unknown to this version, if the newer version that created it marked it as compatible. Raises
-    ``StoreError`` as ``prepare`` does.
+    ``StoreError`` as ``ensure_schema`` does.
     """
     tables = inspect(connection).get_table_names()
     if "alembic_version" not in tables:
@@ -123,10 +120,11 @@ def revision_of(connection: Connection, name: str) -> str | None:
             raise StoreError(f"the database {name!r} belongs to another program", hint="give capset its own database")
         return None
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    if revision is not None and revision not in KNOWN and not ("settings" in tables and _is_compatible(connection)):
+    is_unknown = revision is not None and revision not in KNOWN_REVISIONS
+    if is_unknown and not ("settings" in tables and _is_compatible(connection)):
         raise StoreError(
             f"the database {name!r} was made by an incompatible version of capset"
-            f" (its revision is {str(revision)[:40]!r}; this version knows {min(KNOWN)} to {HEAD})",
+            f" (its revision is {str(revision)[:40]!r}; this version knows {min(KNOWN_REVISIONS)} to {HEAD})",
             hint="upgrade capset; a database from before the first release cannot be upgraded: use a new one",
         )
     return revision
@@ -139,15 +137,15 @@ def is_large(connection: Connection) -> bool:
     # Records are numbered without gaps, and finding the first and last number is cheap.
     records = "SELECT coalesce(max(seq) - min(seq), 0) FROM records"
     files = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('files')"  # the server's estimate
-    return any((connection.exec_driver_sql(statement).scalar() or 0) >= LARGE for statement in (records, files))
+    return any((connection.exec_driver_sql(statement).scalar() or 0) >= LARGE_ROWS for statement in (records, files))
 
 
-def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = False) -> None:
+def migrate_to(connection: Connection, revision: str, *, postpone_indexes: bool = False) -> None:
     """Run the migrations up to a revision, within the connection's current transaction.
 
     ``postpone_indexes`` skips the indexes without which capset is only slower.
     """
-    with _UPGRADING:
+    with _UPGRADE_LOCK:
         from alembic import command
         from alembic.config import Config
 
@@ -156,10 +154,10 @@ def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = 
         command.upgrade(config, revision)
 
 
-def _aim(connection: Connection, revision: str | None) -> str:
+def _target_revision(connection: Connection, revision: str | None) -> str:
     """Return the revision to upgrade a database to when it is opened: its current one if it needs no upgrade."""
-    if revision is None or revision in KNOWN - {HEAD}:
-        return max(ENOUGH, revision) if revision is not None and is_large(connection) else HEAD
+    if revision is None or revision in KNOWN_REVISIONS - {HEAD}:
+        return max(OLDEST_USABLE, revision) if revision is not None and is_large(connection) else HEAD
     return revision
 
 
@@ -169,10 +167,10 @@ def _is_compatible(connection: Connection) -> bool:
     return isinstance(oldest, str) and oldest <= HEAD
 
 
-def make(connection: Connection) -> None:
+def create_schema(connection: Connection) -> None:
     """Create the tables of an empty database, within the current transaction, and stamp them with ``HEAD``."""
     create_tables(connection)
-    connection.exec_driver_sql(_STAMP)
+    connection.exec_driver_sql(_CREATE_REVISION_TABLE)
     connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{HEAD}')")  # noqa: S608 - a number
 
 
@@ -204,4 +202,4 @@ def _statements(engine: str) -> tuple[str, ...]:
         statements += [str(construct.compile(dialect=dialect)) for construct in constructs]
     if engine == "postgresql":
         statements.append(_NO_COMPRESSION)
-    return (*statements, *WORD_TABLES[engine], _COMPATIBLE)
+    return (*statements, *WORD_TABLES[engine], _INSERT_COMPATIBLE)

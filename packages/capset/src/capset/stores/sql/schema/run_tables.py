@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Column, ForeignKey, Index, Integer, Table, Text
+from sqlalchemy import Column, Index, Integer, Table, Text
 
-from capset.stores.sql.schema.tables import metadata
+from capset.stores.sql.schema.tables import metadata, session_column
 
 runs: Final = Table(
     "runs",
     metadata,
     Column("id", Text, primary_key=True),
     *(Column(name, Text, nullable=False) for name in ("org", "principal", "principal_kind", "kind", "queue")),
-    Column("session", Text, ForeignKey("sessions.id", name="fk_runs_session", ondelete="CASCADE"), nullable=False),
+    session_column("runs", nullable=False),
     *(Column(name, Text, nullable=False) for name in ("agent", "caller", "content", "correlation")),
     *(Column(name, Text, nullable=False) for name in ("created_at", "state")),
     Column("attempts", Integer, nullable=False),
@@ -32,7 +32,7 @@ schedules: Final = Table(
     Column("id", Text, primary_key=True),
     *(Column(name, Text, nullable=False) for name in ("org", "principal", "principal_kind", "cron", "timezone")),
     *(Column(name, Text, nullable=False) for name in ("kind", "queue", "agent")),
-    Column("session", Text, ForeignKey("sessions.id", name="fk_schedules_session", ondelete="CASCADE")),
+    session_column("schedules"),
     *(Column(name, Text, nullable=False) for name in ("caller", "content", "created_at")),
     *(Column(name, Text) for name in ("next_at", "last_at", "last_run", "problem")),
     Index("ix_schedules_principal", "org", "principal", "principal_kind", "id"),

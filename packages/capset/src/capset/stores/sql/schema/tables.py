@@ -21,12 +21,13 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TextClause,
     UniqueConstraint,
     text,
 )
 
 from capset.definitions.calls.records import COLUMNS, NULLABLE, NUMBERS
-from capset.definitions.governance.usage import COUNTS, RESOURCES
+from capset.definitions.governance.usage import INTEGER_QUANTITIES, QUANTITIES
 
 metadata: Final = MetaData()
 
@@ -34,16 +35,25 @@ metadata: Final = MetaData()
 _Sequence: Final = BigInteger().with_variant(Integer, "sqlite")
 
 
-def _column(name: str) -> Column[Any]:
+def _record_column(name: str) -> Column[Any]:
     if name == "seq":
         return Column(name, _Sequence, primary_key=True, autoincrement=False)
     return Column(name, BigInteger if name in NUMBERS else Text, nullable=name in NULLABLE)
 
 
+def _partial_index(name: str, *columns: str | Column[Any], where: TextClause) -> Index:
+    return Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
+
+def session_column(table: str, **options: Any) -> Column[Any]:  # the options of a column
+    """Return the column of a table whose rows are deleted with their session."""
+    return Column("session", Text, ForeignKey("sessions.id", name=f"fk_{table}_session", ondelete="CASCADE"), **options)
+
+
 records: Final = Table(
     "records",
     metadata,
-    *map(_column, COLUMNS),
+    *map(_record_column, COLUMNS),
     UniqueConstraint("id", "phase", name="uq_records_id_phase"),
 )
 """The audit log: the columns of ``definitions.records.Record``, in their order."""
@@ -57,33 +67,14 @@ FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org
 """The columns of an ``AuditQuery`` with an index each, in which a page is one range; ``id`` is unique anyway."""
 
 for _name in FILTERS:
-    Index(
-        f"ix_records_{_name}",
-        records.c[_name],
-        records.c.seq,
-        sqlite_where=IS_OUTCOME,
-        postgresql_where=IS_OUTCOME,
-    )
+    _partial_index(f"ix_records_{_name}", records.c[_name], records.c.seq, where=IS_OUTCOME)
 
 Index("ix_records_time", records.c.time, records.c.seq)
 
-for _name in ("approval", "code"):  # set in few records
-    Index(
-        f"ix_records_{_name}",
-        records.c[_name],
-        records.c.seq,
-        sqlite_where=text(f"{_name} IS NOT NULL"),
-        postgresql_where=text(f"{_name} IS NOT NULL"),
-    )
+for _name in ("approval", "code", "act"):  # set in few records
+    _partial_index(f"ix_records_{_name}", records.c[_name], records.c.seq, where=text(f"{_name} IS NOT NULL"))
 
-Index("ix_records_acts", records.c.seq, sqlite_where=IS_ACT, postgresql_where=IS_ACT)
-Index(
-    "ix_records_act",
-    records.c.act,
-    records.c.seq,
-    sqlite_where=text("act IS NOT NULL"),
-    postgresql_where=text("act IS NOT NULL"),
-)
+_partial_index("ix_records_acts", records.c.seq, where=IS_ACT)
 
 checkpoints: Final = Table(
     "checkpoints",
@@ -228,15 +219,8 @@ approvals: Final = Table(
     Index("ix_approvals_tool", "org", "tool", "id"),
     Index("ix_approvals_agent", "org", "agent", "id"),
     Index("ix_approvals_principal", "org", "principal", "id"),
-    Index("ix_approvals_pending", "org", "status", "created_at", sqlite_where=IS_PENDING, postgresql_where=IS_PENDING),
-    Index(
-        "ix_approvals_escalation",
-        "status",
-        "escalates_at",
-        "id",
-        sqlite_where=text("escalates_at IS NOT NULL"),
-        postgresql_where=text("escalates_at IS NOT NULL"),
-    ),
+    _partial_index("ix_approvals_pending", "org", "status", "created_at", where=IS_PENDING),
+    _partial_index("ix_approvals_escalation", "status", "escalates_at", "id", where=text("escalates_at IS NOT NULL")),
 )
 """The approval requests: ``definitions.governance.approvals.ApprovalRow``, in its order."""
 
@@ -324,7 +308,7 @@ usages: Final = Table(
     Column("key", Text, primary_key=True),
     Column("began", BigInteger, primary_key=True, autoincrement=False),
     Column("ends", BigInteger, nullable=False),
-    *(Column(name, BigInteger if name in COUNTS else Double, nullable=False) for name in RESOURCES),
+    *(Column(name, BigInteger if name in INTEGER_QUANTITIES else Double, nullable=False) for name in QUANTITIES),
     Index("ix_usages_ends", "ends"),
 )
 """The parts of the windows in which model usage is counted; times are Unix time in nanoseconds."""
@@ -335,7 +319,7 @@ usage_reservations: Final = Table(
     Column("key", Text, primary_key=True),
     Column("step", Text, primary_key=True),
     Column("writer", Text, nullable=False),
-    *(Column(name, BigInteger if name in COUNTS else Double, nullable=False) for name in RESOURCES),
+    *(Column(name, BigInteger if name in INTEGER_QUANTITIES else Double, nullable=False) for name in QUANTITIES),
     Index("ix_usage_reservations_writer", "writer"),
 )
 """The most that each running model step may use, in each of its windows; a step belongs to its writer."""
@@ -414,13 +398,7 @@ files: Final = Table(
     Index("ix_files_parent", "session", "parent"),
     Index("ix_files_blob", "org", "digest"),
     Index("ix_files_usage", "session", "is_directory", "size_bytes"),
-    Index(
-        "ix_files_parts",
-        "org",
-        "parts",
-        sqlite_where=text("parts IS NOT NULL"),
-        postgresql_where=text("parts IS NOT NULL"),
-    ),
+    _partial_index("ix_files_parts", "org", "parts", where=text("parts IS NOT NULL")),
 )
 """The files and directories of sessions. The version of the row of ``/`` is the highest of all removed entries.
 
@@ -434,7 +412,7 @@ states: Final = Table(
     Column("owner", Text, primary_key=True),
     Column("org", Text, primary_key=True),
     Column("name", Text, primary_key=True),
-    Column("session", Text, ForeignKey("sessions.id", name="fk_states_session", ondelete="CASCADE")),
+    session_column("states"),
     Column("value", Text),
     Column("version", BigInteger, nullable=False),
     Column("updated_at", Text, nullable=False),
@@ -451,7 +429,7 @@ documents: Final = Table(
     Column("org", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("id", Text, nullable=False),
-    Column("session", Text, ForeignKey("sessions.id", name="fk_documents_session", ondelete="CASCADE")),
+    session_column("documents"),
     Column("text", Text, nullable=False),
     Column("created_at", Text, nullable=False),
     UniqueConstraint("scope", "owner", "org", "name", "id", name="uq_documents"),
@@ -470,12 +448,7 @@ settings: Final = Table(
 session_events: Final = Table(
     "session_events",
     metadata,
-    Column(
-        "session",
-        Text,
-        ForeignKey("sessions.id", name="fk_session_events_session", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    session_column("session_events", primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("turn", Text, nullable=False),
     Column("type", Text, nullable=False),
@@ -487,12 +460,7 @@ session_events: Final = Table(
 session_turns: Final = Table(
     "session_turns",
     metadata,
-    Column(
-        "session",
-        Text,
-        ForeignKey("sessions.id", name="fk_session_turns_session", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    session_column("session_turns", primary_key=True),
     Column("turn", Text, nullable=False),
     Column("holder", Text, nullable=False),
     Column("until", Text, nullable=False),
@@ -507,12 +475,7 @@ session_turns: Final = Table(
 session_messages: Final = Table(
     "session_messages",
     metadata,
-    Column(
-        "session",
-        Text,
-        ForeignKey("sessions.id", name="fk_session_messages_session", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    session_column("session_messages", primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("turn", Text, nullable=False),
     Column("kind", Text, nullable=False),

@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError
 from capset.errors import StoreError
 from capset.stores.audit_rules import BadEntry, Row, columns_of
 from capset.stores.base import Claim, Entry
-from capset.stores.sql.problems import repeated, store_error
-from capset.stores.sql.writer.transaction import Done
+from capset.stores.sql.problems import copied_error, store_error
+from capset.stores.sql.writer.transaction import TransactionResult
 
 Loop = asyncio.AbstractEventLoop
 
@@ -29,7 +29,7 @@ class Waiter:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Durable:
+class DurableEntry:
     """An entry whose caller waits until it is durable."""
 
     entry: Entry
@@ -96,15 +96,15 @@ def _resolve(answers: list[QueueAnswer]) -> None:
             future.set_exception(answer.error)
 
 
-Item = Entry | Durable | QueueCall | Admission | Barrier
+Item = Entry | DurableEntry | QueueCall | Admission | Barrier
 
 
 class Batch:
     """Items by kind, each in the order of the queue. ``name`` is the database's, for error messages.
 
-    ``acts`` maps the index of a call to the row of its act. ``rows`` has one row for each item in ``_makers``, and
-    ``terms`` maps the index of a row to the index of the admission that it depends on. Items with an entry that cannot
-    become a row are in ``_refused``, with the reason.
+    ``acts`` maps the index of a call to the row of its act. ``rows`` has one row for each item in ``_row_items``, and
+    ``admission_of_row`` maps the index of a row to the index of the admission that it depends on. Items with an entry
+    that cannot become a row are in ``_refused``, with the reason.
     """
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
@@ -113,19 +113,19 @@ class Batch:
         self.acts: dict[int, Row] = {}
         self.admissions: list[Admission] = []
         self.rows: list[Row] = []
-        self.terms: dict[int, int] = {}
-        self._makers: list[Entry | Durable | Admission] = []
+        self.admission_of_row: dict[int, int] = {}
+        self._row_items: list[Entry | DurableEntry | Admission] = []
         self._barriers: list[Barrier] = []
-        self._refused: list[tuple[Entry | Durable | Admission | QueueCall, BadEntry]] = []
+        self._refused: list[tuple[Entry | DurableEntry | Admission | QueueCall, BadEntry]] = []
         for item in items:
             if isinstance(item, QueueCall):
-                self._sort_call(item)
+                self._add_call(item)
             elif isinstance(item, Barrier):
                 self._barriers.append(item)
             else:
-                self._sort(item)
+                self._add_entry(item)
 
-    def _sort_call(self, call: QueueCall) -> None:
+    def _add_call(self, call: QueueCall) -> None:
         if call.act is not None:
             try:
                 self.acts[len(self.calls)] = columns_of(call.act)
@@ -134,8 +134,8 @@ class Batch:
                 return
         self.calls.append(call)
 
-    def _sort(self, item: Entry | Durable | Admission) -> None:
-        entry = item.entry if isinstance(item, Durable | Admission) else item
+    def _add_entry(self, item: Entry | DurableEntry | Admission) -> None:
+        entry = item.entry if isinstance(item, DurableEntry | Admission) else item
         if entry is not None:
             try:
                 row = columns_of(entry)
@@ -143,9 +143,9 @@ class Batch:
                 self._refused.append((item, bad))
                 return
             if isinstance(item, Admission):
-                self.terms[len(self.rows)] = len(self.admissions)
+                self.admission_of_row[len(self.rows)] = len(self.admissions)
             self.rows.append(row)
-            self._makers.append(item)
+            self._row_items.append(item)
         if isinstance(item, Admission):
             self.admissions.append(item)
 
@@ -157,48 +157,49 @@ class Batch:
     @property
     def buffered(self) -> list[Entry]:
         """The entries without a waiter that can become rows."""
-        return [maker for maker in self._makers if not isinstance(maker, Durable | Admission)]
+        return [item for item in self._row_items if not isinstance(item, DurableEntry | Admission)]
 
-    def patient(self, now: float) -> list[QueueCall | Admission]:
+    def retryable(self, now: float) -> list[QueueCall | Admission]:
         """Return the items that may still wait for a lock; ``now`` is in ``time.monotonic()`` seconds."""
         return [item for item in (*self.admissions, *self.calls) if item.until > now]
 
     @property
-    def bad(self) -> list[BadEntry]:
+    def bad_entries(self) -> list[BadEntry]:
         """The errors of entries without a waiter that cannot become records."""
-        return [bad for item, bad in self._refused if not isinstance(item, Durable | Admission | QueueCall)]
+        return [bad for item, bad in self._refused if not isinstance(item, DurableEntry | Admission | QueueCall)]
 
-    def committed(self, done: Done) -> list[QueueAnswer]:
+    def answers_on_commit(self, result: TransactionResult) -> list[QueueAnswer]:
         """Return the answers to all items except barriers after a commit."""
         answers = [
-            QueueAnswer(item.waiter, error=why) for item, why in zip(self.admissions, done.admitted, strict=True)
+            QueueAnswer(item.waiter, error=admission_error)
+            for item, admission_error in zip(self.admissions, result.admission_errors, strict=True)
         ]
-        for call, (value, error) in zip(self.calls, done.results, strict=True):
+        for call, (value, error) in zip(self.calls, result.results, strict=True):
             failure = store_error(self._name, error) if isinstance(error, DBAPIError) else error
             answers.append(QueueAnswer(call.waiter, value, failure))
-        for maker, bad in zip(self._makers, done.refused, strict=True):
-            if isinstance(maker, Admission):
+        for item, bad in zip(self._row_items, result.refused, strict=True):
+            if isinstance(item, Admission):
                 continue  # already answered
             if bad:
-                self._refused.append((maker, bad))
-            elif isinstance(maker, Durable):
-                answers.append(QueueAnswer(maker.waiter))
+                self._refused.append((item, bad))
+            elif isinstance(item, DurableEntry):
+                answers.append(QueueAnswer(item.waiter))
         return answers + self._refusals()
 
-    def failed(self, error: StoreError, *, spared: Collection[QueueCall | Admission]) -> list[QueueAnswer]:
+    def answers_on_failure(self, error: StoreError, *, spared: Collection[QueueCall | Admission]) -> list[QueueAnswer]:
         """Return the answers to all items except barriers and ``spared`` ones after a failed transaction."""
         requests = [item for item in (*self.calls, *self.admissions) if item not in spared]
-        durable = [maker for maker in self._makers if isinstance(maker, Durable)]
-        failures = [QueueAnswer(item.waiter, error=repeated(error)) for item in (*requests, *durable)]
+        durable = [item for item in self._row_items if isinstance(item, DurableEntry)]
+        failures = [QueueAnswer(item.waiter, error=copied_error(error)) for item in (*requests, *durable)]
         return failures + self._refusals()
 
-    def passed(self, error: StoreError | None) -> list[QueueAnswer]:
+    def barrier_answers(self, error: StoreError | None) -> list[QueueAnswer]:
         """Return the answers to the barriers."""
-        return [QueueAnswer(barrier.waiter, error=error and repeated(error)) for barrier in self._barriers]
+        return [QueueAnswer(barrier.waiter, error=error and copied_error(error)) for barrier in self._barriers]
 
     def _refusals(self) -> list[QueueAnswer]:
         return [
             QueueAnswer(item.waiter, error=bad)
             for item, bad in self._refused
-            if isinstance(item, Durable | Admission | QueueCall)
+            if isinstance(item, DurableEntry | Admission | QueueCall)
         ]

@@ -48,7 +48,7 @@ class Leases(Protocol):
         """Release the lock."""
         ...
 
-    def gone(self, writers: Iterable[str]) -> list[str]:
+    def dead_writers(self, writers: Iterable[str]) -> list[str]:
         """Return the dead writers among ``writers``. It may take some seconds to be sure."""
         ...
 
@@ -61,11 +61,10 @@ class Leases(Protocol):
         ...
 
 
-_STATE_AT: Final = 1
+_STATE_OFFSET: Final = 1
 """Offset of a lock file's content: on Windows, the locked first byte cannot be read."""
-_WRITES: Final = b"w"
-_RESTS: Final = b"-"
-_LONGEST: Final = 400
+_WRITING: Final = b"w"
+_IDLE: Final = b"-"
 
 
 class FileLeases:
@@ -73,11 +72,11 @@ class FileLeases:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: tuple[Path, int] | None = None
+        self._lock_file: tuple[Path, int] | None = None
 
     def take(self, writer: str) -> None:
         """Take this writer's lock unless it is already held. Raises ``OSError`` if that fails."""
-        while self._held is None:
+        while self._lock_file is None:
             path = self._path(writer)
             try:
                 self._folder.mkdir()
@@ -86,24 +85,24 @@ class FileLeases:
                     raise
             with contextlib.suppress(FileNotFoundError):  # another writer closed and removed the empty folder
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-                # Another process's `gone` may have locked and removed the new file in between.
-                if _lock(descriptor) and _is(path, descriptor):
-                    self._held = (path, descriptor)
-                    self._mark(_RESTS + f" process {os.getpid()} on {socket.gethostname()}".encode())
+                # Another process's `dead_writers` may have locked and removed the new file in between.
+                if _lock(descriptor) and _is_same_file(path, descriptor):
+                    self._lock_file = (path, descriptor)
+                    self._mark(_IDLE + f" process {os.getpid()} on {socket.gethostname()}".encode())
                 else:
                     os.close(descriptor)
 
     def release(self) -> None:
         """Release the lock and remove its file."""
-        if self._held is None:
+        if self._lock_file is None:
             return
-        (path, descriptor), self._held = self._held, None
+        (path, descriptor), self._lock_file = self._lock_file, None
         os.close(descriptor)
-        with contextlib.suppress(OSError):  # the next `gone` removes a leftover file, as it is unlocked
+        with contextlib.suppress(OSError):  # the next `dead_writers` removes a leftover file, as it is unlocked
             path.unlink()
             self._folder.rmdir()
 
-    def gone(self, writers: Iterable[str]) -> list[str]:
+    def dead_writers(self, writers: Iterable[str]) -> list[str]:
         """Return the dead writers among ``writers``, and remove their lock files."""
         dead: list[str] = []
         for writer in writers:
@@ -126,37 +125,37 @@ class FileLeases:
         """Take this writer's lock, so that other processes can see when it writes."""
         self.take(writer)
 
-    def begun(self) -> None:
+    def mark_writing(self) -> None:
         """Mark this process as writing to the database."""
         with contextlib.suppress(OSError):  # such as a full disk: the mark only improves error messages
-            self._mark(_WRITES)
+            self._mark(_WRITING)
 
-    def ended(self) -> None:
+    def mark_idle(self) -> None:
         """Mark this process as no longer writing to the database."""
         with contextlib.suppress(OSError):  # an error would keep the only connection from returning to its pool
-            self._mark(_RESTS)
+            self._mark(_IDLE)
 
     def holder(self) -> str | None:
         """Return the process that is marked as writing, such as ``process 123 on host``, or ``None``."""
-        own_path = self._held and self._held[0]
+        own_path = self._lock_file and self._lock_file[0]
         for path in self._files():
             if path == own_path:
                 continue
             with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
-                file.seek(_STATE_AT)
-                state, _, named = file.read(_LONGEST).partition(b" ")
-                if state == _WRITES and not _lock(file.fileno()):
-                    return named.decode(errors="replace")
+                file.seek(_STATE_OFFSET)
+                state, _, process = file.read(400).partition(b" ")  # more than any mark has
+                if state == _WRITING and not _lock(file.fileno()):
+                    return process.decode(errors="replace")
         return None
 
     def _mark(self, content: bytes) -> None:
-        if self._held is not None:
-            os.lseek(self._held[1], _STATE_AT, os.SEEK_SET)
-            os.write(self._held[1], content)
+        if self._lock_file is not None:
+            os.lseek(self._lock_file[1], _STATE_OFFSET, os.SEEK_SET)
+            os.write(self._lock_file[1], content)
 
     def sweep(self) -> None:
         """Remove the files of dead writers. This is tidying: liveness matters only for writers with open intents."""
-        self.gone([path.stem for path in self._files()])
+        self.dead_writers([path.stem for path in self._files()])
 
     def _files(self) -> list[Path]:
         try:
@@ -168,7 +167,7 @@ class FileLeases:
         return self._folder / f"{writer}.lock"
 
 
-def _is(path: Path, descriptor: int) -> bool:
+def _is_same_file(path: Path, descriptor: int) -> bool:
     """Whether a path still refers to an open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))

@@ -14,10 +14,10 @@ from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
 
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.stores.base.admissions import (
+    AdmissionRefused,
     ApprovalTaken,
     Claim,
-    QuotaSpent,
-    Refused,
+    QuotaExhausted,
     TurnHold,
     TurnTaken,
     Window,
@@ -25,29 +25,8 @@ from capset.stores.base.admissions import (
 )
 from capset.stores.sql.schema.tables import approvals, reservations, session_turns, spendings
 
-_AHEAD: Final = 64
+_READ_AHEAD: Final = 64
 """How many calls of a window are read at once; up to as many more than its limit are retained."""
-_TRACED: Final = 1_000
-"""Number of calls whose traces a budget retains for their release, which soon follows the call."""
-_RECENT: Final = 10_000
-"""Number of a window's newest calls among which a released call is searched."""
-_TRACE_NS: Final = 600 * 1_000_000_000
-_MARGIN_NS: Final = 86_400 * 1_000_000_000
-"""How long a call is retained after its window: setting back a clock that was ahead must not free capacity."""
-_SWEEPS: Final = 1 / 32
-"""Share of the counting transactions that remove expired calls."""
-_SWEPT: Final = 500
-"""The smallest limit on the calls that a sweep removes."""
-
-
-@dataclass(slots=True)
-class _Row:
-    """One call in a window, or in the traces of a budget or of an approval."""
-
-    number: int
-    call: str
-    at: int
-    ends: int
 
 
 @dataclass(slots=True)
@@ -57,8 +36,8 @@ class _Window:
     number: int
     newest: int
     times: dict[int, int | None] = field(default_factory=dict[int, "int | None"])
-    new: list[_Row] = field(default_factory=list[_Row])
-    kept: int = 0
+    new: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # rows of the table
+    retained: int = 0
 
 
 class Counting:
@@ -67,15 +46,15 @@ class Counting:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._windows: dict[str, _Window] = {}
-        self._spent: dict[str, tuple[int, float]] = {}
-        self._known: set[str] = set()
+        self._budgets: dict[str, tuple[int, float]] = {}
+        self._stored_budgets: set[str] = set()
         """The budgets that have a row."""
-        self._changed: set[str] = set()
+        self._changed_budgets: set[str] = set()
 
-    def take(self, claim: Claim) -> Refused | None:
+    def take(self, claim: Claim) -> AdmissionRefused | None:
         """Count a call and use its approval, or return the refusal."""
         now = claim.clock()
-        if (refused := self._refusal(claim, now)) is not None:
+        if (refused := self.refusal(claim, now)) is not None:
             return refused
         approval = claim.approval
         if approval is not None and not _move_approval(self._connection, approval, "approved", "used"):
@@ -83,24 +62,22 @@ class Counting:
         for window in claim.windows:
             self._add(window.key, claim.call, now, window.length, window.requests)
         for quota in claim.quotas:
-            calls, cost = self._used(quota.owner)
-            self._spent[quota.owner] = calls + 1, cost + claim.cost
-            self._changed.add(quota.owner)
-        for key in claim.traces():
-            self._add(key, claim.call, now, _TRACE_NS, _TRACED)
+            calls, cost = self._read_budget(quota.owner)
+            self._budgets[quota.owner] = calls + 1, cost + claim.cost
+            self._changed_budgets.add(quota.owner)
+        for key in claim.marker_keys():
+            # A release soon follows its call: the markers of ten minutes, and of 1,000 calls, are enough.
+            self._add(key, claim.call, now, 600 * 1_000_000_000, 1_000)
         return None
 
-    def refusal(self, claim: Claim) -> Refused | None:
+    def refusal(self, claim: Claim, now: int) -> AdmissionRefused | None:
         """Return the reason why a call would be refused, or ``None``."""
-        return self._refusal(claim, claim.clock())
-
-    def _refusal(self, claim: Claim, now: int) -> Refused | None:
         if claim.hold is not None and not _is_held(self._connection, claim.hold):
             return TurnTaken()
         for quota in claim.quotas:
-            calls, cost = self._used(quota.owner)
+            calls, cost = self._read_budget(quota.owner)
             if not quota.covers(calls, cost, claim.cost):
-                return QuotaSpent(quota, calls, cost)
+                return QuotaExhausted(quota, calls, cost)
         longest: WindowFull | None = None
         for window in claim.windows:
             wait = self._wait(window, now)
@@ -110,21 +87,17 @@ class Counting:
 
     def write(self) -> int:
         """Write the counted calls, and return the number of inserted rows."""
-        rows = [
-            {"key": key, "number": row.number, "call": row.call, "at": row.at, "ends": row.ends}
-            for key, window in self._windows.items()
-            for row in window.new
-        ]
+        rows = [row for window in self._windows.values() for row in window.new]
         if rows:
             self._connection.execute(insert(reservations), rows)
         for key, window in self._windows.items():
             before = window.number - len(window.new)
-            if window.new and window.number > window.kept and window.number // _AHEAD != before // _AHEAD:
-                old = (reservations.c.key == key) & (reservations.c.number <= window.number - window.kept)
+            if window.new and window.number > window.retained and window.number // _READ_AHEAD != before // _READ_AHEAD:
+                old = (reservations.c.key == key) & (reservations.c.number <= window.number - window.retained)
                 self._connection.execute(delete(reservations).where(old))
-        for owner in sorted(self._changed):
-            calls, cost = self._spent[owner]
-            if owner in self._known:
+        for owner in sorted(self._changed_budgets):
+            calls, cost = self._budgets[owner]
+            if owner in self._stored_budgets:
                 used = update(spendings).where(spendings.c.owner == owner).values(calls=calls, cost=cost)
             else:
                 used = insert(spendings).values(owner=owner, calls=calls, cost=cost)
@@ -133,45 +106,46 @@ class Counting:
 
     def _wait(self, window: Window, at: int) -> int | None:
         """Return the nanoseconds until the window has room for another call; ``None`` if it has room now."""
-        counted = self._window(window.key)
-        if counted.number < window.requests:
+        loaded = self._load_window(window.key)
+        if loaded.number < window.requests:
             return None
-        oldest = self._time(window.key, counted, counted.number - window.requests + 1)
-        if oldest is None or oldest + window.length <= max(at, counted.newest):
+        oldest = self._time_of(window.key, loaded, loaded.number - window.requests + 1)
+        if oldest is None or oldest + window.length <= max(at, loaded.newest):
             return None
         return oldest + window.length - at
 
     def _add(self, key: str, call: str, now: int, length: int, retained: int) -> None:
-        counted = self._window(key)
-        counted.number += 1
-        counted.kept = retained
-        counted.newest = counted.times[counted.number] = max(counted.newest, now)
-        counted.new.append(_Row(counted.number, call, counted.newest, counted.newest + length))
+        loaded = self._load_window(key)
+        loaded.number += 1
+        loaded.retained = retained
+        at = loaded.newest = loaded.times[loaded.number] = max(loaded.newest, now)
+        loaded.new.append({"key": key, "number": loaded.number, "call": call, "at": at, "ends": at + length})
 
-    def _window(self, key: str) -> _Window:
-        if (counted := self._windows.get(key)) is None:
+    def _load_window(self, key: str) -> _Window:
+        if (loaded := self._windows.get(key)) is None:
             query = select(reservations.c.number, reservations.c.at).where(reservations.c.key == key)
             row = self._connection.execute(query.order_by(reservations.c.number.desc()).limit(1)).first()
-            counted = self._windows[key] = _Window(0, 0) if row is None else _Window(row.number, row.at)
-        return counted
+            loaded = self._windows[key] = _Window(0, 0) if row is None else _Window(row.number, row.at)
+        return loaded
 
-    def _time(self, key: str, counted: _Window, number: int) -> int | None:
-        if number not in counted.times:
-            some = (reservations.c.key == key) & reservations.c.number.between(number, number + _AHEAD - 1)
-            rows = self._connection.execute(select(reservations.c.number, reservations.c.at).where(some))
-            read: dict[int, int | None] = dict.fromkeys(range(number, number + _AHEAD))
-            counted.times = read | {row.number: row.at for row in rows} | {row.number: row.at for row in counted.new}
-        return counted.times[number]
+    def _time_of(self, key: str, loaded: _Window, number: int) -> int | None:
+        if number not in loaded.times:
+            condition = (reservations.c.key == key) & reservations.c.number.between(number, number + _READ_AHEAD - 1)
+            rows = self._connection.execute(select(reservations.c.number, reservations.c.at).where(condition))
+            read: dict[int, int | None] = dict.fromkeys(range(number, number + _READ_AHEAD))
+            new = {row["number"]: row["at"] for row in loaded.new}
+            loaded.times = read | {row.number: row.at for row in rows} | new
+        return loaded.times[number]
 
-    def _used(self, owner: str) -> tuple[int, float]:
-        if owner not in self._spent:
+    def _read_budget(self, owner: str) -> tuple[int, float]:
+        if owner not in self._budgets:
             query = select(spendings.c.calls, spendings.c.cost).where(spendings.c.owner == owner)
             row = self._connection.execute(query).first()
             if row is None:
                 return 0, 0.0
-            self._known.add(owner)
-            self._spent[owner] = row.calls, row.cost
-        return self._spent[owner]
+            self._stored_budgets.add(owner)
+            self._budgets[owner] = row.calls, row.cost
+        return self._budgets[owner]
 
 
 def _is_held(connection: Connection, hold: TurnHold) -> bool:
@@ -187,14 +161,14 @@ def _move_approval(connection: Connection, approval: ApprovalRow, before: str, a
     return bool(connection.execute(update(approvals).where(condition).values(status=after)).rowcount)
 
 
-def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[Refused | None]:
+def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[AdmissionRefused | None]:
     """Count calls in order, and return the refusal of each, or ``None``."""
     counting = Counting(connection)
     refusals = [counting.take(claim) for claim in claims]
     row_count = counting.write()
-    if claims and random() < _SWEEPS:  # noqa: S311 - not used for security
-        # More than are added between two sweeps.
-        _sweep(connection, claims[0].clock(), max(_SWEPT, round(2 * row_count / _SWEEPS)))
+    if claims and random() < 1 / 32:  # noqa: S311 - not used for security
+        # Removes twice as many as are added between two sweeps.
+        _sweep(connection, claims[0].clock(), max(500, 2 * 32 * row_count))
     return refusals
 
 
@@ -219,7 +193,7 @@ def count_calls(connection: Connection, window: Window, now: int) -> int:
     return newest.number - before
 
 
-def spent_by(connection: Connection, owners: Sequence[str]) -> list[tuple[int, float]]:
+def budget_usage(connection: Connection, owners: Sequence[str]) -> list[tuple[int, float]]:
     """Return the calls and the cost that each owner has used of its budget."""
     query = select(spendings).where(spendings.c.owner.in_(owners))
     spent = {row.owner: (row.calls, row.cost) for row in connection.execute(query)}
@@ -229,20 +203,20 @@ def spent_by(connection: Connection, owners: Sequence[str]) -> list[tuple[int, f
 def release(connection: Connection, claim: Claim) -> None:
     """Undo the counting of a call and the use of its approval, as far as they happened."""
     for window in claim.windows:
-        _forget(connection, window.key, claim.call)
-    for quota, key in zip(claim.quotas, claim.traces(), strict=False):
-        if _forget(connection, key, claim.call):
-            less = {"calls": spendings.c.calls - 1, "cost": spendings.c.cost - claim.cost}
-            connection.execute(update(spendings).where(spendings.c.owner == quota.owner).values(less))
-    if claim.approval is not None and _forget(connection, f"approval {claim.approval.id}", claim.call):
+        _remove_call(connection, window.key, claim.call)
+    for quota, key in zip(claim.quotas, claim.marker_keys(), strict=False):
+        if _remove_call(connection, key, claim.call):
+            decrements = {"calls": spendings.c.calls - 1, "cost": spendings.c.cost - claim.cost}
+            connection.execute(update(spendings).where(spendings.c.owner == quota.owner).values(decrements))
+    if claim.approval is not None and _remove_call(connection, f"approval {claim.approval.id}", claim.call):
         _move_approval(connection, claim.approval, "used", "approved")
 
 
-def _forget(connection: Connection, key: str, call: str) -> bool:
+def _remove_call(connection: Connection, key: str, call: str) -> bool:
     """Remove a call from a window, close the gap in the numbers, and return whether the call was in it."""
     condition = reservations.c.key == key
     newest = connection.execute(select(func.max(reservations.c.number)).where(condition)).scalar() or 0
-    recent = condition & (reservations.c.number > newest - _RECENT)
+    recent = condition & (reservations.c.number > newest - 10_000)  # a release soon follows its call
     number = connection.execute(select(reservations.c.number).where(recent, reservations.c.call == call)).scalar()
     if number is None:
         return False
@@ -257,7 +231,11 @@ def _forget(connection: Connection, key: str, call: str) -> bool:
 
 
 def _sweep(connection: Connection, now: int, limit: int) -> None:
-    """Remove some expired calls from all windows, since some windows are never used again."""
+    """Remove some expired calls from all windows, since some windows are never used again.
+
+    A call is retained for a day after its window: setting back a clock that was ahead must not free capacity.
+    """
+    day = 86_400 * 1_000_000_000
     columns = reservations.c.key, reservations.c.number
-    old = select(*columns).where(reservations.c.ends < now - _MARGIN_NS).limit(limit)
+    old = select(*columns).where(reservations.c.ends < now - day).limit(limit)
     connection.execute(delete(reservations).where(tuple_(*columns).in_(old)))

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError
 
 from capset.stores.audit_rules import BadEntry, Row
 from capset.stores.base import Claim
-from capset.stores.sql.audit.records import RefusedTogether, extend, extend_at_once
+from capset.stores.sql.audit.records import BatchRefused, extend, extend_without_savepoint
 from capset.stores.sql.schema.tables import open_intents, records
 from capset.stores.sql.writer.reservations import admit_all
-
-_NAMED: Final = 1_000
-"""Number of ids per statement."""
 
 # A write function. Only its caller interprets its result.
 Function = Callable[[Connection], Any]
@@ -49,12 +46,15 @@ class RecoveryState:
         open_ids.update(connection.execute(select(open_intents.c.id).where(open_intents.c.writer == writer)).scalars())
         stored: set[tuple[str, str]] = set()
         ids = sorted({call_id for call_id, _ in self._rows})
-        for start in range(0, len(ids), _NAMED):
-            some = records.c.id.in_(ids[start : start + _NAMED])
-            matches = connection.execute(select(records.c.id, records.c.phase).where(some, records.c.writer == writer))
+        ids_per_statement = 1_000
+        for start in range(0, len(ids), ids_per_statement):
+            condition = records.c.id.in_(ids[start : start + ids_per_statement])
+            matches = connection.execute(
+                select(records.c.id, records.c.phase).where(condition, records.c.writer == writer)
+            )
             stored.update((call_id, phase) for call_id, phase in matches)
         confirmed = stored & self._rows
-        return {place for place, row in enumerate(rows) if (row["id"], row["phase"]) in confirmed}
+        return {index for index, row in enumerate(rows) if (row["id"], row["phase"]) in confirmed}
 
     def end(self) -> None:
         """Clear the state, after a transaction that used it was committed."""
@@ -63,33 +63,33 @@ class RecoveryState:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TransactionResult:
     """The results of a committed transaction.
 
     They are the refusals of the claims, the results or errors of the functions, and the refusals of the rows, in order.
     """
 
-    admitted: list[Exception | None]
+    admission_errors: list[Exception | None]
     results: list[tuple[Any, Exception | None]]
     refused: list[BadEntry | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TransactionWork:
     """The work of one transaction.
 
-    ``terms`` maps the index of a row to the index of the claim that must be admitted for it to be written. ``acts``
-    maps the index of a function to the row that is written if the function's result is true.
+    ``claim_of_row`` maps the index of a row to the index of the claim that must be admitted for it to be written.
+    ``acts`` maps the index of a function to the row that is written if the function's result is true.
     """
 
     claims: Sequence[Claim]
     functions: Sequence[Function]
     rows: Sequence[Row]
-    terms: Mapping[int, int]
+    claim_of_row: Mapping[int, int]
     acts: Mapping[int, Row]
 
 
-class _Abandon(Exception):
+class _RetryWithoutFunction(Exception):
     """Raised to start over without a function that failed the transaction, or whose act cannot become a record."""
 
     def __init__(self, index: int, error: Exception) -> None:
@@ -98,7 +98,7 @@ class _Abandon(Exception):
         self.error = error
 
 
-class _Unwritten(Exception):
+class _RetryWithoutClaims(Exception):
     """Raised to start over without claims whose intents cannot become records."""
 
     def __init__(self, refused: Mapping[int, BadEntry]) -> None:
@@ -106,85 +106,92 @@ class _Unwritten(Exception):
         self.refused = refused
 
 
-def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt: RecoveryState) -> Done:
+def transact(
+    engine: Engine, writer: str, work: TransactionWork, open_ids: set[str], recovery: RecoveryState
+) -> TransactionResult:
     """Run everything in one transaction and return the results.
 
     If a function raises, only its own changes are undone. ``open_ids``, the writer's open intents, is updated after the
     commit. Propagates errors of the database if nothing was committed, or if that is unknown. In the latter case the
-    rows are added to ``doubt``, and those that turn out to be stored are not written again.
+    rows are added to ``recovery``, and those that turn out to be stored are not written again.
     """
-    functions, rows, terms = work.functions, work.rows, work.terms
-    abandoned: dict[int, Exception] = {}
-    unwritten: dict[int, BadEntry] = {}
+    functions, rows, claim_of_row = work.functions, work.rows, work.claim_of_row
+    function_errors: dict[int, Exception] = {}
+    bad_intents: dict[int, BadEntry] = {}
     # A savepoint costs as much as two other statements. So there is none where starting over costs no more: for a
     # single function, and for records until one is refused.
     run = _run_alone if len(functions) == 1 else _run
-    append = extend_at_once
+    append = extend_without_savepoint
     while True:
         try:
             with engine.begin() as connection:
-                admitted = _admit(connection, work.claims, unwritten)
+                admission_errors = _admit(connection, work.claims, bad_intents)
                 results = [
-                    (None, abandoned[index]) if index in abandoned else run(connection, index, function)
+                    (None, function_errors[index]) if index in function_errors else run(connection, index, function)
                     for index, function in enumerate(functions)
                 ]
                 now_open = set(open_ids)
-                stored_places = doubt.settle(connection, writer, rows, now_open)
-                left_out = {place for place, claim in terms.items() if admitted[claim] is not None}.union(stored_places)
-                places = [place for place in range(len(rows)) if place not in left_out]
-                new = [rows[place] for place in places] if left_out else rows
-                acts = [place for place in work.acts if results[place][1] is None and results[place][0]]
-                chained = [*new, *(work.acts[place] for place in acts)]
+                stored_indexes = recovery.settle(connection, writer, rows, now_open)
+                left_out = {index for index, claim in claim_of_row.items() if admission_errors[claim] is not None}
+                left_out.update(stored_indexes)
+                indexes = [index for index in range(len(rows)) if index not in left_out]
+                new = [rows[index] for index in indexes] if left_out else rows
+                acts = [index for index in work.acts if results[index][1] is None and results[index][0]]
+                chained = [*new, *(work.acts[index] for index in acts)]
                 refused = append(connection, writer, chained, now_open) if chained else []
-                for place, bad in zip(acts, refused[len(new) :], strict=True):
+                for index, bad in zip(acts, refused[len(new) :], strict=True):
                     if bad is not None:
-                        raise _Abandon(place, bad)
+                        raise _RetryWithoutFunction(index, bad)
                 del refused[len(new) :]
-                if terms and (bad := _bad_terms(terms, places, refused)):
-                    raise _Unwritten(bad)
-        except _Unwritten as failure:
-            unwritten.update(failure.refused)
-        except RefusedTogether:
+                if claim_of_row and (bad := _refused_claims(claim_of_row, indexes, refused)):
+                    raise _RetryWithoutClaims(bad)
+        except _RetryWithoutClaims as failure:
+            bad_intents.update(failure.refused)
+        except BatchRefused:
             append = extend
-        except _Abandon as failure:
+        except _RetryWithoutFunction as failure:
             # On a lost connection, nothing can be committed without this function either.
             if isinstance(failure.error, DBAPIError) and failure.error.connection_invalidated:
                 raise failure.error from None
-            abandoned[failure.index] = failure.error
+            function_errors[failure.index] = failure.error
         except Exception as error:
-            doubt.begin(error, rows)
+            recovery.begin(error, rows)
             raise
         else:
-            doubt.end()
-            for place in sorted(left_out):
-                refused.insert(place, None)
+            recovery.end()
+            for index in sorted(left_out):
+                refused.insert(index, None)
             open_ids.clear()
             open_ids.update(now_open)
-            return Done(admitted, results, refused)
+            return TransactionResult(admission_errors, results, refused)
 
 
 def _admit(
-    connection: Connection, claims: Sequence[Claim], unwritten: Mapping[int, BadEntry]
+    connection: Connection, claims: Sequence[Claim], bad_intents: Mapping[int, BadEntry]
 ) -> list[Exception | None]:
     """Count the calls whose intents can become records, and return the refusal of each claim, or ``None``."""
     if not claims:
         return []
-    refusals = iter(admit_all(connection, [claim for place, claim in enumerate(claims) if place not in unwritten]))
-    return [unwritten[place] if place in unwritten else next(refusals) for place in range(len(claims))]
+    refusals = iter(admit_all(connection, [claim for index, claim in enumerate(claims) if index not in bad_intents]))
+    return [bad_intents[index] if index in bad_intents else next(refusals) for index in range(len(claims))]
 
 
-def _bad_terms(
-    terms: Mapping[int, int], places: Sequence[int], refused: Sequence[BadEntry | None]
+def _refused_claims(
+    claim_of_row: Mapping[int, int], indexes: Sequence[int], refused: Sequence[BadEntry | None]
 ) -> dict[int, BadEntry]:
     """Return the refusals of intents, by the index of their claims."""
-    return {terms[place]: bad for place, bad in zip(places, refused, strict=True) if bad is not None and place in terms}
+    return {
+        claim_of_row[index]: bad
+        for index, bad in zip(indexes, refused, strict=True)
+        if bad is not None and index in claim_of_row
+    }
 
 
 def _run_alone(connection: Connection, index: int, function: Function) -> tuple[Any, None]:
     try:
         return function(connection), None
     except Exception as error:
-        raise _Abandon(index, error) from error
+        raise _RetryWithoutFunction(index, error) from error
 
 
 def _run(connection: Connection, index: int, function: Function) -> tuple[Any, Exception | None]:
@@ -192,7 +199,7 @@ def _run(connection: Connection, index: int, function: Function) -> tuple[Any, E
     try:
         result = function(connection)
     except DBAPIError as error:
-        raise _Abandon(index, error) from error
+        raise _RetryWithoutFunction(index, error) from error
     except Exception as error:
         nested.rollback()
         return None, error

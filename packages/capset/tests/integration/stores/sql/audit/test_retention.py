@@ -23,10 +23,10 @@ OLD = "2025-01-01T00:00:00.000000Z"
 async def test_of_two_prunes_at_once_one_cuts_and_the_other_finds_nothing_left(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find_cut, met = audit.find_cut, threading.Barrier(2, timeout=30)
+    find_anchor, met = audit.find_anchor, threading.Barrier(2, timeout=30)
 
     def find_together(*arguments: Any) -> Any:
-        cut = find_cut(*arguments)
+        cut = find_anchor(*arguments)
         met.wait()  # neither cuts before both know where
         return cut
 
@@ -36,7 +36,7 @@ async def test_of_two_prunes_at_once_one_cuts_and_the_other_finds_nothing_left(
             await first.audit.commit(entry(f"a{number}", time=OLD if number < 5 else LATER))
             if number == 4:
                 await first.audit.checkpoint(key, now=OLD)
-        monkeypatch.setattr(audit, "find_cut", find_together)
+        monkeypatch.setattr(audit, "find_anchor", find_together)
         pruned = await asyncio.gather(*(store.audit.prune(NOW, key, now=LATER) for store in (first, other)))
         assert sorted(pruned, key=lambda outcome: outcome.removed) == [Pruned(0, 5), Pruned(4, 5)]
         assert [record.seq for record in await other.audit.read()] == [5, 6]

@@ -42,7 +42,7 @@ def spans(chance: random.Random) -> Iterator[tuple[str | None, str | None]]:
 async def test_a_page_has_exactly_the_records_of_its_time(
     empty_url: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capset.stores.sql.audit.times.FEW", few)
+    monkeypatch.setattr("capset.stores.sql.audit.times.MAX_SKIPPED", few)
     chance = random.Random(few)
     async with opened_at(empty_url) as store:
         rows = await filled(store, chance)
@@ -67,7 +67,7 @@ async def test_a_page_has_exactly_the_records_of_its_time(
 async def test_a_page_by_time_goes_on_where_the_one_before_ended(
     empty_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capset.stores.sql.audit.times.FEW", 4)
+    monkeypatch.setattr("capset.stores.sql.audit.times.MAX_SKIPPED", 4)
     async with opened_at(empty_url) as store:
         rows = await filled(store, random.Random(7))
         seqs: list[int] = []

@@ -13,9 +13,9 @@ from sqlalchemy import make_url
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery, ScopeKey, StateRow
 from capset.stores.sql.postgres import engines
-from capset.stores.sql.postgres.engines import TURN, SessionLeases, lock_key, locking_engine
+from capset.stores.sql.postgres.engines import ACQUIRE_WRITE_LOCK, SessionLeases, lock_key, locking_engine
 from capset.stores.sql.postgres.store import PostgresStore
-from capset_testing.store_suite.support import NOW, begin, entry, intent
+from capset_testing.store_suite.support import NOW, create_sessions, entry, intent
 from tests.databases import Server, connected
 from tests.helpers.stores.sql.postgres.support import connections, cut_off, holding_lock_of_makers, opened_soon, writing
 from tests.helpers.stores.sql.support import opened_at, run_at
@@ -37,8 +37,8 @@ def leases(url: str) -> Generator[SessionLeases]:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look after locks often, and take no server for one that was just started."""
-    monkeypatch.setattr(engines, "KEEP_SECONDS", 0.02)
-    monkeypatch.setattr(engines, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(engines, "LOCK_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(engines, "RECONNECT_SECONDS", 0.0)
 
 
 @pytest.mark.realtime
@@ -46,14 +46,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_writer_is_gone_when_nobody_holds_its_lock(postgres_url: str) -> None:
     with leases(postgres_url) as mine, leases(postgres_url) as other:
         for _ in range(2):
-            assert other.gone(["a"]) == ["a"], "who asks keeps nothing"
+            assert other.dead_writers(["a"]) == ["a"], "who asks keeps nothing"
         mine.take("a")
         mine.take("a")
-        assert other.gone(["a", "b"]) == ["b"]
+        assert other.dead_writers(["a", "b"]) == ["b"]
         mine.release()
-        assert other.gone(["a"]) == ["a"]
+        assert other.dead_writers(["a"]) == ["a"]
         mine.take("c")
-        assert other.gone(["a", "c"]) == ["a"]
+        assert other.dead_writers(["a", "c"]) == ["a"]
 
 
 @pytest.mark.realtime
@@ -62,13 +62,13 @@ async def test_a_lock_whose_connection_was_lost_is_taken_again_when_it_is_free(p
     with leases(postgres_url) as lost, leases(postgres_url) as mine, leases(postgres_url) as other:
         lost.take("a")
         mine.take("a")  # the same writer, whose first connection the server has not missed yet
-        assert other.gone(["a"]) == []
+        assert other.dead_writers(["a"]) == []
         lost.release()
-        await until(lambda: other.gone(["a"]) == [])
+        await until(lambda: other.dead_writers(["a"]) == [])
         for _ in range(2):
             await until(lambda: connections(postgres_url) == 1)  # those of who looked have ended
             assert cut_off(postgres_url) == 1
-            await until(lambda: other.gone(["a"]) == [])
+            await until(lambda: other.dead_writers(["a"]) == [])
 
 
 async def test_a_store_takes_a_lock_only_for_an_intent(postgres_url: str) -> None:
@@ -109,7 +109,7 @@ async def test_who_may_only_connect_holds_up_no_writer(postgres: Server, postgre
             owner.execute("GRANT SELECT ON alembic_version TO passer")
             passer.execute("SELECT pg_advisory_lock(%s)", (lock_key("writes"),))
             with pytest.raises(InsufficientPrivilege), passer.transaction():
-                passer.execute(TURN)
+                passer.execute(ACQUIRE_WRITE_LOCK)
             async with opened_soon(postgres_url, busy_seconds=0.5) as store:
                 await store.audit.commit(intent("a"))
                 locks = "SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory'"
@@ -141,7 +141,7 @@ async def test_what_is_buffered_waits_in_order_while_another_process_has_its_tur
 @pytest.mark.spec("C34")
 async def test_a_change_outwaits_a_turn_and_is_told_of_one_without_end(postgres_url: str) -> None:
     async with opened_soon(postgres_url, busy_seconds=0.1) as store:
-        await begin(store, "s")
+        await create_sessions(store, "s")
         with writing(postgres_url):
             changes = [asyncio.create_task(store.states.change(KEY, lambda _: "1", now=NOW)) for _ in range(3)]
             with pytest.raises(StoreError, match="locked"):

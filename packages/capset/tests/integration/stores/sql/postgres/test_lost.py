@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery
 from capset.stores.sql.store import SqlStore
-from capset_testing.store_suite.support import NOW, begin, entry, intent
+from capset_testing.store_suite.support import NOW, create_sessions, entry, intent
 from tests.databases import Server
 from tests.helpers.stores.sql.postgres.support import cut_off
 from tests.helpers.stores.sql.support import opened_at, run_at, store_at
@@ -58,7 +58,7 @@ async def ids_in(store: SqlStore) -> list[str]:
 @pytest.mark.realtime
 async def test_what_is_buffered_outlives_a_server_that_stops(own_server: Server) -> None:
     async with opened_at(own_server.empty()) as store:
-        await begin(store, "s")
+        await create_sessions(store, "s")
         await store.audit.commit(entry("a"))
         own_server.stop()
         store.audit.append(entry("b"))

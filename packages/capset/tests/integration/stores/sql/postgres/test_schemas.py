@@ -35,7 +35,7 @@ async def test_a_store_works_in_a_schema_of_any_name(postgres: Server, schema: s
     assert run_at(url, "SELECT current_schema(), count(*) FROM records") == [(schema, 1)]
     run_at(url, UNFINISHED)
     assert check(store_at(url), verify=True).problems == ("the index ix_records_time was never finished",)
-    store_at(url).make_beside_writers([INDEX])
+    store_at(url).create_indexes_online([INDEX])
     assert check(store_at(url), verify=True).ok
 
 

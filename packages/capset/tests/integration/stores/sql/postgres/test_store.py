@@ -124,7 +124,7 @@ async def test_a_server_or_database_that_cannot_do_is_refused(
 ) -> None:
     url = postgres.empty(options="TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
     assert "is encoded in LATIN1, which cannot hold every text" in (await failure_of(url)).message
-    monkeypatch.setattr(engines, "OLDEST", 99)
+    monkeypatch.setattr(engines, "OLDEST_VERSION", 99)
     assert "capset needs 99 or newer" in (await failure_of(url)).message
 
 

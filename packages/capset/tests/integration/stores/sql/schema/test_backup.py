@@ -18,7 +18,7 @@ from capset.stores.base import AuditQuery, ScopeKey
 from capset.stores.sql.schema.maintenance import back_up, check
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.store import SqlStore
-from capset_testing.store_suite.support import NOW, begin, entry, intent
+from capset_testing.store_suite.support import NOW, create_sessions, entry, intent
 from tests.databases import Server
 from tests.helpers.stores.sql.schema.in_use import use
 from tests.helpers.stores.sql.support import opened_at, store_at
@@ -78,7 +78,7 @@ async def test_a_backup_under_load_is_one_moment_and_can_be_worked_with(
 ) -> None:
     file = tmp_path / "backup"
     async with opened_at(url) as store:
-        await begin(store, "s")
+        await create_sessions(store, "s")
         async with writing(store):
             before = (await store.audit.query(AuditQuery(limit=1))).items[0].seq
             size = await asyncio.to_thread(back_up, store_at(url), file)
@@ -124,7 +124,7 @@ async def test_what_cannot_be_backed_up_leaves_no_file(tmp_path: Path, monkeypat
     assert existing.read_text() == "mine"
     with pytest.raises(DefinitionError, match="does not exist"):
         back_up(store, tmp_path / "nowhere" / "file")
-    monkeypatch.setattr(store, "copy_into", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(store, "back_up_to", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StoreError, match="No space left"):
         back_up(store, tmp_path / "full")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("full")] == []
@@ -140,7 +140,7 @@ async def test_no_file_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store, before = SqliteStore(str(tmp_path / "a.db")), lowest()
     back_up(store, tmp_path / "whole")
     assert lowest() == before
-    monkeypatch.setattr(store, "copy_into", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(store, "back_up_to", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StoreError):
         back_up(store, tmp_path / "full")
     assert lowest() == before

@@ -14,7 +14,7 @@ from capset.stores.base import Store
 from capset.stores.sql.schema.revisions import HEAD
 from capset.stores.sql.schema.tables import metadata
 from capset.stores.sql.store import SqlStore
-from capset_testing.store_suite.support import NOW, begin, entry
+from capset_testing.store_suite.support import NOW, create_sessions, entry
 from tests.databases import Server
 from tests.helpers.stores.sql.everything import read_everything, write_everything
 from tests.helpers.stores.sql.next_version import INDEX, INDEXES, SHAPE, NextVersion, make_next_version
@@ -185,7 +185,7 @@ async def test_many_files_make_a_database_large_too(
 ) -> None:
     url = postgres.empty()
     async with opened_at(url) as store:
-        await begin(store, "s")
+        await create_sessions(store, "s")
         for number in range(4):
             await store.files.write("s", f"/{number}", b"x", org=None, now=NOW)
     run_at(url, "ANALYZE files")

@@ -21,7 +21,7 @@ from capset.stores.base import AuditQuery, SessionRow
 from capset.stores.sql.postgres import engines
 from capset.stores.sql.schema import revisions as making
 from capset.stores.sql.schema import tables
-from capset.stores.sql.schema.revisions import ENOUGH, HEAD, KNOWN
+from capset.stores.sql.schema.revisions import HEAD, KNOWN_REVISIONS, OLDEST_USABLE
 from capset.stores.sql.sqlite import STUCK_SECONDS, SqliteStore
 from capset.stores.sql.store import SqlStore
 from capset_testing.store_suite.support import entry
@@ -51,8 +51,10 @@ def scripts() -> ScriptDirectory:
 
 def test_the_head_is_the_last_migration() -> None:
     assert scripts().get_heads() == [HEAD]
-    assert {script.revision for script in scripts().walk_revisions()} == KNOWN
-    assert len(KNOWN) == 1 or HEAD > ENOUGH, "the last one adds indexes, or opening a large database would make them"
+    assert {script.revision for script in scripts().walk_revisions()} == KNOWN_REVISIONS
+    assert len(KNOWN_REVISIONS) == 1 or HEAD > OLDEST_USABLE, (
+        "the last one adds indexes, or opening a large database would make them"
+    )
 
 
 @pytest.mark.spec("P30")
@@ -140,7 +142,7 @@ async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path:
 async def test_what_fails_in_the_middle_leaves_nothing_behind(empty_url: str) -> None:
     store = store_at(empty_url)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(making, "_STAMP", "CREATE nothing")
+        patch.setattr(making, "_CREATE_REVISION_TABLE", "CREATE nothing")
         with pytest.raises(StoreError):
             await store.open()
     assert count_tables(empty_url) == 0

@@ -33,12 +33,12 @@ def names_in(folder: Path) -> list[str]:
 
 def test_a_writer_is_gone_when_its_lock_or_its_file_is(folder: Path) -> None:
     mine, other = FileLeases(folder), FileLeases(folder)
-    assert other.gone(["a"]) == ["a"]
+    assert other.dead_writers(["a"]) == ["a"]
     mine.take("a")
     mine.take("a")
-    assert other.gone(["a", "b"]) == ["b"]
+    assert other.dead_writers(["a", "b"]) == ["b"]
     mine.release()
-    assert other.gone(["a"]) == ["a"]
+    assert other.dead_writers(["a"]) == ["a"]
 
 
 def test_a_lock_whose_file_was_removed_before_it_was_held_is_taken_again(
@@ -54,7 +54,7 @@ def test_a_lock_whose_file_was_removed_before_it_was_held_is_taken_again(
     monkeypatch.setattr(leases, "_lock", swept_away_first)
     mine, other = FileLeases(folder), FileLeases(folder)
     mine.take("a")
-    assert other.gone(["a"]) == []
+    assert other.dead_writers(["a"]) == []
     mine.release()
 
 

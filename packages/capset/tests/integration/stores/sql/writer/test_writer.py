@@ -17,8 +17,8 @@ from capset.errors import StoreBusy, StoreError
 from capset.stores.audit_rules import BadEntry
 from capset.stores.base import AuditQuery, Store
 from capset.stores.sql.sqlite import SqliteStore
-from capset.stores.sql.writer.writer import TOGETHER
-from capset_testing.store_suite.support import NOW, BrokenEntry, begin, entry
+from capset.stores.sql.writer.writer import MAX_BATCH
+from capset_testing.store_suite.support import NOW, BrokenEntry, create_sessions, entry
 from tests.helpers.stores.sql.support import opened, raw
 from tests.helpers.stores.sql.writer.writer import count_commits, writer_of
 
@@ -72,7 +72,7 @@ async def test_a_committed_entry_is_durably_in_the_file_when_commit_returns(
 
 
 async def test_append_refuses_beyond_the_bound_and_loses_nothing(path: Path) -> None:
-    store = SqliteStore(str(path), bound=100)
+    store = SqliteStore(str(path), max_queued=100)
     await store.open()
     for number in range(100):
         store.audit.append(entry(f"a{number}"))
@@ -213,7 +213,7 @@ async def test_a_record_that_the_database_refuses_harms_no_other_and_no_function
 async def test_a_write_function_outwaits_a_lock_that_a_commit_does_not(path: Path) -> None:
     async with opened(path, busy_seconds=0.2) as store:
         with locked(path):
-            writes = [asyncio.create_task(begin(store, name)) for name in "st"]
+            writes = [asyncio.create_task(create_sessions(store, name)) for name in "st"]
             for attempt in (store.audit.commit(entry("refused")), store.audit.flush()):
                 with pytest.raises(StoreError, match="locked"):
                     await attempt
@@ -230,7 +230,7 @@ async def test_closing_answers_more_callers_than_one_transaction_takes(path: Pat
     store = SqliteStore(str(path), busy_seconds=0.2)
     await store.open()
     with locked(path):
-        waiting = [asyncio.create_task(writer_of(store).write(lambda _: None)) for _ in range(TOGETHER + 500)]
+        waiting = [asyncio.create_task(writer_of(store).write(lambda _: None)) for _ in range(MAX_BATCH + 500)]
         waiting += [asyncio.create_task(store.audit.flush()), asyncio.create_task(store.audit.commit(entry("a")))]
         await asyncio.sleep(0)
         store.audit.append(entry("b"))
@@ -245,7 +245,7 @@ async def test_closing_leaves_no_write_function_without_an_answer(path: Path) ->
     store = SqliteStore(str(path), busy_seconds=0.2)
     await store.open()
     with locked(path):
-        write = asyncio.create_task(begin(store, "s"))
+        write = asyncio.create_task(create_sessions(store, "s"))
         with pytest.raises(StoreError, match="locked"):
             await store.audit.flush()
         await store.close()

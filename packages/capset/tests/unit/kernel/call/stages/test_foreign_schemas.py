@@ -13,7 +13,7 @@ from capset.definitions.calls.contents import ForeignResult
 from capset.definitions.governance.settings import Governance
 from capset.errors import InvalidArguments, InvalidOutput, ToolError
 from capset.fingerprint.hashes import tool_hash
-from capset.kernel.call.stages.result import MAX_NOTE
+from capset.kernel.call.stages.result import MAX_NOTE_CHARACTERS
 from capset.schemas.json_schema import compile_json_schema, compile_own_schema
 from capset.wire.calls import call_data
 from tests.helpers.kernel.support import ask, desk, opened
@@ -134,7 +134,7 @@ async def test_an_answer_of_others_that_does_not_fit_is_the_result_with_a_note()
 async def test_a_note_has_a_longest_length() -> None:
     result, _ = await answered(ForeignResult(value={"high": 1}, misfits=["x" * 10_000] * 10))
     assert result.foreign is not None
-    assert len(result.foreign.note or "") == MAX_NOTE + 1
+    assert len(result.foreign.note or "") == MAX_NOTE_CHARACTERS + 1
 
 
 @pytest.mark.spec("G26", "M97")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Context, Json, Policy
-from capset.composition.installation import Installed
+from capset.composition.installation import InstalledTool
 from capset.errors import CapsetError, LimitExceeded, PermissionDenied, ToolError, Unauthenticated
 from capset.ext import Answer
 from capset.kernel.call import compilation
@@ -26,7 +26,7 @@ SECRET = "the account holds 7"
 def add_stage(monkeypatch: pytest.MonkeyPatch, phase: Phase, step: Step, *, is_first: bool = False) -> None:
     """Put a stage at the end of a phase, as somebody would who follows the recipe, or else at its beginning."""
 
-    def stage(installed: Installed) -> Step:
+    def stage(installed: InstalledTool) -> Step:
         return step
 
     stages = (stage, *STAGES[phase]) if is_first else (*STAGES[phase], stage)
@@ -35,9 +35,9 @@ def add_stage(monkeypatch: pytest.MonkeyPatch, phase: Phase, step: Step, *, is_f
 
 def arguments_of(call: Invocation) -> dict[str, Any]:
     """Return the arguments as a stage can read them: validated, or as they were given until then."""
-    if call.arguments.given is call.given:
+    if call.arguments.source is call.raw_arguments:
         return dict(call.arguments.values)
-    return json.loads(call.given.text) if isinstance(call.given, Json) else dict(call.given)
+    return json.loads(call.raw_arguments.text) if isinstance(call.raw_arguments, Json) else dict(call.raw_arguments)
 
 
 @pytest.mark.spec("G1", "G18")

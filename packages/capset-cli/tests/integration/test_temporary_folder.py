@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from capset_cli.common.scratch import own_temporary_folder
+from capset_cli.common.temporary_folder import own_temporary_folder
 
 HOLDING = """
 import tempfile, time
-from capset_cli.common.scratch import own_temporary_folder
+from capset_cli.common.temporary_folder import own_temporary_folder
 with own_temporary_folder() as folder:
     tempfile.NamedTemporaryFile(delete=False).close()
     print(folder, flush=True)

@@ -5,6 +5,7 @@ In the last part, another principal approves a call, and two kernels share a lim
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,24 +17,23 @@ from capset.extras import install_command
 from capset.kernel.kernel import Kernel
 from capset.wire.agents import AgentInput
 from capset.wire.calls import CallShape, call_data
-from capset.wire.operations import DoorShape, OversightShape
+from capset.wire.operations import GovernedCallShape, InterfaceCallShape
 from capset_cli.common.exits import missing_modules
-from capset_cli.common.output import cell, err, verbatim
-from capset_cli.demo.display import show_doors, show_progress
-from capset_cli.demo.scenario import import_folders
-from capset_cli.demo.server import CLIENT, press, serving, store_of
+from capset_cli.common.output import cell, err, escaped
+from capset_cli.demo.display import show_interfaces, show_progress
+from capset_cli.demo.scenario import TITLE, import_folders
+from capset_cli.demo.server import CLIENT, press, serving, store_url
 
 if TYPE_CHECKING:
     from capset_server.client import Client
 
 
-NEEDED: Final = ("fastapi", "uvicorn", "httptools", "structlog", "httpx2", "mcp")
+MODULES: Final = ("fastapi", "uvicorn", "httptools", "structlog", "httpx2", "mcp")
 """The modules of the extras ``server`` and ``mcp`` that this half needs."""
 
-DOORS: Final = ["rest", "stream", "mcp"]
+INTERFACES: Final = ["rest", "stream", "mcp"]
 """The interfaces, in the order of the demo; their names are the correlations of their calls."""
 
-TITLE: Final = "What is in these files"
 EXPECTED: Final = (
     *(("publish", "approval_required"), ("publish", "approval_required"), ("publish", None)),
     *(("announce", None), ("announce", None), ("announce", "limit_exceeded")),
@@ -41,28 +41,28 @@ EXPECTED: Final = (
 """The calls of this part in order, each with the code of its expected refusal, if any."""
 
 
+@dataclass(frozen=True, slots=True)
 class RemoteFiles:
     """A session's files over REST, as far as an import needs them."""
 
-    def __init__(self, client: Client, session: str) -> None:
-        self._client = client
-        self._session = session
+    client: Client
+    session: str
 
     async def write(self, path: str, content: bytes) -> object:
         """Create or replace a file."""
-        return await self._client.files.write(self._session, path, content)
+        return await self.client.files.write(self.session, path, content)
 
 
-async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> list[DoorShape] | None:
+async def call_interfaces(console: Console, folder: Path, sources: list[Path]) -> list[InterfaceCallShape] | None:
     """Make a call over each interface of a server, and return the records; ``None`` if the extras are missing."""
-    if missing := missing_modules(*NEEDED):
-        needed = verbatim(install_command("server", "mcp"))
+    if missing := missing_modules(*MODULES):
+        needed = escaped(install_command("server", "mcp"))
         err().print(f"[yellow]skipped:[/] the server needs {needed} ({', '.join(missing)})", soft_wrap=True)
         return None
     from capset_server.client import Client
 
     async with serving(folder) as server, Client(server.url, key=server.key) as client:
-        console.print(f"capset serves {server.url}, and logs to {verbatim(str(folder / 'server.log'))}", soft_wrap=True)
+        console.print(f"capset serves {server.url}, and logs to {escaped(str(folder / 'server.log'))}", soft_wrap=True)
         agent = await client.agents.create(
             AgentInput(name="surveyor", capabilities=["session_file_system", "test_math", "survey"])
         )
@@ -75,9 +75,9 @@ async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> lis
         await _stream(console, client, session)
         await _mcp(console, f"{server.url}/mcp/sessions/{session}", server.key)
         records = (await client.records.list(session=session)).items
-    doors = [_door(record) for record in reversed(records)]
-    show_doors(console, doors)
-    return doors
+    calls = [_interface_shape(record) for record in reversed(records)]
+    show_interfaces(console, calls)
+    return calls
 
 
 async def _stream(console: Console, client: Client, session: str) -> None:
@@ -107,8 +107,8 @@ async def _mcp(console: Console, url: str, key: str) -> None:
         await client.call_tool("list_directory", {"path": "/"})
 
 
-def _door(record: dict[str, Any]) -> DoorShape:
-    return DoorShape(
+def _interface_shape(record: dict[str, Any]) -> InterfaceCallShape:
+    return InterfaceCallShape(
         door=record["correlation"],
         tool=record["tool"],
         outcome=record["outcome"],
@@ -117,9 +117,9 @@ def _door(record: dict[str, Any]) -> DoorShape:
     )
 
 
-async def oversee(console: Console, folder: Path) -> list[OversightShape] | None:
+async def oversee(console: Console, folder: Path) -> list[GovernedCallShape] | None:
     """Make the calls of this part, and return them; ``None`` if the extras are missing."""
-    if missing_modules(*NEEDED):
+    if missing_modules(*MODULES):
         return None
     from capset_server.client import Client
 
@@ -130,14 +130,16 @@ async def oversee(console: Console, folder: Path) -> list[OversightShape] | None
     ):
         agent = await client.agents.create(AgentInput(name="editor", capabilities=["press"]))
         session = (await client.sessions.create(agent.id)).id
-        calls = await _approved(console, client, editor, session)
-        return [*calls, *await _limited(console, client, folder, session)]
+        calls = await _publish_with_approval(console, client, editor, session)
+        return [*calls, *await _announce_beyond_limit(console, client, folder, session)]
 
 
-async def _approved(console: Console, client: Client, editor: Client, session: str) -> list[OversightShape]:
+async def _publish_with_approval(
+    console: Console, client: Client, editor: Client, session: str
+) -> list[GovernedCallShape]:
     """Publish something: the call is refused twice, approved by another principal, and then repeated unchanged."""
 
-    async def publish() -> OversightShape:
+    async def publish() -> GovernedCallShape:
         return _print_call(console, "client", "publish", await client.call(session, "publish", {"title": TITLE}))
 
     calls = [await publish(), await publish()]
@@ -147,29 +149,31 @@ async def _approved(console: Console, client: Client, editor: Client, session: s
     return [*calls, await publish()]
 
 
-async def _limited(console: Console, client: Client, folder: Path, session: str) -> list[OversightShape]:
+async def _announce_beyond_limit(
+    console: Console, client: Client, folder: Path, session: str
+) -> list[GovernedCallShape]:
     """Announce something over the server, then in a second kernel on its database, then over the server again."""
 
-    async def announce() -> OversightShape:
+    async def announce() -> GovernedCallShape:
         return _print_call(console, "client", "announce", await client.call(session, "announce", {"title": TITLE}))
 
     first = await announce()
     agent = Agent("announcer", uses=[press])
-    async with Kernel(store=store_of(folder)) as kernel, kernel.open(agent, principal=CLIENT) as local_session:
+    async with Kernel(store=store_url(folder)) as kernel, kernel.open(agent, principal=CLIENT) as local_session:
         result = await local_session.try_message(local_session.message("announce", {"title": TITLE}))
         local_call = CallShape.model_validate(call_data(result, result.data, local_session.id))
         second = _print_call(console, "beside the server", "announce", local_call)
     return [first, second, await announce()]
 
 
-def _print_call(console: Console, where: str, tool: str, call: CallShape) -> OversightShape:
-    came = f"[green]{cell(str(call.data))}[/]" if call.error is None else f"[red]✗[/] {cell(call.error.message)}"
-    console.print(f"[bold]{where}[/] {tool} [dim]→[/] {came}", soft_wrap=True)
+def _print_call(console: Console, where: str, tool: str, call: CallShape) -> GovernedCallShape:
+    outcome = f"[green]{cell(str(call.data))}[/]" if call.error is None else f"[red]✗[/] {cell(call.error.message)}"
+    console.print(f"[bold]{where}[/] {tool} [dim]→[/] {outcome}", soft_wrap=True)
     code = None if call.error is None else call.error.code
-    return OversightShape(tool=tool, code=code, approval=call.approval, record=call.record)
+    return GovernedCallShape(tool=tool, code=code, approval=call.approval, record=call.record)
 
 
-def surprises_of(calls: list[OversightShape]) -> list[str]:
+def surprises_of(calls: list[GovernedCallShape]) -> list[str]:
     """Return the unexpected outcomes."""
     surprises = [
         f"{tool} should have ended with {code or 'its result'}, not with {call.code}"
