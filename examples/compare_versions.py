@@ -67,7 +67,7 @@ async def main() -> None:
     assert [(flipped_policy.id, flipped_policy.kind) for flipped_policy in flipped.policies or ()] == [
         ("pro_tier", "flipped")
     ]
-    assert [moved_hash.name for moved_hash in flipped.links.moved] == ["runtime"]
+    assert [changed_hash.name for changed_hash in flipped.links.hashes] == ["runtime"]
 
     # Whoever has the files can compare them. A build stops at what it did not expect: exit code 3.
     Path("pro.json").write_text(after.envelope.to_json(), encoding="utf-8")

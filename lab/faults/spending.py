@@ -88,7 +88,7 @@ async def spend(url: str, plan: Mapping[str, Any]) -> Spending:
 
 async def main(url: str) -> None:
     print("ready", flush=True)
-    with patch.object(meter, "LOOK_SECONDS", 0.2):
+    with patch.object(meter, "POLL_SECONDS", 0.2):
         while line := await asyncio.to_thread(sys.stdin.readline):
             spending = await spend(url, json.loads(line))
             print(json.dumps({"tokens": spending.tokens, "calls": spending.calls}), flush=True)

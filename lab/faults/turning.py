@@ -70,7 +70,7 @@ def model(folder: Path, number: int) -> ModelChoice:
     moves = [call("look", 0), [call("act", 1), call("sign", 2), call("look", 3)], [call("act", 4), call("act", 5)]]
     clerk = script_from_moves([*moves, Call("helper", input="go"), call("sign", 6), call("act", 7), "Done."])
     helper = script_from_moves([call("act", 8), call("sign", 9), "Helped."])
-    return ModelChoice(Script({"clerk": clerk.of("clerk"), "helper": helper.of("helper")}))
+    return ModelChoice(Script({"clerk": clerk.steps_for("clerk"), "helper": helper.steps_for("helper")}))
 
 
 class Host:

@@ -139,7 +139,7 @@ def call_command(
     refuse_agent_with_session(agent, session)
     check_seconds("--timeout", timeout)
     where = ("" if server is not None else " --principal WHO") + format_options(url=url, db=db)
-    options = OutputOptions(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
+    options = _CallOptions(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
     allowance = None if server is not None else load_allowance(limit, session_budget, run_budget)
     request = TargetOptions(tool, agent, session, config, allowance)
     if server is not None:
@@ -187,7 +187,7 @@ class TargetOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputOptions:
+class _CallOptions:
     """The options of a call: timeout, approval handling, and output.
 
     ``where`` has the options by which ``capset approvals`` finds its request.
@@ -204,7 +204,7 @@ CallOutcome = tuple[CapsetError | None, dict[str, Any]]
 """The error, if any, and the call's wire shape as plain JSON data."""
 
 
-async def _call_on_server(client: Client, request: TargetOptions, data: bytes, options: OutputOptions) -> CallOutcome:
+async def _call_on_server(client: Client, request: TargetOptions, data: bytes, options: _CallOptions) -> CallOutcome:
     from capset_server.client import error_of
 
     session = request.session
@@ -228,7 +228,7 @@ async def _call_on_server(client: Client, request: TargetOptions, data: bytes, o
     return (None if error is None else error_of(error)), result.plain()
 
 
-async def _call(settings: Settings, request: TargetOptions, data: Json, options: OutputOptions) -> CallOutcome:
+async def _call(settings: Settings, request: TargetOptions, data: Json, options: _CallOptions) -> CallOutcome:
     # Resolved first, so that a misspelt name creates no database.
     async with open_session(
         settings, find_tool_target(Registry.installed(), request, settings.db), request.session
@@ -247,7 +247,7 @@ def find_tool_target(registry: Registry, request: TargetOptions, db: str) -> Tar
     return Target(registry, agent_with(registry.get(name)), allowance=request.allowance)
 
 
-async def _run(session: Session, tool: str, data: Json, options: OutputOptions) -> CallOutcome:
+async def _run(session: Session, tool: str, data: Json, options: _CallOptions) -> CallOutcome:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
         with ProgressView(quiet=options.quiet, where=options.where, session=session.id) as view:

@@ -31,7 +31,7 @@ from capset_cli.common.upstream import Upstream
 from capset_cli.serve.agent_servers import AgentHost, AgentSecret
 from capset_cli.serve.limits import HttpLimit, request_limits
 from capset_cli.serve.process import tune_process
-from capset_cli.serve.telemetry import telemetry
+from capset_cli.serve.telemetry import exported_traces
 from capset_connect.agent_files.server_allowances import ServerAllowances
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def worker_command(
         queues, installed, configuration, upstream, allowance, limits, runner, server_allowances, insecure
     )
     tune_process()
-    with telemetry(), own_temporary_folder():
+    with exported_traces(), own_temporary_folder():
         asyncio.run(_work(settings, options))
     return Exit.DONE
 

@@ -51,6 +51,8 @@ with CLAUDE_AGENT_SDK.importing():
 
 _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,32}(?:_[A-Za-z0-9-]{1,32})?")
 """Names of servers. Claude Code would end a server's name at two underscores in the name of a tool."""
+_MAX_REFUSALS: Final = 1_000
+"""The maximum number of stored refusals, since Claude Code may never make the refused calls."""
 
 
 class CapsetClient(ClaudeSDKClient):
@@ -182,8 +184,8 @@ class CapsetClient(ClaudeSDKClient):
             self._refusals.pop(use, None)
             return {}
         self._refusals[use] = answer
-        if len(self._refusals) > 1_000:
-            del self._refusals[next(iter(self._refusals))]  # the oldest, since refused calls may never be made
+        if len(self._refusals) > _MAX_REFUSALS:
+            del self._refusals[next(iter(self._refusals))]  # the oldest
         if answer.approval is None or self._deferred not in (None, use):
             return {}
         self._deferred = use

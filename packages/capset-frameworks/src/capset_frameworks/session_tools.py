@@ -101,6 +101,7 @@ class SessionTools:
 
     def __init__(self, session: Session) -> None:
         self.session: Final = session
+        """The session that provides the tools."""
 
     async def list_tools(self) -> list[OfferedTool]:
         """Return the tools in play now, sorted by name; dynamic ``uses`` are evaluated again."""

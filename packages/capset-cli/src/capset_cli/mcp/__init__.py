@@ -11,8 +11,6 @@ from typing import Annotated
 import typer
 
 from capset.errors import DefinitionError
-from capset.kernel.call.session import Session
-from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset_cli.common.configuration import ConfigFile
@@ -65,24 +63,20 @@ def mcp_command(
 
 
 async def _serve(settings: Settings, target: Target, session_id: str | None, *, is_permanent: bool) -> None:
-    async with open_kernel(settings, target, session_id, is_permanent=is_permanent) as (kernel, session):
-        if target.upstream is not None:
-            target.upstream.start_servers()
-        serving = asyncio.ensure_future(_serve_stdio(kernel, session))
-        on_termination_signal(serving.cancel)
-        print_session(session)
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
-
-
-async def _serve_stdio(kernel: Kernel, session: Session) -> None:
     from capset_server.auth.signing_keys import StoredKeys
     from capset_server.mcp import serve_stdio
     from capset_server.mcp.exchanges import ApprovalAccess
 
-    principal = session.snapshot.principal
-    access = ApprovalAccess(
-        decide=partial(kernel.approvals.decide, by=principal) if kernel.governance.own_approvals else None,
-        refusal=partial(kernel.approvals.refusal, by=principal),
-    )
-    await serve_stdio(session, keys=StoredKeys(kernel), approvals=access)
+    async with open_kernel(settings, target, session_id, is_permanent=is_permanent) as (kernel, session):
+        if target.upstream is not None:
+            target.upstream.start_servers()
+        principal = session.snapshot.principal
+        access = ApprovalAccess(
+            decide=partial(kernel.approvals.decide, by=principal) if kernel.governance.own_approvals else None,
+            refusal=partial(kernel.approvals.refusal, by=principal),
+        )
+        serving = asyncio.ensure_future(serve_stdio(session, keys=StoredKeys(kernel), approvals=access))
+        on_termination_signal(serving.cancel)
+        print_session(session)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving

@@ -61,7 +61,7 @@ from capset_cli.serve.signatures import (
     log_signing,
     signing_options,
 )
-from capset_cli.serve.telemetry import telemetry
+from capset_cli.serve.telemetry import exported_traces
 from capset_connect.agent_files.server_allowances import ServerAllowances
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def serve_command(
         takes_system_texts=not ignore_system_texts,
     )
     tune_process()
-    with telemetry(), own_temporary_folder(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
+    with exported_traces(), own_temporary_folder(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
         loop.run(_serve(settings, options))
     return Exit.DONE
 

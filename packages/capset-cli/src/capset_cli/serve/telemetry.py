@@ -21,7 +21,7 @@ _PROTOCOL: Final = "http/protobuf"
 
 
 @contextmanager
-def telemetry() -> Generator[None]:
+def exported_traces() -> Generator[None]:
     """Set up the OpenTelemetry SDK if requested, and flush the remaining spans at the end.
 
     The SDK reads its own variables: service name, resource, sampler, batches, endpoint, headers. Raises

@@ -236,7 +236,7 @@ async def test_a_step_of_a_subagent_leaves_changes_to_the_main_agent() -> None:
 
 
 async def test_refusals_of_calls_that_are_never_made_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset_frameworks.claude_agent._MOST_REFUSED", 2)
+    monkeypatch.setattr("capset_frameworks.claude_agent._MAX_REFUSALS", 2)
     async with office() as desk:
         client = CapsetClient(desk.session, defers=True)
         for use in "123":

@@ -222,7 +222,7 @@ async def _refusal_of(store: Store, claim: Claim, intent: Entry | None = None) -
 
 
 async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None:
-    """Check that the limit is exact at any moment, the longest wait is reported, and ``look`` counts nothing."""
+    """Check that the limit is exact at any moment, the longest wait is reported, and ``check`` counts nothing."""
     async with open_store(make) as store:
         for number, at in enumerate((0, 1)):
             for _ in range(3):

@@ -132,8 +132,9 @@ class Plan:
                 if member.name in in_play:
                     texts[member] = member.instructions
             elif denied.isdisjoint(member.policies) and (member.is_empty or (member.source, member.path) in used):
+                instructions = member.instructions
                 # A toolkit that is reached twice contributes its text once.
-                texts.setdefault((member.toolkit, member.instructions), member.instructions)
+                texts.setdefault((member.toolkit, instructions), instructions)
         return tuple(chain.from_iterable(texts.values()))
 
     def included(self, left_out: Set[int]) -> Sequence[PlanEntry]:

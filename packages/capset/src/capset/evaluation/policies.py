@@ -116,7 +116,10 @@ async def _evaluate_rest(
 async def evaluate_policy(
     policy: Policy, request: Request, *, hooks: Hooks = NO_HOOKS, owner: str | None = None
 ) -> Decision:
-    """Evaluate one policy, and notify the hooks. ``owner`` is the first definition with the policy."""
+    """Evaluate one policy as ``evaluate_all`` does, and notify the hooks.
+
+    ``owner`` is the first definition with the policy.
+    """
     ((_, decision),) = await evaluate_all((policy,), request)
     if hooks.on_policy_evaluated:
         await notify_evaluated(policy, decision, request, hooks, owner)

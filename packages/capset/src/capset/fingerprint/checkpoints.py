@@ -247,7 +247,10 @@ def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
 
 
 def checkpoints_in(text: str) -> list[Checkpoint]:
-    """Return the checkpoints in JSON lines, as written by ``capset audit``. Raises ``VerificationError``."""
+    """Return the checkpoints in JSON lines, as written by ``capset audit``.
+
+    Raises ``VerificationError`` for an invalid line.
+    """
     checkpoints: list[Checkpoint] = []
     for line in text.splitlines():
         if not line.strip():

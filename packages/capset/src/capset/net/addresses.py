@@ -50,7 +50,7 @@ _REFUSED_6: Final = (
 
 
 def classify_address(address: str) -> AddressClass:
-    """Return the reach of an address; text that is not an address, or has a zone, is ``refused``.
+    """Return the class of an address; text that is not an address, or has a zone, is ``refused``.
 
     An IPv6 address that embeds an IPv4 address is always refused: write the IPv4 address instead.
     """

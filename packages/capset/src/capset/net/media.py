@@ -111,7 +111,7 @@ def all_codecs() -> tuple[str, ...]:
 
 @cache
 def _codecs() -> dict[str, str]:
-    codecs = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
-    codecs |= {f"iso8859{part}": f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)}
-    codecs |= {f"{maker}{page}": f"cp{page}" for page in range(1250, 1259) for maker in ("windows", "cp", "xcp")}
-    return codecs
+    by_label = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
+    by_label |= {f"iso8859{part}": f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)}
+    by_label |= {f"{maker}{page}": f"cp{page}" for page in range(1250, 1259) for maker in ("windows", "cp", "xcp")}
+    return by_label

@@ -81,7 +81,7 @@ class ApprovalRow:
 
     @property
     def call_key_with_code(self) -> CallKey:
-        """Like ``equal``, but a call with different code is a different call."""
+        """Like ``call_key``, but a call with different code is a different call."""
         return replace(self.call_key, code_hash=self.code_hash or "")
 
 

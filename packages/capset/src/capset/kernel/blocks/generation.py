@@ -140,8 +140,8 @@ class Turn:
     def __init__(self, run: BlockRun, input: Any, output: Schema | None) -> None:
         """``input`` is of the generator's own type; ``output`` is ``None`` if any text is valid."""
         self._run = run
-        terms, runtime = run.base.limits, run.base.runtime
-        self.usage = UsageMeter(() if terms is None else terms.usage, runtime.store, runtime.clock)
+        limits, runtime = run.base.limits, run.base.runtime
+        self.usage = UsageMeter(() if limits is None else limits.usage, runtime.store, runtime.clock)
         """The session's usage limits. The runner reserves usage before each model step, and settles it afterwards."""
         self.input = input
         self.output = output

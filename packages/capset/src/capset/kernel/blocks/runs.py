@@ -61,7 +61,7 @@ class BlockRun:
     ) -> None:
         """``parent`` is the call or run that starts this one and passes its options on; otherwise ``options`` apply.
 
-        If ``options`` have no quota, the session's terms may provide one. A run with a ``journal`` has the id of its
+        If ``options`` have no quota, the session's limits may provide one. A run with a ``journal`` has the id of its
         turn.
         """
         self.base = self.context = context

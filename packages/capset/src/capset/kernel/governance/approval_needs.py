@@ -215,9 +215,9 @@ def _describe_held(need: ApproverNeed, by: Principal, permissions: frozenset[str
     """Return the decider's permissions and attributes that a rule compares, as part of a sentence."""
     parts: list[str] = []
     if need.permission is not None or need.escalate_to is not None:
-        names, longest = sorted(permissions), 10
-        more = f" and {len(names) - longest} more" if len(names) > longest else ""
-        parts.append(f"{', '.join(names[:longest])}{more}" if names else "no permissions")
+        names, max_listed = sorted(permissions), 10
+        more = f" and {len(names) - max_listed} more" if len(names) > max_listed else ""
+        parts.append(f"{', '.join(names[:max_listed])}{more}" if names else "no permissions")
     for name in need.attributes:
         people = (by.attributes, *by.on_behalf_of_attributes)
         parts += sorted(

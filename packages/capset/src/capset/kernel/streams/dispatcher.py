@@ -29,8 +29,8 @@ class Dispatcher:
 
     __slots__ = (
         "_calls",
+        "_capacity_waiter",
         "_failure",
-        "_has_capacity",
         "_is_read",
         "_limit",
         "_make_call",
@@ -51,7 +51,7 @@ class Dispatcher:
         self._receiver = Receiver()
         self._calls: dict[asyncio.Task[None], Invocation] = {}
         self._running = 0
-        self._has_capacity: asyncio.Future[None] | None = None
+        self._capacity_waiter: asyncio.Future[None] | None = None
         self._is_read = False
         self._failure: Exception | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -121,8 +121,8 @@ class Dispatcher:
                 await passthrough.send(message)
                 continue
             if self._running >= self._limit:
-                self._has_capacity = asyncio.get_running_loop().create_future()
-                await self._has_capacity
+                self._capacity_waiter = asyncio.get_running_loop().create_future()
+                await self._capacity_waiter
             self._start(message)
 
     def _fail(self, error: Exception, cause: BaseException | None = None) -> None:
@@ -148,8 +148,8 @@ class Dispatcher:
 
     def _record_drained(self) -> None:
         self._running -= 1
-        if self._has_capacity is not None and not self._has_capacity.done():
-            self._has_capacity.set_result(None)
+        if self._capacity_waiter is not None and not self._capacity_waiter.done():
+            self._capacity_waiter.set_result(None)
         self._end_if_done()
 
     def _end_if_done(self) -> None:

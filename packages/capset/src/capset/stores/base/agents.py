@@ -135,7 +135,7 @@ class AgentStore(Protocol):
         ...
 
     async def versions(self, query: VersionQuery) -> Page[AgentRow, int]:
-        """Return the versions of an agent, newest first; none for a missing agent."""
+        """Return the versions of an agent, newest first, the current one included; none for a missing agent."""
         ...
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:

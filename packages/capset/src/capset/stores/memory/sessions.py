@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from capset.stores.base import VERSION_FIELDS, Entry, Page, ReplyRow, SessionQuery, SessionRow
@@ -18,7 +18,7 @@ class MemorySessions:
     ``drops`` are called with the id of a deleted session, so that these parts forget its data.
     """
 
-    def __init__(self, lifecycle: Lifecycle, ids: set[str], drops: Iterable[Callable[[str], None]]) -> None:
+    def __init__(self, lifecycle: Lifecycle, ids: set[str], drops: Sequence[Callable[[str], None]]) -> None:
         self._lifecycle = lifecycle
         self._ids = ids
         self._drops = drops

@@ -42,8 +42,8 @@ def plain_call(
     """Return how plain calls of a tool begin, or ``None`` if it has none.
 
     A tool has none if it changes something, asks for approval itself, takes a context or arguments that are not
-    scalars, is counted by the store, has a retry or a timeout, is not a coroutine function, has policies that cannot be
-    asked plainly (``InstalledTool.has_simple_policies``), or has stages that this module does not know.
+    scalars, is counted by the store, has a retry or a timeout, is not a coroutine function, has policies that are not
+    simple (``InstalledTool.has_simple_policies``), or has stages that this module does not know.
     """
     tool, limits = installed.tool, CallLimits(installed)
     if (

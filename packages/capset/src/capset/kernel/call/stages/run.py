@@ -202,12 +202,12 @@ def _start_sync(installed: InstalledTool) -> Start:
 
 def _start_stream(installed: InstalledTool) -> Start:
     handler, takes_context, name = installed.tool.handler, installed.tool.takes_context, installed.name
-    unheard = getattr(handler, EVENTLESS_VARIANT, None)
+    eventless = getattr(handler, EVENTLESS_VARIANT, None)
 
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
-        if unheard is not None and not has_consumer(call):
-            return await unheard(*leading, **call.arguments.values)
+        if eventless is not None and not has_consumer(call):
+            return await eventless(*leading, **call.arguments.values)
         emissions, reply = handler(*leading, **call.arguments.values), MISSING
         try:
             async for emission in emissions:
