@@ -64,7 +64,7 @@ async def test_every_row_is_there_after_the_upgrade(empty_url: str, next_version
         await write_everything(store)
         before = await rows_of(store)
     assert next_version.run("plan", empty_url)[0] == [[SHAPE, False], [INDEXES, False]]
-    assert "upgrade raises it" in next_version.run("check", empty_url)[0][0]
+    assert "capset db upgrade" in next_version.run("check", empty_url)[0][0]
     assert next_version.run("upgrade", empty_url)[0] == [[SHAPE, False], [INDEXES, False]]
     assert run_at(empty_url, REVISION) == [(INDEXES,)]
     assert next_version.run("check", empty_url)[0] == []
