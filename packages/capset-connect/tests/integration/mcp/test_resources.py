@@ -149,7 +149,7 @@ def test_so_are_rules_and_limits_that_could_not_hold(options: Mapping[str, Any],
 async def test_what_comes_back_is_bounded_in_time_and_held_to_the_protocol(tmp_path: Path) -> None:
     uris = ("demo://no-base64", "demo://slow")
     async with opened(archive(tmp_path, *uris, timeout=1.5)) as site:
-        with pytest.raises(ToolError, match="no base64"):
+        with pytest.raises(ToolError, match="invalid base64"):
             await site.call(READ, uri="demo://no-base64")
         with pytest.raises(DeadlineExceeded):
             await site.call(READ, uri="demo://slow")

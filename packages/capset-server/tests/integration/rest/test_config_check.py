@@ -39,7 +39,7 @@ async def test_a_sound_one_is_told_as_it_would_be_served(asker: httpx2.AsyncClie
     assert weather["name"] == "weather"
     assert (weather["title"], weather["effect"], weather["permissions"]) == ("Weather", "read", ["sky:read"])
     assert (weather["source"], weather["line"]) == ("./weather.py", 4)
-    assert "was not checked" in report["warnings"][-1]["message"]
+    assert "its code was checked" in report["warnings"][-1]["message"]
 
 
 @pytest.mark.spec("P12", "G28")
