@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from capset import Registry
-from capset_connect.agent_files.files import read_agent_file
+from capset_connect.agents.definitions import read_agent_file
 from tests.helpers.cli.support import Command, Run
 
 AGENT = "name: helper\ndescription: Adds numbers.\ncapabilities: [test_math]\n"

@@ -1,4 +1,4 @@
-"""An agent on the wire and in an agent file (spec 5, P4)."""
+"""An agent on the wire, and in its stored definition (spec 5, P4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape
 from capset.wire.errors import FieldShape
 from capset.wire.shapes import PageShape, Shape, SparseShape, StrictShape, WholeNumber
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
-from capset.wire.tool_sources import AgentServerShape, ApiShape, McpServerShape
+from capset.wire.tool_sources import AgentServerShape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
 """Text without NUL, which every database accepts."""
@@ -78,20 +78,16 @@ class AgentShape(Shape):
 
     def entries(self) -> list[CapabilityEntry]:
         """Return the capabilities in order, each as a ``CapabilityEntry``."""
-        return _entries(self.capabilities)
+        return capability_entries(self.capabilities)
 
 
-class AgentFileShape(AgentShape):
-    """An agent as described in a file: the fields of stored agents, and some more.
+class AgentDefinitionShape(AgentShape):
+    """A complete agent as data: the fields of stored agents, and the agents that it can call as tools.
 
-    ``agents`` are other agents that it can call as tools: the name of an installed agent, the path of another agent
-    file relative to this one, or an entry. ``mcp_servers`` declares MCP servers, and ``apis`` declares APIs by their
-    OpenAPI documents; their approved tools are the capabilities ``mcp:NAME`` and ``api:NAME``.
+    An agent in ``agents`` is the name of an installed agent, or an entry. Definitions of sessions have this form.
     """
 
     agents: list[str | SubAgentEntry] = Field(default_factory=list["str | SubAgentEntry"], max_length=MAX_CAPABILITIES)
-    mcp_servers: dict[str, McpServerShape] = Field(default_factory=dict[str, McpServerShape])
-    apis: dict[str, ApiShape] = Field(default_factory=dict[str, ApiShape])
 
 
 class SubAgentEntry(Shape):
@@ -100,7 +96,7 @@ class SubAgentEntry(Shape):
     ``name`` and ``description`` default to the agent's own, and ``effect`` to ``write``.
     """
 
-    agent: str | AgentFileShape
+    agent: str | AgentDefinitionShape
     name: str | None = None
     description: str | None = None
     effect: Effect | None = None
@@ -159,7 +155,7 @@ class AgentDetail(Shape):
     @property
     def capability_entries(self) -> list[CapabilityEntry]:
         """The capabilities in order, each as a ``CapabilityEntry``."""
-        return _entries(self.capabilities)
+        return capability_entries(self.capabilities)
 
 
 class AgentPageShape(Shape):
@@ -170,7 +166,8 @@ class AgentPageShape(Shape):
     next: str | None = None
 
 
-def _entries(entries: Iterable[str | CapabilityEntry]) -> list[CapabilityEntry]:
+def capability_entries(entries: Iterable[str | CapabilityEntry]) -> list[CapabilityEntry]:
+    """Return written capabilities, each as a ``CapabilityEntry``."""
     return [CapabilityEntry(id=entry) if isinstance(entry, str) else entry for entry in entries]
 
 

@@ -10,7 +10,7 @@ import pytest
 from capset import Agent, Capability, Registry, compose
 from capset.errors import CapsetError, DefinitionError
 from capset.kernel.agent_definition import definition_of
-from capset_connect.agent_files.files import build_agent, read_agent_file, read_agent_sources, read_all_sources
+from capset_connect.agents.definitions import build_agent, read_agent_file, read_agent_sources, read_all_sources
 from capset_connect.mcp import McpServer
 from capset_connect.openapi import OpenApi
 

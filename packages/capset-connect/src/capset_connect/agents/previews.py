@@ -13,10 +13,10 @@ from capset.errors import Field
 from capset.kernel.registry import Registry
 from capset.stores.base import AgentRow
 from capset.wire.agents import AgentInput
-from capset_connect.agent_files.entries import refer
-from capset_connect.agent_files.files import agent_of, context_of
-from capset_connect.agent_files.permissions import needs_admin
-from capset_connect.agent_files.rows import Loaded
+from capset_connect.agents.definitions import agent_of, context_of
+from capset_connect.agents.entries import refer
+from capset_connect.agents.permissions import needs_admin
+from capset_connect.agents.rows import Loaded
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,7 +42,7 @@ def preview_of(agent_input: AgentInput, registry: Registry, before: Composition 
     A hundred capabilities with many conflicts take a second.
     """
     referred = refer(agent_input.entries(), registry, is_new=True)
-    context, wrong = context_of(agent_input)
+    context, wrong = context_of(agent_input.static_context)
     problems = (*wrong, *(misfit.field for misfit in referred.misfits))
 
     def make(refs: Sequence[AnyRef]) -> Agent:

@@ -6,7 +6,7 @@ import pytest
 
 from capset.errors import DefinitionError
 from capset.net.urls import parse_url
-from capset_connect.agent_files.server_allowances import AllowedSecrets, ServerAllowances
+from capset_connect.agents.server_allowances import AllowedSecrets, ServerAllowances
 
 
 def secrets(allowances: ServerAllowances, org: str | None, url: str) -> set[str]:

@@ -37,11 +37,11 @@ from capset.wire.agents import (
     version_shape,
 )
 from capset.wire.pages import read_page
-from capset_connect.agent_files.mcp_servers import new_servers
-from capset_connect.agent_files.permissions import Author, needs_admin
-from capset_connect.agent_files.previews import Preview
-from capset_connect.agent_files.rows import Loaded, is_same, plain_of
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.mcp_servers import new_servers
+from capset_connect.agents.permissions import Author, needs_admin
+from capset_connect.agents.previews import Preview
+from capset_connect.agents.rows import Loaded, is_same, plain_of
+from capset_connect.agents.store import StoredAgents
 
 
 def detail_of(kernel: Kernel, loaded: Loaded) -> AgentDetail:

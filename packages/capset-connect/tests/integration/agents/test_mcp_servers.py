@@ -15,10 +15,10 @@ from capset.kernel.registry import Registry
 from capset.stores.base import AgentRow
 from capset.stores.base.pins import ToolPin
 from capset.wire.agents import AgentInput
-from capset_connect.agent_files.mcp_servers import AgentServers
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.server_allowances import ServerAllowances
-from capset_connect.agent_files.store import StoredAgents, new_session_row
+from capset_connect.agents.mcp_servers import AgentServers
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.server_allowances import ServerAllowances
+from capset_connect.agents.store import StoredAgents, new_session_row
 from capset_connect.mcp.server import McpServer
 from capset_connect.offers import examined
 from capset_connect.pins import pin_of

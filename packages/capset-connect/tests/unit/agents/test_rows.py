@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from capset.errors import InvalidArguments
 from capset.stores.base import AgentRow
 from capset.wire.agents import AgentInput
-from capset_connect.agent_files.rows import filled, merge_patch, patched, restored
+from capset_connect.agents.rows import filled, merge_patch, patched, restored
 
 ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
 GIVEN = AgentInput(

@@ -16,9 +16,9 @@ from capset import Agent, Capability, Kernel, Principal, Registry, tool
 from capset.errors import NotFound
 from capset.stores.base import CapabilityRow
 from capset.wire.agents import AgentInput, CapabilityEntry
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.store import StoredAgents
-from capset_connect.agent_files.wire import diff_of, page_of, shown_preview
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.store import StoredAgents
+from capset_connect.agents.wire import diff_of, page_of, shown_preview
 
 ADA = Author("user:ada")
 WHO = Principal("ada", org="acme")

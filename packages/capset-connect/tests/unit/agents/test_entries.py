@@ -11,7 +11,7 @@ import pytest
 from capset import Agent, Kernel, Principal, compose
 from capset.definitions.references import CapabilityRef
 from capset.errors import DefinitionError
-from capset_connect.agent_files.files import build_agent, read_agent_file
+from capset_connect.agents.definitions import build_agent, read_agent_file
 from tests.helpers.connect.shelf import ENTRY, REGISTRY, Limits, Place, lamp, look, shelf, tools_of
 
 YAML = """

@@ -13,8 +13,8 @@ from capset.errors import DefinitionError, PermissionDenied
 from capset.flows import Generator, as_tool
 from capset.stores.base import AgentQuery, VersionQuery
 from capset.wire.agents import AgentInput, CapabilityEntry
-from capset_connect.agent_files.permissions import Author, needs_admin
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.permissions import Author, needs_admin
+from capset_connect.agents.store import StoredAgents
 
 
 class Reach(BaseModel):

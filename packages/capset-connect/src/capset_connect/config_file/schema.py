@@ -1,4 +1,4 @@
-"""The JSON Schema of agent files, for editors: for any capabilities, or only for the installed ones."""
+"""The JSON Schema of configuration files, for editors: for any capabilities, or only for the installed ones."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import Any, Final, cast
 
 from capset.definitions.capabilities import AnyCapability, config_schema
 from capset.definitions.names import TOOL
-from capset.wire.agents import AgentFileShape
+from capset_connect.config_file.shapes import ConfigurationShape
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+TITLE: Final = "A capset configuration file"
 _DEFINITIONS: Final = "#/$defs/"
+_PREFIX: Final = {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"}
 Node = dict[str, Any]
 """A part of a JSON Schema. Its values have any JSON type."""
 
 
-def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> Node:
-    """Return the schema of agent files.
+def configuration_schema(capabilities: Iterable[AnyCapability] | None = None) -> Node:
+    """Return the schema of configuration files.
 
-    With ``capabilities``, it accepts only these, each with its own presets, config and tools, so that an editor can
-    suggest them. Without, it accepts any id.
+    With ``capabilities``, it accepts these, each with its own presets, config and tools, so that an editor can suggest
+    them, and those of the file's own MCP servers and APIs. Without, it accepts any id.
     """
-    file_schema = plain_schema(AgentFileShape.model_json_schema())
-    definitions: Node = file_schema["$defs"]
-    schema: Node = {**definitions.pop(AgentFileShape.__name__), "$defs": definitions}
-    schema = _root_references(schema)
+    schema: Node = {"$schema": DIALECT, **_plain_schema(ConfigurationShape.model_json_schema()), "title": TITLE}
     if capabilities is not None:
         sorted_capabilities = sorted(capabilities, key=lambda capability: capability.name)
         schema["$defs"] |= {
             name: inner for capability in sorted_capabilities for name, inner in _definitions(capability)
         }
         entries = [entry for capability in sorted_capabilities for entry in _entries(capability)]
-        schema["properties"]["capabilities"]["items"] = {"anyOf": entries} if entries else {"not": {}}
-    return {"$schema": DIALECT, **schema, "title": "A capset agent file"}
+        item = {"anyOf": [*entries, *_source_entries()]}
+        for agent in (schema, schema["$defs"]["AgentDefinitionShape"]):
+            agent["properties"]["capabilities"]["items"] = item
+    return schema
 
 
-def _root_references(schema: Any) -> Any:
-    """Return a schema in which a nested agent refers to the root of the schema."""
-    if isinstance(schema, list):
-        return [_root_references(inner) for inner in cast("list[Any]", schema)]
-    if not isinstance(schema, Mapping):
-        return "#" if schema == f"{_DEFINITIONS}{AgentFileShape.__name__}" else schema
-    return {key: _root_references(inner) for key, inner in cast("Mapping[str, Any]", schema).items()}
+def _source_entries() -> Iterator[Node]:
+    """Yield the schemas of both forms of an entry for a capability of the file's own MCP servers and APIs."""
+    name: Node = {"type": "string", "pattern": "^(mcp|api):", "description": "An MCP server or an API of this file."}
+    yield name
+    members: Node = {"id": name, "prefix": _PREFIX, "rename": {"type": "object"}}
+    yield {**_closed_object(members), "required": ["id"], "description": name["description"]}
 
 
 def _entries(capability: AnyCapability) -> Iterator[Node]:
@@ -58,7 +58,7 @@ def _entries(capability: AnyCapability) -> Iterator[Node]:
         config = {key: inner for key, inner in config_schema(capability.config).json_schema.items() if key != "$defs"}
         members["config"] = _capability_references(capability, config)
     if names := [tool.name for tool in capability.every_tool]:
-        members["prefix"] = {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"}
+        members["prefix"] = _PREFIX
         members["rename"] = _closed_object({name: {"type": "string", "pattern": f"^{TOOL.pattern}$"} for name in names})
     yield {**_closed_object(members), "required": ["id"], "description": ids["description"]}
 
@@ -90,11 +90,11 @@ def _capability_references(capability: AnyCapability, schema: Any) -> Any:
     return {key: _capability_references(capability, inner) for key, inner in node.items()}
 
 
-def plain_schema(schema: Any) -> Any:
+def _plain_schema(schema: Any) -> Any:
     """Return a schema without pydantic's titles, and with Markdown's code markup in texts."""
     if isinstance(schema, list):
-        return [plain_schema(inner) for inner in cast("list[Any]", schema)]
+        return [_plain_schema(inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return schema.replace("``", "`") if isinstance(schema, str) else schema
     node = cast("Mapping[str, Any]", schema)
-    return {key: plain_schema(inner) for key, inner in node.items() if key != "title" or not isinstance(inner, str)}
+    return {key: _plain_schema(inner) for key, inner in node.items() if key != "title" or not isinstance(inner, str)}

@@ -12,7 +12,7 @@ from capset import Capability, Preset, Registry, tool
 from capset.definitions.capabilities import AnyCapability
 from capset.errors import DefinitionError
 from capset.wire.agent_schema import agent_file_schema
-from capset_connect.agent_files.files import build_agent
+from capset_connect.agents.definitions import build_agent
 
 
 class Node(BaseModel):

@@ -11,8 +11,8 @@ from pydantic import BaseModel, model_validator
 
 from capset import Agent, Capability, Context, Kernel, Principal, Registry, policy
 from capset.errors import Conflict
-from capset_connect.agent_files.files import build_agent
-from capset_connect.agent_files.store import StoredAgents, agent_in_code
+from capset_connect.agents.definitions import build_agent
+from capset_connect.agents.store import StoredAgents, agent_in_code
 from tests.helpers.connect.shelf import ENTRY, REGISTRY, lamp, put, shelf
 
 WHO = Principal("ada")

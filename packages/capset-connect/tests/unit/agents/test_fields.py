@@ -17,11 +17,11 @@ from capset.kernel.agent_definition import definition_of
 from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, make_store
 from capset.wire.agents import AgentDetail, AgentFileShape, AgentInput, AgentShape, agent_detail
-from capset_connect.agent_files.files import build_agent
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.rows import definition_of_row, filled, patched, plain_of, restored
-from capset_connect.agent_files.store import StoredAgents
-from tests.helpers.connect.agent_files.fields import AGENTS, VALUES
+from capset_connect.agents.definitions import build_agent
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.rows import definition_of_row, filled, patched, plain_of, restored
+from capset_connect.agents.store import StoredAgents
+from tests.helpers.connect.agents.fields import AGENTS, VALUES
 
 ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
 
@@ -73,7 +73,7 @@ def test_an_agent_that_is_made_of_a_file_has_every_field_of_it(field: AgentField
     definition = {"name": "a", field.name: data.draw(OF_FILES[field.name])}
     stored = json.loads(definition_of(build_agent(definition, registry, "agent.json"))).get(field.name)
     assert stored == definition[field.name], (
-        f"a file's {field.name!r} is dropped where the file is run: agent_of in capset_connect/agent_files/files.py"
+        f"a file's {field.name!r} is dropped where the file is run: agent_of in capset_connect/agents/files.py"
         " gives it to Agent, and agent_settings in capset/kernel/agent_definition.py writes it"
     )
 

@@ -18,7 +18,7 @@ from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, 
 from capset.wire.agents import AgentInput, CapabilityEntry, wire_value
 from capset.wire.allowances import stored_allowance
 from capset.wire.tool_sources import stored_servers
-from capset_connect.agent_files.mcp_servers import Servers, servers_of
+from capset_connect.agents.mcp_servers import Servers, servers_of
 
 _OPTIONAL: Final = [field.name for field in AGENT_FIELDS if field.is_optional]
 _STORED: Final[Mapping[str, Callable[[Any], Any]]] = {

@@ -28,7 +28,7 @@ from capset.net.urls import parse_url
 from capset.stores.base import AgentRow
 from capset.stores.base.pins import ToolPin
 from capset.wire.tool_sources import AgentServerShape, ServerToolsShape
-from capset_connect.agent_files.server_allowances import AllowedSecrets, ServerAllowances
+from capset_connect.agents.server_allowances import AllowedSecrets, ServerAllowances
 from capset_connect.declarations import secrets_in
 from capset_connect.mcp.server import McpServer, McpSource
 from capset_connect.pins import (

@@ -24,10 +24,10 @@ from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentRow, SessionRow
 from capset.stores.base.pins import ToolPin
 from capset.stores.rows import row_digest
-from capset.wire.agents import AgentFileShape, AgentInput
-from capset_connect.agent_files.entries import EntryMismatch, refer
-from capset_connect.agent_files.files import agent_of, agent_tools, make_agent
-from capset_connect.agent_files.mcp_servers import (
+from capset.wire.agents import AgentDefinitionShape, AgentInput
+from capset_connect.agents.definitions import agent_of, make_agent, sub_agents
+from capset_connect.agents.entries import EntryMismatch, refer
+from capset_connect.agents.mcp_servers import (
     AgentServers,
     ServerOwner,
     Servers,
@@ -36,9 +36,9 @@ from capset_connect.agent_files.mcp_servers import (
     servers_of,
     with_servers,
 )
-from capset_connect.agent_files.permissions import Author, check_enabled, needs_admin
-from capset_connect.agent_files.previews import Preview, preview_of
-from capset_connect.agent_files.rows import (
+from capset_connect.agents.permissions import Author, check_enabled, needs_admin
+from capset_connect.agents.previews import Preview, preview_of
+from capset_connect.agents.rows import (
     Loaded,
     as_stored,
     definition_of_row,
@@ -343,11 +343,12 @@ class StoredAgents:
 
         ``pins`` are the pins of the servers that it declares.
         """
-        shape = AgentFileShape.model_validate(read_definition(definition)[0])
-        loaded_servers = self.servers.of(owner, servers_of(shape.mcp_servers), pins)
+        data, _ = read_definition(definition)
+        loaded_servers = self.servers.of(owner, servers_of(data.pop("mcp_servers", None)), pins)
+        shape = AgentDefinitionShape.model_validate(data)
         registry = loaded_servers.within(self._registry)
         referred = refer(shape.entries(), registry)
-        tools = agent_tools(shape, registry, f"agent {shape.name!r}")
+        tools = sub_agents(shape, registry, f"agent {shape.name!r}")
         agent = agent_of(shape, referred.refs, shape.static_context, tools)
         return agent, (*loaded_servers.notices, *(_notice(misfit, registry) for misfit in referred.misfits))
 

@@ -12,8 +12,8 @@ from capset.definitions.capabilities import AnyCapability
 from capset.errors import DefinitionError, InvalidArguments
 from capset.stores.base import CapabilityRow
 from capset.wire.agents import AgentInput, agent_detail, entry_of_row
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.store import StoredAgents
 from tests.helpers.connect.shelf import ENTRY, REGISTRY, lamp, tools_of
 from tests.helpers.kernel.support import records_of
 

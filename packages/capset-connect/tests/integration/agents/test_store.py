@@ -14,8 +14,8 @@ from capset.kernel.agent_definition import read_definition, with_file
 from capset.kernel.registry import Registry
 from capset.stores.base import AgentQuery, AgentRow, CapabilityRow
 from capset.wire.agents import AgentInput
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.store import StoredAgents
 
 
 @tool(effect="read")
