@@ -103,7 +103,7 @@ def _row(agent: AgentDetail) -> list[str]:
 @guarded
 def create_command(
     file: Annotated[
-        Path, typer.Argument(help="An agent file (YAML, JSON or TOML), which may also have tags and a status.")
+        Path, typer.Argument(help="A file (YAML, JSON or TOML) with an agent, which may also have tags and a status.")
     ],
     principal: Writer = None,
     org: Org = None,

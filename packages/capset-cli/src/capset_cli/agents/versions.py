@@ -86,7 +86,7 @@ def diff_command(
 @guarded
 def preview_command(
     agent: Annotated[
-        str, typer.Argument(help="An agent file, the id of a stored agent, or the name of an installed one.")
+        str, typer.Argument(help="A file with an agent, the id of a stored agent, or the name of an installed one.")
     ],
     patch: Annotated[
         str | None,

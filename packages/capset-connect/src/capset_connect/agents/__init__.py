@@ -1,1 +1,1 @@
-"""Agents from files and from stores: reading, storing, comparing and previewing them."""
+"""Stored agents: reading, storing, comparing and previewing them."""

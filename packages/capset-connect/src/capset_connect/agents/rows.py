@@ -80,7 +80,7 @@ def as_stored(row: AgentRow, agent: Agent, registry: Registry) -> AgentRow:
 
 
 def definition_of_row(row: AgentRow) -> dict[str, Any]:  # JSON
-    """Return a stored agent as the data of an agent file."""
+    """Return a stored agent as the data of a file."""
     return _plain(row, [field for field in AGENT_FIELDS if field.in_file])
 
 
