@@ -25,7 +25,7 @@ _BILLS: Final = (
     "def pay_bill(params):\n    return {'paid': params['amount']}\n"
 )
 _CONFIG: Final = """\
-agent: clerk
+name: clerk
 actions:
   - {name: read_bill, description: Read a bill., handler: ./bills.py:read_bill, effect: read, permissions: [],
      parameters: {number: {type: integer, required: true}}}
@@ -86,7 +86,7 @@ def main() -> None:
             (folder / file).write_text(text, encoding="utf-8")
         chat = (
             "chat",
-            "--config",
+            "--agent",
             "capset.yaml",
             "--model",
             "script:script.yaml",

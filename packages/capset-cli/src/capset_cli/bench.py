@@ -96,7 +96,9 @@ def bench_command(
         )
         # Approvals of tools of MCP servers and APIs are in the database that other commands use.
         approvals = settings.db if db is not None or not has_db(usual := load_settings().db) else usual
-        target = find_tool_target(Registry.installed(), TargetOptions(tool, agent, None), approvals)
+        target = find_tool_target(
+            Registry.installed(), TargetOptions(tool, agent, None), replace(settings, db=approvals)
+        )
 
         async def run() -> ToolCost:
             async with open_kernel(settings, target, None) as (kernel, session):

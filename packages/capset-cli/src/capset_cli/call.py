@@ -225,16 +225,16 @@ async def _call_on_server(client: Client, request: TargetOptions, data: bytes, o
 async def _call(settings: Settings, request: TargetOptions, data: Json, options: _CallOptions) -> CallOutcome:
     # Resolved first, so that a misspelt name creates no database.
     async with open_session(
-        settings, find_tool_target(Registry.installed(), request, settings.db), request.session
+        settings, find_tool_target(Registry.installed(), request, settings), request.session
     ) as opened:
         session = opened.options(timeout=options.timeout, approvals=options.approvals, approval=options.approval)
         return await _run(session, request.tool, data, options)
 
 
-def find_tool_target(registry: Registry, request: TargetOptions, db: str) -> Target:
+def find_tool_target(registry: Registry, request: TargetOptions, settings: Settings) -> Target:
     """Return the requested agent, or one with only the tool's capability."""
     if any(choice is not None for choice in (request.agent, request.session)):
-        return find_target(registry, request.agent, request.session, db, request.allowance)
+        return find_target(registry, request.agent, request.session, settings, request.allowance)
     name, dot, _ = request.tool.partition(".")
     if not dot:
         raise DefinitionError(f"the tool must be CAPABILITY.TOOL; got {request.tool!r}")

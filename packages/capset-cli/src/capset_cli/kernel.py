@@ -57,7 +57,7 @@ def kernel_command(
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
         # Resolved first, so that a misspelt name creates no database.
-        target = find_target(Registry.installed(), agent, session, settings.db, allowance)
+        target = find_target(Registry.installed(), agent, session, settings, allowance)
         serving = _serve(
             settings,
             target,

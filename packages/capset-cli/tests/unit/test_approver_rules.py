@@ -20,9 +20,9 @@ governance:
       approvals: 2
       escalate_after: 600
       escalate_to: payments:lead
-capabilities: {till: {}}
+capabilities: [till]
 """
-PAY = ("call", "pay", "--config", "capset.yaml", "--args", '{"to": "bob"}', "--defer")
+PAY = ("call", "pay", "--agent", "capset.yaml", "--args", '{"to": "bob"}', "--defer")
 FAY = ("--principal", "fay", "--grant", "payments:approve", "--attribute", "department=finance")
 FRED = ("--principal", "fred", *FAY[2:])
 

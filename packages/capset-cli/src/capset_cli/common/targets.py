@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
+import asyncio
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from capset.kernel.session_access import check_owner
 from capset.stores.base import SessionRow, Store, make_store
 from capset_cli.common.configuration import load_configuration, make_kernel
 from capset_cli.common.output import cell, err, escaped
-from capset_cli.common.settings import Settings, require_db
+from capset_cli.common.settings import Settings, has_db, require_db
 from capset_cli.common.upstream import Upstream
 from capset_connect.agents.definitions import build_agent
 from capset_connect.agents.rows import Loaded
@@ -74,27 +75,65 @@ def is_agent_file(registry: Registry, name: str) -> bool:
 
 
 def find_target(
-    registry: Registry, agent: str | None, session: str | None, db: str, allowance: Allowance | None = None
+    registry: Registry,
+    agent: str | None,
+    session: str | None,
+    settings: Settings,
+    allowance: Allowance | None = None,
 ) -> Target:
-    """Return a command's target: a new session of an agent, or an existing one.
+    """Return a command's target: a new session of an agent, or an existing one, with the file of its agent.
 
-    For an existing session, ``agent`` can only be the file with which it was started. ``db`` has the pins of a file's
-    MCP servers and APIs. Raises ``NotFound`` for an unknown agent, and the errors of ``read_configuration``.
+    The database of the settings has the pins of a file's MCP servers and APIs. Raises ``NotFound`` for an unknown
+    agent, and the errors of ``read_configuration``.
     """
-    upstream = Upstream(db)
-    if agent is None and session is None:
-        raise DefinitionError("name an agent with --agent, or a session to continue with --session")
-    if agent is None:
-        return Target(registry, None, allowance=allowance, upstream=upstream)
-    if is_agent_file(registry, agent):
+    refuse_agent_with_session(agent, session)
+    upstream = Upstream(settings.db)
+    if agent is not None and not is_agent_file(registry, agent):
+        named_agent = _parse_uuid(agent) or registry.get_agent(agent)
+        return Target(registry, named_agent, allowance=allowance, upstream=upstream)
+    if agent is not None:
         configuration = load_configuration(Path(agent), registry, upstream)
-        served_agent = configuration.agent if session is None else None
-        return Target(configuration.within(registry), served_agent, configuration, allowance, upstream)
-    if session is not None:
-        raise DefinitionError(
-            "a session has its own agent: with --session, --agent can only be the file that it was started with"
-        )
-    return Target(registry, _parse_uuid(agent) or registry.get_agent(agent), allowance=allowance, upstream=upstream)
+    elif session is None:
+        raise DefinitionError("name an agent with --agent, or a session to continue with --session")
+    else:
+        configuration = _configuration_of_session(session, settings, registry, upstream)
+        if configuration is None:
+            return Target(registry, None, allowance=allowance, upstream=upstream)
+    served_agent = configuration.agent if session is None else None
+    return Target(configuration.within(registry), served_agent, configuration, allowance, upstream)
+
+
+def refuse_agent_with_session(agent: str | None, session: str | None) -> None:
+    """Raise ``DefinitionError`` if both an agent and a session are named."""
+    if agent is not None and session is not None:
+        raise DefinitionError("a session has its own agent: give --agent or --session, not both")
+
+
+def _configuration_of_session(
+    session: str, settings: Settings, registry: Registry, upstream: Upstream
+) -> Configuration | None:
+    """Return the configuration in the file with which a session was started, or ``None`` if it needs no file."""
+    if not has_db(settings.db):
+        return None
+    with ThreadPoolExecutor(1) as thread:  # some commands call this while an event loop runs
+        file = thread.submit(asyncio.run, _file_of_session(session, settings)).result()
+    if file is None:
+        return None
+    try:
+        return load_configuration(file, registry, upstream)
+    except DefinitionError as error:
+        message = f"the session {session!r} needs the file with which it was started; {error.message}"
+        raise DefinitionError(message, hint=error.hint) from None
+
+
+async def _file_of_session(session: str, settings: Settings) -> Path | None:
+    """Return the file that a session of the settings' principal needs, if any. Raises as ``check_owner`` does."""
+    async with Kernel(store=settings.db) as kernel:
+        row = await kernel.find_session(session)
+        if row is None:
+            return None
+        check_owner(row, settings.principal)
+        return read_definition(row.definition)[1]
 
 
 def print_session(session: Session) -> None:
@@ -200,11 +239,8 @@ async def _agent_of_session(kernel: Kernel, target: Target, session: str, princi
         hint = "leave --session out to start one; its id is printed"
         raise NotFound(f"there is no session {session!r} of {principal.id!r}", hint=hint)
     check_owner(row, principal)
-    definition, file = read_definition(row.definition)
+    definition, _ = read_definition(row.definition)
     registry = target.registry
-    if file is not None and (target.configuration is None or target.configuration.path.resolve() != file):
-        agent_option = f"--agent {shlex.quote(str(file))}"
-        raise DefinitionError(f"the session {session!r} was started with a file: give {agent_option}, too")
     defined = agent_in_code(row, kernel, registry)
     if defined is None and row.agent_id is not None and "mcp_servers" in definition:
         return await StoredAgents(kernel, registry).of_session(row)

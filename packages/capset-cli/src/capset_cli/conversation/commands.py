@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shlex
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -83,8 +82,6 @@ class _TurnOptions:
     """The options by which another command finds the same database or server."""
     resume_options: str
     """The options with which this command continues the session."""
-    resume_file: str = ""
-    """The configuration file that continuing the session needs, after a space."""
 
 
 @guarded
@@ -116,7 +113,7 @@ def run_command(
     with 0 if the agent finished, 3 if it was refused or waits for an approval, 1 if it failed. --json prints one event
     per line.
     """
-    if task is None and session is not None and not _is_existing_file(agent):  # a session has its own agent
+    if task is None and session is not None:  # which has its own agent
         agent, task = None, agent
     if session is None and task is None:
         raise DefinitionError("say what the agent is to do: capset run AGENT TASK")
@@ -124,10 +121,7 @@ def run_command(
     waits = sys.stdin.isatty() if wait is None else wait
     target_options = format_options(url=url, db=db)
     resume_options = format_options(model=model, principal=principal, grant=grant, attribute=attribute, env=env)
-    resume_file = f" {shlex.quote(agent)}" if agent is not None and _is_existing_file(agent) else ""
-    options = _TurnOptions(
-        agent, session, approver, waits, as_json, target_options, resume_options + target_options, resume_file
-    )
+    options = _TurnOptions(agent, session, approver, waits, as_json, target_options, resume_options + target_options)
 
     async def work(conversation: OpenConversation) -> Exit:
         view = TurnView(as_json=as_json)
@@ -200,10 +194,6 @@ def chat_command(
     )
 
 
-def _is_existing_file(name: str | None) -> bool:
-    return name is not None and Path(name).suffix.lower() in ENDINGS and Path(name).is_file()
-
-
 def _run_conversation(
     work: Callable[[OpenConversation], Awaitable[Exit]],
     options: _TurnOptions,
@@ -234,7 +224,7 @@ def _run_conversation(
     runner = make_runner(model, allow_model or (), *limits, record=record, append=options.session is not None)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(None, None, None, usage_limit)
-    target = find_target(Registry.installed(), options.agent, options.session, settings.db, allowance)
+    target = find_target(Registry.installed(), options.agent, options.session, settings, allowance)
     return asyncio.run(_run_locally(work, settings, target, runner, options))
 
 
@@ -370,8 +360,7 @@ async def _follow_turn(
                     view.print_note(f"[yellow]waits for an approval:[/] {cell(approve)}")
                 if not options.waits:
                     view.print_note(
-                        f"[dim]then: capset run{cell(options.resume_file)} --session "
-                        f"{cell(conversation.session + options.resume_options)}[/]"
+                        f"[dim]then: capset run --session {cell(conversation.session + options.resume_options)}[/]"
                     )
                     return Exit.REFUSED
     return Exit.FAILED

@@ -104,7 +104,7 @@ def export_command(
     if format == "mcpb":  # others read it, so this machine's settings are left out unless given as options
         bare_principal = replace(settings.principal, attributes=parse_attributes(attribute))
         settings = replace(settings, principal=bare_principal, env=parse_env(env))
-    target = find_target(Registry.installed(), agent, None, settings.db)
+    target = find_target(Registry.installed(), agent, None, settings)
     _check_output(output, target)
     snapshot = asyncio.run(_snapshot(settings, target))
     texts = {key: str(value) for key, value in options.items() if value is not None}

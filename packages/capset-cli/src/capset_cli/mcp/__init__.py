@@ -52,7 +52,7 @@ def mcp_command(
     allowance = load_allowance(limit, session_budget, run_budget)
     with own_temporary_folder(), contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         # Resolved first, so that a misspelt name creates no database.
-        target = find_target(Registry.installed(), agent, session, settings.db, allowance)
+        target = find_target(Registry.installed(), agent, session, settings, allowance)
         if target.configuration is not None and target.upstream is not None:
             warn_of_sources(target.configuration, target.upstream.pins, db)
         asyncio.run(_serve(settings, target, session, is_permanent=not new_session))

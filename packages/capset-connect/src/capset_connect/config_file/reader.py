@@ -364,8 +364,11 @@ class Reading:
             policies += [] if made is None else [made]
         return policies
 
-    def _policy(self, reference: str) -> Policy:
+    def _policy(self, reference: str) -> Policy | None:
+        """Return a policy, or ``None`` if handlers are not loaded here."""
         value = self._handlers.resolve(reference).value
+        if isinstance(self._handlers, Unloaded):
+            return None
         return value if isinstance(value, Policy) else policy(value)
 
     def _workspace(self, path: str | None) -> Path | None:

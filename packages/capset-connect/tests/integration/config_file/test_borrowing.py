@@ -108,7 +108,7 @@ async def test_one_tool_may_be_two_actions_and_one_of_a_preset_is_switched_on(tm
 
 @pytest.mark.spec("G27")
 async def test_a_capability_of_which_no_tool_is_named_brings_them_all(tmp_path: Path) -> None:
-    configuration = read(tmp_path, "capabilities: {http: {}}", registry=REGISTRY)
+    configuration = read(tmp_path, "capabilities: [http]", registry=REGISTRY)
     principal = Principal("ada", permissions=["http:read"])
     async with Kernel("memory://") as kernel, kernel.open(configuration.agent, principal=principal) as session:
         assert set(session.snapshot.tools) == {"http_get", "http_post"}

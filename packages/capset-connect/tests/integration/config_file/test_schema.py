@@ -1,4 +1,4 @@
-"""The JSON Schema of agent files: what it takes is what is taken (spec 5, P4)."""
+"""The JSON Schema of configuration files: what it takes is what is taken (spec 5, P4)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic import BaseModel, create_model
 from capset import Capability, Preset, Registry, tool
 from capset.definitions.capabilities import AnyCapability
 from capset.errors import DefinitionError
-from capset.wire.agent_schema import agent_file_schema
 from capset_connect.agents.definitions import build_agent
+from capset_connect.config_file import configuration_schema
 
 
 class Node(BaseModel):
@@ -64,7 +64,7 @@ FITS_NOT: list[Any] = [
 
 
 def takes(entry: Any, capabilities: list[AnyCapability] | None) -> bool:
-    schema = agent_file_schema(capabilities)
+    schema = configuration_schema(capabilities)
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema).is_valid({"name": "a", "capabilities": [entry]})
 
@@ -72,7 +72,7 @@ def takes(entry: Any, capabilities: list[AnyCapability] | None) -> bool:
 @pytest.mark.parametrize("entry", FITS)
 def test_what_fits_is_taken_by_both(entry: Any) -> None:
     assert takes(entry, KNOWN)
-    assert takes(entry, None), "the schema of all agent files takes whatever might be installed"
+    assert takes(entry, None), "the schema of all files takes whatever might be installed"
     build_agent({"name": "a", "capabilities": [entry]}, Registry.of(KNOWN), "here")
 
 
@@ -88,11 +88,11 @@ def test_what_does_not_is_refused_by_both(entry: Any) -> None:
 )
 def test_what_is_no_agent_file_fits_neither_schema(file: Any) -> None:
     for capabilities in (None, KNOWN):
-        assert not Draft202012Validator(agent_file_schema(capabilities)).is_valid(file)
+        assert not Draft202012Validator(configuration_schema(capabilities)).is_valid(file)
     with pytest.raises(DefinitionError):
         build_agent(file, Registry.of(KNOWN), "here")
 
 
 def test_where_nothing_is_installed_there_is_nothing_to_use() -> None:
     assert not takes("stone", [])
-    assert Draft202012Validator(agent_file_schema([])).is_valid({"name": "a", "capabilities": []})
+    assert Draft202012Validator(configuration_schema([])).is_valid({"name": "a", "capabilities": []})

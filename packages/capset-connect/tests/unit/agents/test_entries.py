@@ -1,4 +1,4 @@
-"""What an agent file chooses of a capability: presets, config, names (spec 1, C1, C4, C10, C15)."""
+"""What a file chooses of a capability: presets, config, names (spec 1, C1, C4, C10, C15)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from capset import Agent, Kernel, Principal, compose
 from capset.definitions.references import CapabilityRef
 from capset.errors import DefinitionError
-from capset_connect.agents.definitions import build_agent, read_agent_file
+from capset_connect.agents.definitions import build_agent
+from capset_connect.config_file import read_configuration
 from tests.helpers.connect.shelf import ENTRY, REGISTRY, Limits, Place, lamp, look, shelf, tools_of
 
 YAML = """
@@ -54,7 +55,7 @@ def refused(*entries: Any, **more: Any) -> dict[str, str]:
 @pytest.mark.parametrize(("name", "text"), [("a.yaml", YAML), ("a.toml", TOML)])
 def test_a_file_says_what_code_says(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    agent = read_agent_file(tmp_path / name, REGISTRY)
+    agent = read_configuration(tmp_path / name, REGISTRY).agent
     config = Limits(count=7, until=date(2030, 1, 31), places=[Place(room="attic")])
     chosen = shelf.with_presets(burning=True, writing=False).with_config(config)
     same = Agent("keeper", uses=[lamp, chosen.with_names(prefix="s_", rename={"burn": "torch"})])
@@ -157,4 +158,4 @@ def test_a_config_cannot_grow_without_end(tmp_path: Path) -> None:
     for text in (config, "config: &own {places: [*own]}"):
         (tmp_path / "a.yaml").write_text(f"name: a\ncapabilities:\n  - id: shelf\n    {text}\n", encoding="utf-8")
         with pytest.raises(DefinitionError, match=r"capabilities\.0\.config: a config may have at most"):
-            read_agent_file(tmp_path / "a.yaml", REGISTRY)
+            read_configuration(tmp_path / "a.yaml", REGISTRY)

@@ -16,11 +16,12 @@ from capset import Capability, Kernel
 from capset.kernel.agent_definition import definition_of
 from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, make_store
-from capset.wire.agents import AgentDetail, AgentFileShape, AgentInput, AgentShape, agent_detail
+from capset.wire.agents import AgentDetail, AgentInput, agent_detail
 from capset_connect.agents.definitions import build_agent
 from capset_connect.agents.permissions import Author
 from capset_connect.agents.rows import definition_of_row, filled, patched, plain_of, restored
 from capset_connect.agents.store import StoredAgents
+from capset_connect.config_file.shapes import ConfigurationShape
 from tests.helpers.connect.agents.fields import AGENTS, VALUES
 
 ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
@@ -46,9 +47,13 @@ def test_the_fields_are_those_that_can_be_written_and_those_that_are_stored() ->
     hold(AgentInput.model_fields, fields_of_agents, "members of AgentShape or AgentInput in capset/wire/agents.py")
     hold(AgentDetail.model_fields.keys() & fields_of_agents, fields_of_agents, "members of AgentDetail there, in wire/")
     hold(VALUES, fields_of_agents, f"lines of VALUES in {__name__}")
-    in_file = set(AgentShape.model_fields) | set(AgentFileShape.model_fields) & set(AgentInput.model_fields)
+    in_file = set(ConfigurationShape.model_fields) & set(AgentInput.model_fields)
     in_files = {field.name for field in AGENT_FIELDS if field.in_file}
-    hold(in_file, in_files, "those with in_file are members of AgentShape in capset/wire/agents.py")
+    hold(
+        in_file,
+        in_files,
+        "those with in_file are members of ConfigurationShape in capset_connect/config_file/shapes.py",
+    )
     left_out = {name for name in fields_of_agents if normal({"name": "a"}).get(name, None) is None}
     optional = {field.name for field in AGENT_FIELDS if field.is_optional}
     hold(left_out, optional, "those with is_optional are null where an agent does not have them")
@@ -73,7 +78,7 @@ def test_an_agent_that_is_made_of_a_file_has_every_field_of_it(field: AgentField
     definition = {"name": "a", field.name: data.draw(OF_FILES[field.name])}
     stored = json.loads(definition_of(build_agent(definition, registry, "agent.json"))).get(field.name)
     assert stored == definition[field.name], (
-        f"a file's {field.name!r} is dropped where the file is run: agent_of in capset_connect/agents/files.py"
+        f"a file's {field.name!r} is dropped where the file is run: agent_of in capset_connect/agents/definitions.py"
         " gives it to Agent, and agent_settings in capset/kernel/agent_definition.py writes it"
     )
 

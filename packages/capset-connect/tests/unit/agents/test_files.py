@@ -1,4 +1,4 @@
-"""Agent files: what they may say, and how everything else is refused with its place."""
+"""Agents in files: what they may say, and how everything else is refused with its place."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from capset import Agent, Capability, Registry, compose
 from capset.errors import CapsetError, DefinitionError
 from capset.kernel.agent_definition import definition_of
-from capset_connect.agents.definitions import build_agent, read_agent_file, read_agent_sources, read_all_sources
+from capset_connect.agents.definitions import build_agent
+from capset_connect.config_file import read_configuration
 from capset_connect.mcp import McpServer
 from capset_connect.openapi import OpenApi
+from capset_connect.pins import capability_with
 
 REGISTRY = Registry.of([Capability("noop"), Capability("test_math"), Capability("memory")])
 
@@ -27,7 +29,7 @@ def refused(folder: Path, name: str, content: str | bytes) -> str:
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DefinitionError) as error:
-        read_agent_file(path, REGISTRY)
+        read_configuration(path, REGISTRY)
     assert error.value.message.startswith(str(path))
     return error.value.message.removeprefix(str(path))
 
@@ -45,7 +47,7 @@ def refused(folder: Path, name: str, content: str | bytes) -> str:
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_every_format_says_the_same(name: str, text: str, mark: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(mark + text.encode())
-    agent = read_agent_file(tmp_path / name, REGISTRY)
+    agent = read_configuration(tmp_path / name, REGISTRY).agent
     assert (agent.name, agent.system_prompt) == ("scribe", "Keep “notes”.\n")
     assert names_of(agent) == ["noop", "memory"]
     assert (agent.description, agent.instructions) == ("", ())
@@ -82,8 +84,8 @@ def test_everything_that_a_file_says_is_kept_in_its_order() -> None:
         ("a.toml", "name = x", "not TOML: Invalid value (at line 1, column 8)"),
         ("a.toml", 'name = "x"\nname = "y"', "not TOML: Cannot overwrite a value"),
         ("a.toml", "name = " + "[" * 100_000, "is nested too deeply"),
-        ("a.txt", "name: x", ": an agent file ends in .yaml, .yml, .json, .toml"),
-        ("agent", "name: x", ": an agent file ends in .yaml, .yml, .json, .toml"),
+        ("a.txt", "name: x", ": a configuration file ends in .yaml, .yml, .json, .toml"),
+        ("agent", "name: x", ": a configuration file ends in .yaml, .yml, .json, .toml"),
     ],
 )
 def test_a_file_that_cannot_be_parsed_is_refused_with_its_place(
@@ -119,7 +121,7 @@ def test_what_is_no_mapping_is_no_agent(name: str, text: str, tmp_path: Path) ->
 def test_a_file_names_a_model_and_a_static_context(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("name: a\nmodel: openai:gpt-9\nstatic_context: {tier: pro, limits: {depth: [1, null]}}")
-    agent = read_agent_file(path, REGISTRY)
+    agent = read_configuration(path, REGISTRY).agent
     assert agent.model == "openai:gpt-9"
     assert dict(agent.static_context) == {"tier": "pro", "limits": {"depth": [1, None]}}
 
@@ -204,16 +206,16 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         ("loop.yaml", "cannot be read: Too many levels of symbolic links"),
     ):
         with pytest.raises(DefinitionError) as error:
-            read_agent_file(tmp_path / name, REGISTRY)
+            read_configuration(tmp_path / name, REGISTRY)
         assert error.value.message == f"{tmp_path / name}: {reason}"
     assert refused(tmp_path, "a.yaml", b"name: \xff") == ": is not UTF-8 text, at byte 6"
 
 
 def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
-    assert refused(tmp_path, "a.yaml", b"#" * 1_048_577) == ": an agent file has at most 1048576 bytes"
+    assert refused(tmp_path, "a.yaml", b"#" * 1_048_577) == ": a configuration file has at most 1048576 bytes"
     (tmp_path / "endless.yaml").symlink_to("/dev/zero")
     with pytest.raises(DefinitionError, match="at most 1048576 bytes"):
-        read_agent_file(tmp_path / "endless.yaml", REGISTRY)
+        read_configuration(tmp_path / "endless.yaml", REGISTRY)
 
 
 def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
@@ -246,7 +248,7 @@ def test_agents_are_tools_of_others_by_name_by_file_and_in_place(tmp_path: Path)
         """
     )
     registry = Registry.of(REGISTRY.capabilities.values(), [Agent("clerk", description="Files.")])
-    agent = read_agent_file(head, registry)
+    agent = read_configuration(head, registry).agent
     tools = {tool.name: tool for tool in agent.part.tools}
     assert [*tools] == ["clerk", "digger", "ask_inner"]
     inner = tools["ask_inner"]
@@ -282,13 +284,13 @@ def test_agents_that_are_none_are_named(tmp_path: Path, agents: str, message: st
     (tmp_path / "a.yaml").write_text(f"{{name: a, description: A., agents: {agents}}}")
     (tmp_path / "b.yaml").write_text("{name: b, description: B., agents: [a.yaml]}")
     with pytest.raises(CapsetError) as error:
-        read_agent_file(tmp_path / "a.yaml", REGISTRY)
+        read_configuration(tmp_path / "a.yaml", REGISTRY)
     assert message in error.value.message, error.value.message
 
 
 @pytest.mark.spec("R25")
 def test_what_is_kept_names_no_file() -> None:
-    with pytest.raises(DefinitionError, match=r"only an agent file can reference other files; got 'b\.yaml'"):
+    with pytest.raises(DefinitionError, match=r"only a configuration file can name other files; got 'b\.yaml'"):
         build_agent({"name": "a", "agents": ["b.yaml"]}, REGISTRY, "kept")
 
 
@@ -300,11 +302,10 @@ def test_the_sources_of_a_file_are_those_of_all_that_it_names(tmp_path: Path) ->
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "inner.json").write_text(json.dumps(inner))
     (tmp_path / "outer.json").write_text(json.dumps(outer))
-    pets, server = read_all_sources(tmp_path / "outer.json", REGISTRY)
+    pets, server = read_configuration(tmp_path / "outer.json", REGISTRY, upstream=lambda _: capability_with).sources
     assert isinstance(pets, OpenApi)
     assert isinstance(server, McpServer)
     assert (pets.document, server.cwd) == (str(tmp_path / "pets.json"), str(tmp_path / "in" / "here"))
-    assert read_agent_sources(tmp_path / "outer.json") == [pets], "its own"
     (tmp_path / "outer.json").write_text(json.dumps({**outer, **books}))
     with pytest.raises(DefinitionError, match="two of its agents declare MCP server 'books' differently"):
-        read_all_sources(tmp_path / "outer.json", REGISTRY)
+        read_configuration(tmp_path / "outer.json", REGISTRY, upstream=lambda _: capability_with)
