@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, Generic, cast, get_args
@@ -12,6 +13,7 @@ from typing_extensions import TypeVar
 
 from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
+from capset.wire.agents import CapabilityEntry
 from capset.wire.shapes import Shape
 from capset_connect.config_file.actions import ActionEntry
 from capset_connect.config_file.shapes import ActionShape, ConfigurationShape, GovernanceShape
@@ -118,6 +120,16 @@ def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[ValidPart[ActionShape]
     for position, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
         if (part := _valid_part(f"actions.{position}", ActionShape, entry)) is not None:
             yield part, ActionEntry(part.shape, part.invalid)
+
+
+def capabilities_in(data: Mapping[str, Any]) -> Mapping[int, CapabilityEntry]:
+    """Return the well-formed entries of capabilities by their positions."""
+    entries = data.get("capabilities")
+    formed: dict[int, CapabilityEntry] = {}
+    for position, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
+        with suppress(ValidationError):
+            formed[position] = CapabilityEntry.model_validate({"id": entry} if isinstance(entry, str) else entry)
+    return formed
 
 
 def governance_in(data: Mapping[str, Any]) -> GovernanceShape | None:

@@ -37,6 +37,7 @@ from capset_connect.config_file.configuration import Action, Configuration, Inva
 from capset_connect.config_file.handlers import Handlers, Unloaded
 from capset_connect.config_file.partial_validation import (
     actions_in,
+    capabilities_in,
     channels_in,
     check_shape,
     governance_in,
@@ -165,14 +166,16 @@ class Reading:
         governance = self._governance(governance_in(self._data), members)
         sources = self._sources(members)
         upstream_capabilities = self._capabilities_of_sources(sources, upstream)
-        registry = self._try("", lambda: registry.extended(upstream_capabilities)) or registry
-        refs = self._capabilities(members, borrowed, registry, upstream_capabilities)
+        extended = self._try("", lambda: registry.extended(upstream_capabilities)) or registry
+        refs = self._capabilities(borrowed, extended, upstream_capabilities)
         channels = self._channels()
         workspace = self._workspace(members.workspace)
         checkpoints = None if members.audit is None else self._checkpoints(members.audit)
         borrowed_names = {borrowed_tool.tool.name for borrowed_tool in borrowed}
         own_tools = [action.tool for name, action in actions.items() if name not in borrowed_names]
-        sub_agents = self._sub_agents(members, registry, upstream)
+        sub_agents = self._sub_agents(
+            members, extended, lambda path: _reading(path, self._outer).read(registry, upstream)
+        )
         policies = self._policies(members)
         agent = None
         if not self._problems:
@@ -194,7 +197,7 @@ class Reading:
             governance=governance,
             workspace=workspace,
             checkpoints=checkpoints,
-            warnings=(*warnings, *(self._inner_warning(inner, warning) for inner, warning in self._inner_warnings())),
+            warnings=(*warnings, *self._inner_warnings()),
             digest=hashlib.sha256(self._text.encode()).hexdigest(),
             sources=tuple(all_sources.values()),
             channels=channels,
@@ -259,14 +262,15 @@ class Reading:
 
     def _capabilities(
         self,
-        members: ConfigurationShape,
         borrowed: list[Borrowed],
         registry: Registry,
         upstream_capabilities: list[AnyCapability],
     ) -> tuple[AnyRef, ...]:
         """Return the references of the agent: those listed, those whose tools actions use, and the file's sources."""
-        referred = refer(members.entries(), registry)
-        for mismatch in referred.misfits:
+        entries = capabilities_in(self._data)
+        positions = list(entries)
+        referred = refer(entries.values(), registry)
+        for mismatch in (replace(misfit, position=positions[misfit.position]) for misfit in referred.misfits):
             meant = f" (did you mean {mismatch.did_you_mean!r}?)" if mismatch.did_you_mean else ""
             self._report(mismatch.field.path, f"{mismatch.expected}{meant}")
         refs = {reference.name: reference for reference in referred.refs}
@@ -318,18 +322,25 @@ class Reading:
         capabilities = [self._try(place, lambda source=source: make(source)) for place, source in sources.items()]
         return [capability for capability in capabilities if capability is not None]
 
-    def _sub_agents(self, members: ConfigurationShape, registry: Registry, upstream: Upstream | None) -> list[AnyTool]:
+    def _sub_agents(
+        self, members: ConfigurationShape, registry: Registry, read_file: Callable[[Path], Configuration]
+    ) -> list[AnyTool]:
+        """Return the sub-agents as tools. ``registry`` includes the file's own MCP servers and APIs."""
         tools: list[AnyTool] = []
         for position, named in enumerate(members.agents):
             place = f"agents.{position}"
             entry = SubAgentEntry(agent=named) if isinstance(named, str) else named
-            if (agent := self._sub_agent(place, entry.agent, registry, upstream)) is not None:
+            if (agent := self._sub_agent(place, entry.agent, registry, read_file)) is not None:
                 tool = self._try(place, lambda agent=agent, entry=entry: as_agent_tool(agent, entry))
                 tools += [] if tool is None else [tool]
         return tools
 
     def _sub_agent(
-        self, place: str, named: str | AgentDefinitionShape, registry: Registry, upstream: Upstream | None
+        self,
+        place: str,
+        named: str | AgentDefinitionShape,
+        registry: Registry,
+        read_file: Callable[[Path], Configuration],
     ) -> Agent | None:
         if not isinstance(named, str):
             return self._try(place, lambda: agent_of_definition(named, registry, str(self._path)))
@@ -340,7 +351,7 @@ class Reading:
             self._unread.append(Problem(self._lines.of(place), place, message))
             return None
         try:
-            inner = _reading(self._path.parent / named, self._outer).read(registry, upstream)
+            inner = read_file(self._path.parent / named)
         except InvalidConfiguration as error:
             for problem in error.problems:
                 self._report(place, f"{named}: {problem}")
@@ -351,11 +362,10 @@ class Reading:
         self._inner.append(inner)
         return inner.agent
 
-    def _inner_warnings(self) -> Iterator[tuple[Configuration, Problem]]:
-        yield from ((inner, warning) for inner in self._inner for warning in inner.warnings)
-
-    def _inner_warning(self, inner: Configuration, warning: Problem) -> Problem:
-        return Problem(self._lines.of("agents"), "agents", f"{inner.path.name}: {warning}")
+    def _inner_warnings(self) -> Iterator[Problem]:
+        for inner in self._inner:
+            for warning in inner.warnings:
+                yield Problem(self._lines.of("agents"), "agents", f"{inner.path.name}: {warning}")
 
     def _policies(self, members: ConfigurationShape) -> list[Policy]:
         policies: list[Policy] = []

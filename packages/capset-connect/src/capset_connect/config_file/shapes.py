@@ -14,7 +14,7 @@ from capset.definitions.governance.approvers import MAX_APPROVALS, MAX_RULES, Ap
 from capset.definitions.names import AGENT, TOOL
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.retries import MAX_ATTEMPTS
-from capset.wire.agents import CapabilityEntry, Entry, SubAgentEntry, Text, capability_entries
+from capset.wire.agents import Entry, SubAgentEntry, Text
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
 from capset.wire.shapes import StrictShape
 from capset.wire.tool_sources import LIMITS_DESCRIPTION, ApiShape, LimitsText, McpServerShape, Permission
@@ -266,10 +266,6 @@ class ConfigurationShape(StrictShape):
         default_factory=dict[str, ChannelShape],
         description="Channels by name, which are notified of approval requests. A server sends what is queued.",
     )
-
-    def entries(self) -> list[CapabilityEntry]:
-        """Return the capabilities in order, each as a ``CapabilityEntry``."""
-        return capability_entries(self.capabilities)
 
 
 SERVER_MEMBERS: Final = ("governance", "roles", "audit", "workspace", "notifications")

@@ -146,8 +146,8 @@ async def test_a_server_leaves_alone_the_file_that_a_session_names(store: str) -
     agent = Agent("watcher", uses=[eyes, Capability("mcp:shelf")])
     async with Kernel(store=store) as kernel:
         row = kernel.new_session(agent, Principal("ada"))
-        named = with_file(row.definition, "agent", Path("/nowhere/agent.yaml"))
-        assert read_definition(named)[1] == ("agent", Path("/nowhere/agent.yaml"))
+        named = with_file(row.definition, Path("/nowhere/agent.yaml"))
+        assert read_definition(named)[1] == Path("/nowhere/agent.yaml")
         assert read_definition(row.definition) == (read_definition(named)[0], None)
         reopened = await StoredAgents(kernel, Registry.of([eyes])).of_session(replace(row, definition=named))
         assert [use.name for use in reopened.uses if not callable(use)] == ["eyes"]

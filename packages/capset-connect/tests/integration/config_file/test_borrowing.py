@@ -67,7 +67,7 @@ async def test_a_built_in_action_is_the_installed_tool_under_the_files_name(name
         actions:
           - {{name: {name}, title: HTTP GET, permissions: [net:use], limits: 5/1m, timeout: 60}}
         capabilities:
-          http: {{allow: [example.com]}}
+          - {{id: http, config: {{allow: [example.com]}}}}
     """
     configuration = read(tmp_path, text, registry=REGISTRY)
     (borrowed,) = configuration.tools
@@ -132,11 +132,11 @@ def test_a_file_takes_nothing_away_and_says_nothing_twice(tmp_path: Path) -> Non
     messages = {path: message for _, path, message in refused(tmp_path, text, registry=REGISTRY)}
     assert messages.keys() == {
         *("actions.0.approval", "actions.0.parameters", "actions.0.effect"),
-        *("actions.1", "actions.2.tool", "actions.3.tool", "capabilities.kits"),
+        *("actions.1", "actions.2.tool", "actions.3.tool", "actions"),
     }
     assert "unknown capability 'database'" in messages["actions.1"]
     assert "did you mean 'http_get'?" in messages["actions.2.tool"]
-    assert "is in a toolkit" in messages["capabilities.kits"]
+    assert "is in a toolkit" in messages["actions"]
 
 
 @pytest.mark.spec("G27")

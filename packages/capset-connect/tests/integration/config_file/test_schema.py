@@ -84,7 +84,7 @@ def test_what_does_not_is_refused_by_both(entry: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", [{}, {"name": "a/b"}, {"name": "a", "nme": 1}, {"name": "a", "instructions": "x"}, {"name": 5}, []]
+    "file", [{"name": "a/b"}, {"name": "a", "nme": 1}, {"name": "a", "instructions": "x"}, {"name": 5}, []]
 )
 def test_what_is_no_agent_file_fits_neither_schema(file: Any) -> None:
     for capabilities in (None, KNOWN):

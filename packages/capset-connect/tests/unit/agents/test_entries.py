@@ -157,5 +157,5 @@ def test_a_config_cannot_grow_without_end(tmp_path: Path) -> None:
     config = f"config: {{{', '.join(['l0: &l0 [x, x]', *levels])}}}"
     for text in (config, "config: &own {places: [*own]}"):
         (tmp_path / "a.yaml").write_text(f"name: a\ncapabilities:\n  - id: shelf\n    {text}\n", encoding="utf-8")
-        with pytest.raises(DefinitionError, match=r"capabilities\.0\.config: a config may have at most"):
+        with pytest.raises(DefinitionError, match="at most 100"):
             read_configuration(tmp_path / "a.yaml", REGISTRY)

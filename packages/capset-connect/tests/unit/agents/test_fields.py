@@ -52,7 +52,7 @@ def test_the_fields_are_those_that_can_be_written_and_those_that_are_stored() ->
     hold(
         in_file,
         in_files,
-        "those with in_file are members of ConfigurationShape in capset_connect/config_file/shapes.py",
+        "those with in_file are members of ConfigurationShape in capset_connect/config_file/",
     )
     left_out = {name for name in fields_of_agents if normal({"name": "a"}).get(name, None) is None}
     optional = {field.name for field in AGENT_FIELDS if field.is_optional}

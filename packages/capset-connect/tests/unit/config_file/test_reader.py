@@ -166,7 +166,7 @@ def test_what_may_not_be_meant_is_a_warning_with_its_line(tmp_path: Path) -> Non
     )
     warned = [(warning.line, warning.path, warning.action) for warning in read(tmp_path, text).warnings]
     assert warned == [
-        (1, "governance", None),
+        (1, "governance.require_auth", None),
         (2, "actions.0.permissions", "a"),
         (2, "actions.0.limits", "a"),
     ]
