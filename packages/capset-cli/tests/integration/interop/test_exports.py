@@ -138,7 +138,7 @@ def test_what_only_this_machine_has_is_in_no_bundle(capset: Command, folder: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("openai",), "say what to export: --agent NAME, or --agent FILE"),
+        (("openai",), "name the agent to export with --agent"),
         (("openai", "--agent", "helper.yaml", "--author", "Ada"), "--author is for mcpb; openai does not take it"),
         (("a2a", "--agent", "helper.yaml", "--no-keys"), "--no-keys is for mcp-server; a2a does not take it"),
         (

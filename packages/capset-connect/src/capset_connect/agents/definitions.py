@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -41,23 +40,30 @@ def build_agent(data: Any, registry: Registry, where: str) -> Agent:  # any JSON
     return agent_of_definition(shape, registry, where)
 
 
-def agent_of_definition(shape: AgentDefinitionShape, registry: Registry, where: str) -> Agent:
-    """Return the agent of a definition, with its sub-agents as tools. Raises ``DefinitionError`` and ``NotFound``."""
-    return make_agent(shape, registry, where, tools=sub_agents(shape, registry, where))
+def agent_of_definition(
+    shape: AgentDefinitionShape, registry: Registry, where: str, find_agent: Callable[[str], Agent] | None = None
+) -> Agent:
+    """Return the agent of a definition, with its sub-agents as tools.
+
+    ``find_agent`` returns the agents that it names; by default, these are installed. Raises ``DefinitionError`` and
+    ``NotFound``.
+    """
+    return make_agent(shape, registry, where, tools=sub_agents(shape, registry, where, find_agent))
 
 
-def sub_agents(shape: AgentDefinitionShape, registry: Registry, where: str) -> list[AnyTool]:
+def sub_agents(
+    shape: AgentDefinitionShape, registry: Registry, where: str, find_agent: Callable[[str], Agent] | None = None
+) -> list[AnyTool]:
     """Return the sub-agents of a definition as tools. Raises ``DefinitionError`` and ``NotFound``."""
+    find_agent = find_agent or registry.get_agent
     tools: list[AnyTool] = []
     for position, sub_agent in enumerate(shape.agents):
         entry = SubAgentEntry(agent=sub_agent) if isinstance(sub_agent, str) else sub_agent
         place = f"{where}: agents.{position}"
         if not isinstance(entry.agent, str):
-            agent = agent_of_definition(entry.agent, registry, place)
-        elif entry.agent not in registry.agents and Path(entry.agent).suffix:
-            raise DefinitionError(f"{place}: only a configuration file can name other files; got {entry.agent!r}")
+            agent = agent_of_definition(entry.agent, registry, place, find_agent)
         else:
-            agent = registry.get_agent(entry.agent)
+            agent = find_agent(entry.agent)
         try:
             tools.append(as_agent_tool(agent, entry))
         except DefinitionError as error:

@@ -40,6 +40,7 @@ class InvalidConfiguration(DefinitionError):
     """Raised for an invalid file, which is rejected as a whole. ``problems`` are sorted by line."""
 
     def __init__(self, file: Path, problems: Iterable[Problem]) -> None:
+        self.file = file
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
         message = "\n".join([f"{file}: not a configuration:", *(f"  {problem}" for problem in self.problems)])
         super().__init__(message, fields=[Field(problem.path, problem.message) for problem in self.problems])

@@ -326,39 +326,42 @@ class Reading:
         self, members: ConfigurationShape, registry: Registry, read_file: Callable[[Path], Configuration]
     ) -> list[AnyTool]:
         """Return the sub-agents as tools. ``registry`` includes the file's own MCP servers and APIs."""
+
+        def find_agent(name: str) -> Agent:
+            is_file = name not in registry.agents and bool(Path(name).suffix)
+            return self._agent_in_file(name, read_file) if is_file else registry.get_agent(name)
+
         tools: list[AnyTool] = []
         for position, named in enumerate(members.agents):
             place = f"agents.{position}"
             entry = SubAgentEntry(agent=named) if isinstance(named, str) else named
-            if (agent := self._sub_agent(place, entry.agent, registry, read_file)) is not None:
+            if (agent := self._sub_agent(place, entry.agent, registry, find_agent)) is not None:
                 tool = self._try(place, lambda agent=agent, entry=entry: as_agent_tool(agent, entry))
                 tools += [] if tool is None else [tool]
         return tools
 
     def _sub_agent(
-        self,
-        place: str,
-        named: str | AgentDefinitionShape,
-        registry: Registry,
-        read_file: Callable[[Path], Configuration],
+        self, place: str, named: str | AgentDefinitionShape, registry: Registry, find_agent: Callable[[str], Agent]
     ) -> Agent | None:
-        if not isinstance(named, str):
-            return self._try(place, lambda: agent_of_definition(named, registry, str(self._path)))
-        if named in registry.agents or not Path(named).suffix:
-            return self._try(place, lambda: registry.get_agent(named))
-        if isinstance(self._handlers, Unloaded):
-            message = f"files are not read here: the agent in {named!r:.80} was not checked"
-            self._unread.append(Problem(self._lines.of(place), place, message))
-            return None
+        """Return a sub-agent, or report all of its problems and return ``None``."""
         try:
-            inner = read_file(self._path.parent / named)
+            if isinstance(named, str):
+                return find_agent(named)
+            return agent_of_definition(named, registry, str(self._path), find_agent)
         except InvalidConfiguration as error:
             for problem in error.problems:
-                self._report(place, f"{named}: {problem}")
-            return None
-        except DefinitionError as error:
+                self._report(place, f"{error.file.name}: {problem}")
+        except CapsetError as error:
             self._report(place, error.message)
-            return None
+        return None
+
+    def _agent_in_file(self, name: str, read_file: Callable[[Path], Configuration]) -> Agent:
+        """Return the agent in another file; if files are not read here, one that stands for it."""
+        if isinstance(self._handlers, Unloaded):
+            message = f"files are not read here: the agent in {name!r:.80} was not checked"
+            self._unread.append(Problem(self._lines.of("agents"), "agents", message))
+            return Agent(f"unread-{len(self._unread)}", description="not known here")
+        inner = read_file(self._path.parent / name)
         self._inner.append(inner)
         return inner.agent
 

@@ -290,8 +290,8 @@ def test_agents_that_are_none_are_named(tmp_path: Path, agents: str, message: st
 
 
 @pytest.mark.spec("R25")
-def test_what_is_kept_names_no_file() -> None:
-    with pytest.raises(DefinitionError, match=r"only a configuration file can name other files; got 'b\.yaml'"):
+def test_a_stored_definition_names_no_file() -> None:
+    with pytest.raises(CapsetError, match=r"unknown agent 'b\.yaml'"):
         build_agent({"name": "a", "agents": ["b.yaml"]}, REGISTRY, "kept")
 
 
