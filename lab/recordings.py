@@ -84,17 +84,7 @@ def main() -> None:
         folder = Path(name)
         for file, text in (("bills.py", _BILLS), ("capset.yaml", _CONFIG), ("script.yaml", _SCRIPT)):
             (folder / file).write_text(text, encoding="utf-8")
-        chat = (
-            "chat",
-            "--agent",
-            "capset.yaml",
-            "--model",
-            "script:script.yaml",
-            "--grant",
-            "bills:pay",
-            "--approver",
-            "boss",
-        )
+        chat = ("chat", "capset.yaml", "--model", "script:script.yaml", "--grant", "bills:pay", "--approver", "boss")
         typed = ["Pay bill 7.", "y", "Thank you."]
         printed = _typed(run(folder, *chat, stdin="\n".join([*typed, ""])), typed)
         (GUIDE / "chat.svg").write_text(recorded("capset chat", f"capset {' '.join(chat)}", printed), encoding="utf-8")

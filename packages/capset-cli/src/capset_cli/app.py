@@ -12,6 +12,8 @@ import typer.core
 import typer.main
 
 COMMANDS: Final = {
+    "init": "init:init_command",
+    "doctor": "doctor:doctor_command",
     "list": "list:list_command",
     "describe": "describe:describe_command",
     "call": "call:call_command",

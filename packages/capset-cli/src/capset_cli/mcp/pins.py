@@ -63,7 +63,7 @@ def list_command(
     It connects to every server, and reads every API's document. A tool is approved, changed since its approval, new,
     gone, or left out by its declaration. Exits with 1 if a server cannot be reached or a document cannot be read.
     """
-    reports = _query_sources(_declared_sources(agent), load_settings(db=db, principal=principal))
+    reports = query_sources(_declared_sources(agent), load_settings(db=db, principal=principal))
     if as_json:
         print_json(
             {
@@ -91,7 +91,7 @@ def diff_command(
 
     Invisible characters are escaped.
     """
-    reports = _query_sources(_declared_sources(agent, server), load_settings(db=db, principal=principal))
+    reports = query_sources(_declared_sources(agent, server), load_settings(db=db, principal=principal))
     changed = [(report, tool) for report in reports for tool in report.tools if tool.state != "approved"]
     if as_json:
         items = [_tool_data(report, tool) | _shapes(tool) for report, tool in changed]
@@ -220,7 +220,8 @@ def _declared_sources(file: Path, name: str | None = None) -> Sequence[Source]:
     return [by_key[name]]
 
 
-def _query_sources(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
+def query_sources(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
+    """Connect to all sources at once, and return what each offers, compared with the approvals in the database."""
     return asyncio.run(_query(sources, settings.db))
 
 
