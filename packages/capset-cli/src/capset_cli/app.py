@@ -13,25 +13,25 @@ import typer.main
 
 COMMANDS: Final = {
     "init": "init:init_command",
+    "check": "check:check_command",
     "doctor": "doctor:doctor_command",
     "list": "list:list_command",
     "describe": "describe:describe_command",
-    "call": "call:call_command",
-    "check": "check:check_command",
-    "compose": "compose:compose_command",
-    "fingerprint": "fingerprint:fingerprint_command",
-    "diff": "diff:diff_command",
-    "replay": "replay:replay_command",
-    "bench": "bench:bench_command",
     "schema": "schema:schema_command",
-    "export": "interop.exports:export_command",
-    "import": "interop.imports:import_command",
-    "kernel": "kernel:kernel_command",
-    "serve": "serve:serve_command",
-    "worker": "worker:worker_command",
+    "demo": "demo:demo_command",
     "run": "conversation.commands:run_command",
     "chat": "conversation.commands:chat_command",
-    "demo": "demo:demo_command",
+    "call": "call:call_command",
+    "serve": "serve:serve_command",
+    "worker": "worker:worker_command",
+    "kernel": "kernel:kernel_command",
+    "fingerprint": "fingerprint:fingerprint_command",
+    "compose": "compose:compose_command",
+    "diff": "diff:diff_command",
+    "replay": "replay:replay_command",
+    "export": "interop.exports:export_command",
+    "import": "interop.imports:import_command",
+    "bench": "bench:bench_command",
 }
 """The commands outside of groups, each with the location of its function below ``capset_cli``."""
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -125,6 +125,15 @@ HELP: Final = {
     "approvals": "List, approve and reject calls that need an approval.",
 }
 """The purpose of each group."""
+PANELS: Final = {
+    "Begin": "init check doctor list describe schema demo",
+    "Run": "run chat call serve worker kernel mcp gateway",
+    "Administer": "agents sessions approvals people deliveries key db",
+    "Prove": "audit fingerprint compose diff replay",
+    "Exchange and measure": "export import bench",
+}
+"""The sections of ``capset --help``, with the commands and groups of each."""
+_PANEL_OF: Final = {name: panel for panel, names in PANELS.items() for name in names.split()}
 _SERVING: Final = ("mcp", "gateway")
 """The groups whose default command is ``serve``: ``capset gateway FILE``."""
 
@@ -140,7 +149,9 @@ class LazyCommands(MutableMapping[str, Any]):  # commands of typer's copy of cli
         if (command := self._made[name]) is None:
             module, _, function = self._paths[name].partition(":")
             alone = typer.Typer(add_completion=False)
-            alone.command(name)(getattr(import_module(f"capset_cli.{module}"), function))
+            alone.command(name, rich_help_panel=_PANEL_OF.get(name))(
+                getattr(import_module(f"capset_cli.{module}"), function)
+            )
             command = self._made[name] = typer.main.get_command(alone)
         return command
 
@@ -209,7 +220,11 @@ app = _typer(
 for _name, _paths in GROUPS.items():
     _serves = _name in _SERVING
     _base = ServingGroup if _serves else LazyGroup
-    app.add_typer(_typer(_paths, _base, help=HELP[_name], no_args_is_help=not _serves), name=_name)
+    app.add_typer(
+        _typer(_paths, _base, help=HELP[_name], no_args_is_help=not _serves),
+        name=_name,
+        rich_help_panel=_PANEL_OF[_name],
+    )
 
 
 def _show_version(is_requested: bool) -> None:

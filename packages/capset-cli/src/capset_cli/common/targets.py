@@ -15,7 +15,7 @@ from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.governance.allowances import Allowance
 from capset.definitions.principals import Principal
-from capset.errors import DefinitionError, NotFound
+from capset.errors import Conflict, DefinitionError, NotFound
 from capset.fingerprint.links import CapabilityLink
 from capset.kernel.agent_definition import read_definition, with_file
 from capset.kernel.blocks.generation import GeneratorRunner
@@ -241,7 +241,14 @@ async def _agent_of_session(kernel: Kernel, target: Target, session: str, princi
     check_owner(row, principal)
     definition, _ = read_definition(row.definition)
     registry = target.registry
-    defined = agent_in_code(row, kernel, registry)
+    try:
+        defined = agent_in_code(row, kernel, registry)
+    except Conflict as error:
+        if target.configuration is None:
+            raise
+        hint = "a session keeps the tools that it began with: undo the change, or begin a new session"
+        message = f"the agent in {target.configuration.path} has changed since the session {session!r} began"
+        raise Conflict(message, hint=hint) from error
     if defined is None and row.agent_id is not None and "mcp_servers" in definition:
         return await StoredAgents(kernel, registry).of_session(row)
     return defined or build_agent(definition, registry, f"session {session}")

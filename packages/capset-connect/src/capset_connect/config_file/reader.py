@@ -381,6 +381,8 @@ class Reading:
         """Return a policy, or ``None`` if handlers are not loaded here."""
         value = self._handlers.resolve(reference).value
         if isinstance(self._handlers, Unloaded):
+            message = f"the policy {reference} is not loaded here: neither its existence nor its code was checked"
+            self._unread.append(Problem(self._lines.of("policies"), "policies", message))
             return None
         return value if isinstance(value, Policy) else policy(value)
 
