@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final
 
 import typer
@@ -141,15 +142,16 @@ _SERVING: Final = ("mcp", "gateway")
 class LazyCommands(MutableMapping[str, Any]):  # commands of typer's copy of click
     """A mapping of names to commands that imports a command's module on first access."""
 
-    def __init__(self, paths: Mapping[str, str], groups: Mapping[str, Any]) -> None:
+    def __init__(self, paths: Mapping[str, str], groups: Mapping[str, Any], panels: Mapping[str, str]) -> None:
         self._paths = paths
+        self._panels = panels
         self._made: dict[str, Any] = {**dict.fromkeys(paths), **groups}
 
     def __getitem__(self, name: str) -> Any:
         if (command := self._made[name]) is None:
             module, _, function = self._paths[name].partition(":")
             alone = typer.Typer(add_completion=False)
-            alone.command(name, rich_help_panel=_PANEL_OF.get(name))(
+            alone.command(name, rich_help_panel=self._panels.get(name))(
                 getattr(import_module(f"capset_cli.{module}"), function)
             )
             command = self._made[name] = typer.main.get_command(alone)
@@ -175,10 +177,12 @@ class LazyGroup(typer.core.TyperGroup):
     """A command group that imports its commands when they are used."""
 
     paths: ClassVar[Mapping[str, str]]
+    panels: ClassVar[Mapping[str, str]]
+    """The sections of its help by the names of its commands; empty for one section."""
 
     def __init__(self, **settings: Any) -> None:  # typer's own
         super().__init__(**settings)
-        self.commands = LazyCommands(self.paths, self.commands)
+        self.commands = LazyCommands(self.paths, self.commands, self.panels)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # as above
         """Complete names without their help, which would take importing every command at each key press."""
@@ -205,12 +209,18 @@ class ServingGroup(LazyGroup):
         return not word.startswith("-") and closest(word, self.commands) is not None and not Path(word).exists()
 
 
-def _typer(paths: Mapping[str, str], base: type[LazyGroup] = LazyGroup, **settings: Any) -> typer.Typer:  # typer's own
-    return typer.Typer(cls=type(base.__name__, (base,), {"paths": paths}), **settings)
+def _typer(
+    paths: Mapping[str, str],
+    base: type[LazyGroup] = LazyGroup,
+    panels: Mapping[str, str] = MappingProxyType({}),
+    **settings: Any,  # typer's own
+) -> typer.Typer:
+    return typer.Typer(cls=type(base.__name__, (base,), {"paths": paths, "panels": panels}), **settings)
 
 
 app = _typer(
     COMMANDS,
+    panels=_PANEL_OF,
     name="capset",
     help="The capability layer for AI agents: what an agent can do, may do, did, and which exact version that was.",
     no_args_is_help=True,
