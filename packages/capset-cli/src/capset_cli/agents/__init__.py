@@ -55,7 +55,15 @@ def list_command(
         org=org,
     )
     columns = ("ID", "NAME", "VERSION", "STATUS", "HASH", "CAPABILITIES")
-    print_page(page, columns, map(_row, page.items), folds=("NAME", "CAPABILITIES"), as_json=as_json, option="--cursor")
+    print_page(
+        page,
+        columns,
+        map(_row, page.items),
+        folds=("NAME", "CAPABILITIES"),
+        as_json=as_json,
+        empty="no agents match: capset agents create FILE stores one, and packages install them",
+        option="--cursor",
+    )
     return Exit.DONE
 
 
