@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os.path import realpath
 from pathlib import Path
@@ -180,7 +180,7 @@ class Reading:
         agent = None
         if not self._problems:
             agent = self._try("", lambda: self._agent(members, [*own_tools, *sub_agents], refs, policies))
-        capability = self._try("actions", lambda: _actions_capability(self._path, own_tools, refs, borrowed))
+        capability = self._try("actions", lambda: _actions_capability(self._path, own_tools, refs, borrowed, policies))
         if self._problems or governance is None or agent is None:
             raise InvalidConfiguration(self._path, self._problems)
         warnings = [
@@ -277,11 +277,7 @@ class Reading:
         for borrowed_tool in borrowed:
             refs.setdefault(borrowed_tool.capability.name, borrowed_tool.capability.ref)
         for name, ref in refs.items():
-            tools: dict[AnyTool, list[AnyTool]] = {}
-            for borrowed_tool in borrowed:
-                if borrowed_tool.capability is ref.base:
-                    tools.setdefault(borrowed_tool.original, []).append(borrowed_tool.tool)
-            if tools:
+            if tools := _borrowed_tools(ref.base, borrowed):
                 restricted = self._try("actions", lambda ref=ref, tools=tools: _with_tools(ref, tools))
                 refs[name] = restricted or ref
         for capability in upstream_capabilities:
@@ -498,11 +494,37 @@ def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:
 
 
 def _actions_capability(
-    path: Path, tools: list[AnyTool], refs: tuple[AnyRef, ...], borrowed: list[Borrowed]
+    path: Path, tools: list[AnyTool], refs: tuple[AnyRef, ...], borrowed: list[Borrowed], policies: list[Policy]
 ) -> AnyCapability | None:
-    """Return the capability ``actions``, by which stored agents use the actions of a file; ``None`` without any."""
-    names = {borrowed_tool.capability.name for borrowed_tool in borrowed}
-    uses = [ref for ref in refs if ref.name in names]
+    """Return the capability ``actions``, by which stored agents use the actions of a file; ``None`` without any.
+
+    The file's policies apply to its actions wherever they are used.
+    """
+    uses = [
+        replace(ref, base=narrow_capability(origin, governed_tools))
+        for ref in refs
+        if (origin := ref.base.origin) is not None
+        if (governed_tools := _borrowed_tools(origin, borrowed, policies))
+    ]
     if not tools and not uses:
         return None
-    return Capability("actions", description=f"The actions of {path.name}.", tools=tools, uses=uses)
+    return Capability(
+        "actions",
+        description=f"The actions of {path.name}.",
+        tools=tools,
+        uses=uses,
+        policies=policies if tools else (),
+    )
+
+
+def _borrowed_tools(
+    capability: AnyCapability, borrowed: list[Borrowed], policies: Sequence[Policy] = ()
+) -> dict[AnyTool, list[AnyTool]]:
+    """Return the actions that use tools of a capability, by these tools, each with further policies."""
+    tools: dict[AnyTool, list[AnyTool]] = {}
+    for borrowed_tool in borrowed:
+        if borrowed_tool.capability is capability:
+            tool = borrowed_tool.tool
+            governed = replace(tool, policies=tuple(dict.fromkeys((*tool.policies, *policies)))) if policies else tool
+            tools.setdefault(borrowed_tool.original, []).append(governed)
+    return tools

@@ -79,13 +79,17 @@ def test_arguments_that_no_tool_has_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.spec("G27")
 async def test_stored_agents_use_the_actions_of_a_served_file(tmp_path: Path) -> None:
-    configuration = read(tmp_path, f"actions: [{NOTIFY}, {{name: plus, tool: sums.add}}]")
+    folder(tmp_path, {"policies.py": POLICIES})
+    text = f"policies: [./policies.py:small_sums]\nactions: [{NOTIFY}, {{name: plus, tool: sums.add}}]"
+    configuration = read(tmp_path, text)
     registry = configuration.within(REGISTRY)
     stored = Agent("stored", uses=[registry.get("actions")])
     principal = Principal("ada", permissions=["sums:read"])
     async with Kernel("memory://") as kernel, kernel.open(stored, principal=principal) as session:
         assert set(session.snapshot.tools) == {"notify", "plus"}
         assert (await session.try_message(session.message("plus", {"a": 1, "b": 2}))).data == 3
+        refusal = await session.try_message(session.message("plus", {"a": 101, "b": 2}))
+        assert isinstance(refusal.error, PermissionDenied), "the policies of the file apply wherever its actions are"
 
 
 @pytest.mark.spec("G27", "R25")
