@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -50,7 +49,7 @@ class Diagnosis:
 
 @dataclass(slots=True)
 class Installation:
-    """What is checked: the settings, the file if one is named, and what earlier checks read from it."""
+    """An installation: the settings, the file if one is named, and what earlier checks read from it."""
 
     settings: Settings
     file: Path | None
@@ -232,7 +231,7 @@ def _diagnose_source(report: SeenSource[Source], where: str) -> Diagnosis:
 
 @check
 def approvals(installation: Installation) -> Iterator[Diagnosis]:
-    """Report requests that wait for an approval, and a file whose requests nobody is told of."""
+    """Report requests that wait for an approval, and a file without channels that announce them."""
     if has_db(installation.settings.db) and not installation.settings.db.startswith("memory:"):
         pending = asyncio.run(_pending_requests(installation.settings.db))
         if pending:
@@ -255,15 +254,12 @@ async def _pending_requests(db: str) -> int:
 
 
 @check
-def sandbox(_: Installation) -> Iterator[Diagnosis]:
-    """Report where sandboxed code would run."""
-    if find_spec("capset_tools") is None:
-        return
-    from capset_tools.sandbox.backends import backends_here
-
-    for language, backend in backends_here().items():
-        is_available = " " not in backend  # otherwise it is a sentence that gives the reason
-        yield Diagnosis("sandbox", "ok" if is_available else "note", f"{language}: {backend}")
+def readiness(_: Installation) -> Iterator[Diagnosis]:
+    """Report what installed capabilities say of this machine, such as where the sandbox runs code."""
+    for capability in Registry.installed().capabilities.values():
+        for name, state in (capability.readiness() if capability.readiness is not None else {}).items():
+            is_ready = " " not in state  # otherwise it is a sentence that gives the reason
+            yield Diagnosis(capability.name, "ok" if is_ready else "note", f"{name}: {state}")
 
 
 @check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from os.path import realpath
 from pathlib import Path
@@ -13,10 +13,8 @@ from typing import Any, Final, TypeVar, cast
 
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import AnyCapability, Capability, narrow_capability
-from capset.definitions.governance.approvers import ApproverRule
+from capset.definitions.capabilities import AnyCapability
 from capset.definitions.governance.channels import NotificationChannel
-from capset.definitions.governance.limits import limit_of
 from capset.definitions.governance.policies import Policy, policy
 from capset.definitions.governance.settings import Governance, Roles
 from capset.definitions.names import AGENT
@@ -25,16 +23,16 @@ from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, DefinitionError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.kernel.governance.checkpoints import Checkpoints
-from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.registry import Registry
 from capset.schemas.validation_errors import UNKNOWN_FIELD
 from capset.wire.agents import AgentDefinitionShape, SubAgentEntry
-from capset.wire.allowances import AllowanceShape
 from capset_connect.agents.definitions import agent_of_definition, as_agent_tool, context_of
 from capset_connect.agents.entries import refer
 from capset_connect.config_file.actions import Borrowed, build_action
 from capset_connect.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem, warnings_of
+from capset_connect.config_file.governance import governance_setting
 from capset_connect.config_file.handlers import Handlers, Unloaded
+from capset_connect.config_file.installed_tools import actions_capability, borrowed_tools, with_tools
 from capset_connect.config_file.partial_validation import (
     actions_in,
     capabilities_in,
@@ -46,7 +44,6 @@ from capset_connect.config_file.partial_validation import (
 from capset_connect.config_file.shapes import (
     BUILT_IN,
     SERVER_MEMBERS,
-    ApproverRuleShape,
     AuditShape,
     ConfigurationShape,
     GovernanceShape,
@@ -180,7 +177,7 @@ class Reading:
         agent = None
         if not self._problems:
             agent = self._try("", lambda: self._agent(members, [*own_tools, *sub_agents], refs, policies))
-        capability = self._try("actions", lambda: _actions_capability(self._path, own_tools, refs, borrowed, policies))
+        capability = self._try("actions", lambda: actions_capability(self._path, own_tools, refs, borrowed, policies))
         if self._problems or governance is None or agent is None:
             raise InvalidConfiguration(self._path, self._problems)
         warnings = [
@@ -255,7 +252,7 @@ class Reading:
                 continue
             self._try(
                 f"governance.{name}",
-                lambda name=name, value=value: values.update({name: _governance_setting(name, value)}),
+                lambda name=name, value=value: values.update({name: governance_setting(name, value)}),
             )
         roles = self._try("roles", lambda: Roles(members.roles))
         return self._try("governance", lambda: Governance(**values, roles=roles))
@@ -277,8 +274,8 @@ class Reading:
         for borrowed_tool in borrowed:
             refs.setdefault(borrowed_tool.capability.name, borrowed_tool.capability.ref)
         for name, ref in refs.items():
-            if tools := _borrowed_tools(ref.base, borrowed):
-                restricted = self._try("actions", lambda ref=ref, tools=tools: _with_tools(ref, tools))
+            if tools := borrowed_tools(ref.base, borrowed):
+                restricted = self._try("actions", lambda ref=ref, tools=tools: with_tools(ref, tools))
                 refs[name] = restricted or ref
         for capability in upstream_capabilities:
             refs.setdefault(capability.name, capability.ref)
@@ -459,72 +456,3 @@ class Reading:
         if len(self._problems) == MAX_PROBLEMS:
             more = Problem(None, "", f"only the first {MAX_PROBLEMS} problems are listed; the rest was not checked")
             raise InvalidConfiguration(self._path, [*self._problems, more])
-
-
-def _governance_setting(name: str, value: Any) -> Any:  # of the member's type
-    """Convert and validate one member of the governance. Raises ``DefinitionError``."""
-    converted: Any = value
-    if isinstance(value, AllowanceShape):
-        converted = value.allowance()
-    elif name == "approvers":
-        return [
-            _rule(number, rule) for number, rule in enumerate(value, 1)
-        ]  # validated further together with the other members
-    elif name == "refusals" and value is not None:
-        converted = limit_of(value)
-    Governance(**{name: converted})
-    if name == "redact":
-        redactor_of(converted)
-    return converted
-
-
-def _rule(number: int, shape: ApproverRuleShape) -> ApproverRule:
-    try:
-        return shape.rule()
-    except DefinitionError as error:
-        raise DefinitionError(f"number {number}: {error.message}", hint=error.hint) from None
-
-
-def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:
-    """Return a reference to a capability with only these tools. The presets that contain them are enabled."""
-    presets = {
-        name: True for name, preset in ref.base.presets.items() if any(tool in tools for tool in preset.part.tools)
-    }
-    return replace(ref.with_presets(**presets), base=narrow_capability(ref.base, tools))
-
-
-def _actions_capability(
-    path: Path, tools: list[AnyTool], refs: tuple[AnyRef, ...], borrowed: list[Borrowed], policies: list[Policy]
-) -> AnyCapability | None:
-    """Return the capability ``actions``, by which stored agents use the actions of a file; ``None`` without any.
-
-    The file's policies apply to its actions wherever they are used.
-    """
-    uses = [
-        replace(ref, base=narrow_capability(origin, governed_tools))
-        for ref in refs
-        if (origin := ref.base.origin) is not None
-        if (governed_tools := _borrowed_tools(origin, borrowed, policies))
-    ]
-    if not tools and not uses:
-        return None
-    return Capability(
-        "actions",
-        description=f"The actions of {path.name}.",
-        tools=tools,
-        uses=uses,
-        policies=policies if tools else (),
-    )
-
-
-def _borrowed_tools(
-    capability: AnyCapability, borrowed: list[Borrowed], policies: Sequence[Policy] = ()
-) -> dict[AnyTool, list[AnyTool]]:
-    """Return the actions that use tools of a capability, by these tools, each with further policies."""
-    tools: dict[AnyTool, list[AnyTool]] = {}
-    for borrowed_tool in borrowed:
-        if borrowed_tool.capability is capability:
-            tool = borrowed_tool.tool
-            governed = replace(tool, policies=tuple(dict.fromkeys((*tool.policies, *policies)))) if policies else tool
-            tools.setdefault(borrowed_tool.original, []).append(governed)
-    return tools
