@@ -23,6 +23,7 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.net.proxies import environment_proxy
 from capset.stores.base import AuditQuery, make_store
+from capset.wire.capabilities import readiness_of
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Redis
 from capset_cli.common.output import cell, escaped, out, print_json
@@ -257,7 +258,7 @@ async def _pending_requests(db: str) -> int:
 def readiness(_: Installation) -> Iterator[Diagnosis]:
     """Report what installed capabilities say of this machine, such as where the sandbox runs code."""
     for capability in Registry.installed().capabilities.values():
-        for name, state in (capability.readiness() if capability.readiness is not None else {}).items():
+        for name, state in readiness_of(capability).items():
             is_ready = " " not in state  # otherwise it is a sentence that gives the reason
             yield Diagnosis(capability.name, "ok" if is_ready else "note", f"{name}: {state}")
 
