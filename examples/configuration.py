@@ -1,4 +1,4 @@
-"""Run a configuration file: the origin's form and the documented one, with the same handlers."""
+"""Run two configuration files, as JSON and as YAML, with the same handlers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ async def run(configuration: Configuration, principal: Principal) -> None:
 
 async def main() -> None:
     registry = Registry.installed()
-    origin = read_configuration(FOLDER / "capset.json", registry)
-    await run(origin, Principal("ada", permissions=["weather:read"]))
-    documented = read_configuration(FOLDER / "capset.yaml", registry)
-    permissions = documented.governance.roles.expand("assistant")
-    await run(documented, Principal("ada", permissions=permissions))
+    first = read_configuration(FOLDER / "capset.json", registry)
+    await run(first, Principal("ada", permissions=["weather:read"]))
+    second = read_configuration(FOLDER / "capset.yaml", registry)
+    permissions = second.governance.roles.expand("assistant")
+    await run(second, Principal("ada", permissions=permissions))
 
 
 asyncio.run(main())

@@ -12,7 +12,7 @@ def pay_bill(params):
 PY
 
 cat > capset.yaml <<'YAML'
-agent: clerk
+name: clerk
 actions:
   - name: read_bill
     description: Read a bill.
@@ -46,13 +46,13 @@ steps:
 YAML
 
 capset check capset.yaml 2>&1
-clerk=(--config capset.yaml --model script:script.yaml --principal ada)
+clerk=(--model script:script.yaml --principal ada)
 echo "without the permission:"
-capset run "Pay bill 7." "${clerk[@]}" 2>&1
+capset run capset.yaml "Pay bill 7." "${clerk[@]}" 2>&1
 
 echo "with it:"
 code=0
-capset run "Pay bill 7." "${clerk[@]}" --grant bills:pay --no-wait 2>&1 || code=$?
+capset run capset.yaml "Pay bill 7." "${clerk[@]}" --grant bills:pay --no-wait 2>&1 || code=$?
 [ "$code" = 3 ]
 request=$(capset approvals list --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["items"][0]["id"])')
 session=$(capset sessions list --principal ada --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["items"][0]["id"])')
@@ -67,9 +67,9 @@ for one in reversed(json.load(sys.stdin)["items"]):
 '
 
 echo "played again:"
-capset run "Pay bill 7." "${clerk[@]}" --record talk.jsonl > recorded.txt 2>&1
-capset run "Pay bill 7." --config capset.yaml --model cassette:talk.jsonl --principal ada > played.txt 2>&1
+capset run capset.yaml "Pay bill 7." "${clerk[@]}" --record talk.jsonl > recorded.txt 2>&1
+capset run capset.yaml "Pay bill 7." --model cassette:talk.jsonl --principal ada > played.txt 2>&1
 diff recorded.txt played.txt && cat played.txt
 sed -i.bak 's/description: Read a bill./description: Read one bill./' capset.yaml
-capset run "Pay bill 7." --config capset.yaml --model cassette:talk.jsonl --principal ada > changed.txt 2>&1 && exit 1
+capset run capset.yaml "Pay bill 7." --model cassette:talk.jsonl --principal ada > changed.txt 2>&1 && exit 1
 grep "the tools changed (read_bill changed)" changed.txt

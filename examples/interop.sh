@@ -14,13 +14,13 @@ capset import tools.json --effect read --output calc.yaml
 capset check calc.yaml
 # the handler is yours to write
 sed -i.bak 's/raise _unwritten("math_add")/return params["a"] + params["b"]/' calc_handlers.py
-capset call math_add --config calc.yaml --args '{"a": 2, "b": 3}'
+capset call math_add --agent calc.yaml --args '{"a": 2, "b": 3}'
 
-capset export anthropic --config calc.yaml --output again.json
+capset export anthropic --agent calc.yaml --output again.json
 python3 -c 'import json; a, b = (json.load(open(f)) for f in ("tools.json", "again.json")); assert a[0]["input_schema"] == b[0]["input_schema"]'
-capset export json-schema --config calc.yaml | head -4
-capset export mcp-server --config calc.yaml --name io.github.you/calc --release 1.0.0 \
+capset export json-schema --agent calc.yaml | head -4
+capset export mcp-server --agent calc.yaml --name io.github.you/calc --release 1.0.0 \
     --at https://tools.example.com/mcp --description "Adds numbers."
-capset export a2a --config calc.yaml --release 1.0.0 --at https://agents.example.com/a2a --description "Adds numbers."
-capset export mcpb --config calc.yaml --release 1.0.0 --author "You" --description "Adds numbers." --output calc.mcpb
+capset export a2a --agent calc.yaml --release 1.0.0 --at https://agents.example.com/a2a --description "Adds numbers."
+capset export mcpb --agent calc.yaml --release 1.0.0 --author "You" --description "Adds numbers." --output calc.mcpb
 python3 -m zipfile --list calc.mcpb

@@ -15,7 +15,7 @@ import httpx2
 
 CAPSET = Path(sys.executable).with_name("capset")
 CONFIG = """
-agent: adder
+name: adder
 actions:
   - name: add
     title: Add
@@ -58,7 +58,7 @@ def make_key(folder: str, *options: str) -> str:
 def server(folder: str) -> Generator[str]:
     """Run a server on a free port, with a database in a folder, and give its address."""
     Path(folder, "capset.yaml").write_text(CONFIG)
-    command = [CAPSET, *("serve", "--port", "0", "--config", "capset.yaml")]
+    command = [CAPSET, *("serve", "--port", "0", "capset.yaml")]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

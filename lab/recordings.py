@@ -25,7 +25,7 @@ _BILLS: Final = (
     "def pay_bill(params):\n    return {'paid': params['amount']}\n"
 )
 _CONFIG: Final = """\
-agent: clerk
+name: clerk
 actions:
   - {name: read_bill, description: Read a bill., handler: ./bills.py:read_bill, effect: read, permissions: [],
      parameters: {number: {type: integer, required: true}}}
@@ -84,17 +84,7 @@ def main() -> None:
         folder = Path(name)
         for file, text in (("bills.py", _BILLS), ("capset.yaml", _CONFIG), ("script.yaml", _SCRIPT)):
             (folder / file).write_text(text, encoding="utf-8")
-        chat = (
-            "chat",
-            "--config",
-            "capset.yaml",
-            "--model",
-            "script:script.yaml",
-            "--grant",
-            "bills:pay",
-            "--approver",
-            "boss",
-        )
+        chat = ("chat", "capset.yaml", "--model", "script:script.yaml", "--grant", "bills:pay", "--approver", "boss")
         typed = ["Pay bill 7.", "y", "Thank you."]
         printed = _typed(run(folder, *chat, stdin="\n".join([*typed, ""])), typed)
         (GUIDE / "chat.svg").write_text(recorded("capset chat", f"capset {' '.join(chat)}", printed), encoding="utf-8")

@@ -15,8 +15,8 @@ from capset_cli.app import app
 PAGES: Final = {
     "define": (
         "Definitions and hashes",
-        "check compose describe diff fingerprint list schema",
-        "Look at agents, capabilities and files, and compare them. Nothing is called.",
+        "check compose describe diff doctor fingerprint init list schema",
+        "Begin, look at agents, capabilities and files, and compare them. Nothing is called.",
     ),
     "files": (
         "Files of others",

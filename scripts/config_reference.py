@@ -19,10 +19,9 @@ _WHOLE: Final = {
     "AllowanceShape": "An allowance",
     "BudgetShape": "A budget",
     "AuditShape": "Audit",
-    "LayersShape": "The origin's form: `layers`",
-    "CapabilitiesLayerShape": "`layers.capabilities`",
-    "OriginActionShape": "An action of `layers.capabilities.actions`",
-    "SecurityShape": "`layers.capabilities.security`",
+    "CapabilityEntry": "A capability",
+    "SubAgentEntry": "A sub-agent",
+    "AgentDefinitionShape": "A definition in place",
 }
 _SERVERS: Final = {
     "McpServerShape": "An MCP server",

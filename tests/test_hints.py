@@ -114,7 +114,7 @@ def test_a_command_in_a_message_is_taken_as_it_is_written() -> None:
             raise AssertionError(f"{where}: {text}") from error
 
         if path[0] == "mcp" and path[1:] in (["list"], ["diff"], ["approve"]):
-            named = {"--config", "--agent"} & {*words} or VALUE in words[-1]
+            named = {"--agent"} & {*words} or VALUE in words[-1]
             assert named, f"{where}: {text}: it needs the file that declares them"
 
 

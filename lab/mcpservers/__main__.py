@@ -183,7 +183,7 @@ def _declare(rows: Sequence[ServerReport], file: Path) -> None:
             "message_bytes": 16 * 2**20,
         }
     governance = {"result_bytes": 2**20}
-    file.write_text(yaml.safe_dump({"agent": "tools", "mcp_servers": declared, "governance": governance}))
+    file.write_text(yaml.safe_dump({"name": "tools", "mcp_servers": declared, "governance": governance}))
 
 
 async def _call_at_gateway(

@@ -73,7 +73,7 @@ def besieged(folder: Path, url: str, *options: str, servers: int = 2) -> Generat
     """Start servers on a database, give their members what they need, and stop them at the end."""
     host = Host.of(folder, url)
     (folder / "siege.yaml").write_text(CHANNELS)
-    options = (*options, "--config", str(folder / "siege.yaml"))
+    options = (*options, str(folder / "siege.yaml"))
     keys = {org: host.make_key(org, org=org) for org in ("attackers", "bystanders")}
     administrator = host.make_key(
         "administrator", org="attackers", scopes=("capset:admin", *SCOPES), grants=(*FILES, "database:read")

@@ -50,7 +50,7 @@ class Library:
     def declare(self, folder: Path, **options: Any) -> str:
         """Write a configuration with it, and return its name."""
         (folder / "tools.yaml").write_text(
-            yaml.safe_dump({"agent": "tools", "apis": {"pets": self.declared(**options)}})
+            yaml.safe_dump({"name": "tools", "apis": {"pets": self.declared(**options)}})
         )
         return "tools.yaml"
 
@@ -71,7 +71,7 @@ def api(served: Library) -> Library:
 
 
 def approve(capset: Command | Run, file: str, *tools: str) -> None:
-    done = capset("mcp", "approve", "--config", file, "api:pets", *tools)
+    done = capset("mcp", "approve", "--agent", file, "api:pets", *tools)
     assert done.code == 0, done.err
 
 
@@ -176,20 +176,20 @@ async def test_files_reach_an_api_over_mcp_and_rest(capset: Command, tmp_path: P
 @pytest.mark.spec("M7", "M23")
 def test_operations_are_looked_at_approved_and_kept_in_a_lock_file(run: Run, tmp_path: Path, api: Library) -> None:
     file = api.declare(tmp_path, tags=["reading"], operations=["add_pet", "DELETE /pets/{pet_id}"], headers={})
-    listing = run("mcp", "list", "--config", file, "--json").json
+    listing = run("mcp", "list", "--agent", file, "--json").json
     assert {tool["tool"]: (tool["server"], tool["state"], tool["effect"]) for tool in listing["items"]} == {
         "get_pet": ("api:pets", "new", "read"),
         "add_pet": ("api:pets", "new", "external"),
         "delete_pet": ("api:pets", "new", "destructive"),
     }
     assert listing["problems"] == []
-    diff = run("mcp", "diff", "--config", file, "api:pets")
+    diff = run("mcp", "diff", "--agent", file, "api:pets")
     assert diff.code == 3
     named = next(word for line in diff.out.splitlines() for word in line.split() if word.startswith("get_pet@"))
     approve(run, file, named)
     api.said = "Get a pet.\u200b"
     assert states(run, file) == {"get_pet": "changed", "add_pet": "new", "delete_pet": "new"}
-    assert "+  Get a pet.\\u{200b}" in run("mcp", "diff", "--config", file, "api:pets").out
+    assert "+  Get a pet.\\u{200b}" in run("mcp", "diff", "--agent", file, "api:pets").out
     approve(run, file)
     assert states(run, file) == {"get_pet": "changed", "add_pet": "approved", "delete_pet": "approved"}
     approve(run, file, "get_pet")
@@ -241,7 +241,7 @@ def test_an_agent_file_declares_its_own_apis(run: Run, tmp_path: Path, api: Libr
 def test_operations_of_a_file_share_the_limits_of_their_api(run: Run, tmp_path: Path, api: Library) -> None:
     file = api.declare(tmp_path, headers={}, limits="2/1h", trust_first_use=True)
     called = [
-        run("call", name, "--config", file, "--args", arguments)
+        run("call", name, "--agent", file, "--args", arguments)
         for name, arguments in (
             ("pets_me", "{}"),
             ("pets_get_pet", '{"pet_id": "rex"}'),
@@ -257,21 +257,21 @@ def test_operations_of_a_file_share_the_limits_of_their_api(run: Run, tmp_path: 
 @pytest.mark.spec("M23")
 def test_names_that_a_document_has_not_are_said_and_trusted_by_nobody(run: Run, tmp_path: Path, api: Library) -> None:
     file = api.declare(tmp_path, rules={"get_pett": {"effect": "read"}}, trust_first_use=True)
-    (problem,) = run("mcp", "list", "--config", file, "--json").json["problems"]
+    (problem,) = run("mcp", "list", "--agent", file, "--json").json["problems"]
     assert problem == {"server": "api:pets", "message": "unknown operation 'get_pett'; did you mean 'get_pet'?"}
-    called = run("call", "pets_get_pet", "--config", file, "--args", '{"pet_id": "rex"}')
+    called = run("call", "pets_get_pet", "--agent", file, "--args", '{"pet_id": "rex"}')
     assert called.code != 0
     assert "did you mean 'get_pet'?" in called.said
-    assert "did you mean 'api:pets'?" in run("mcp", "diff", "--config", file, "api:pet").said
+    assert "did you mean 'api:pets'?" in run("mcp", "diff", "--agent", file, "api:pet").said
     file = api.declare(tmp_path, rules={})
-    assert run("mcp", "approve", "--config", file, "api:pets").code == 0
+    assert run("mcp", "approve", "--agent", file, "api:pets").code == 0
     file = api.declare(tmp_path, rules={"GET /pets/{id}": {"approval": "ask"}})
-    refused = run("call", "pets_get_pet", "--config", file, "--args", '{"pet_id": "rex"}')
+    refused = run("call", "pets_get_pet", "--agent", file, "--args", '{"pet_id": "rex"}')
     assert (refused.code, "'GET /pets/{id}' (did you mean 'GET /pets/{pet_id}'?)" in refused.said) == (3, True)
-    approved = run("mcp", "approve", "--config", file, "api:pets")
+    approved = run("mcp", "approve", "--agent", file, "api:pets")
     assert (approved.code, "unknown operation 'GET /pets/{id}'" in approved.said) == (2, True)
     file = api.declare(tmp_path, document="nowhere.json")
-    (problem,) = run("mcp", "list", "--config", file, "--json").json["problems"]
+    (problem,) = run("mcp", "list", "--agent", file, "--json").json["problems"]
     assert "nowhere.json' cannot be read" in problem["message"]
 
 

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from capset import Kernel, Principal, Registry
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.store import StoredAgents
 from capset_frameworks.pydantic_ai import CapsetToolset
 from capset_server.client import AgentInput, Client
 from tests.helpers.server.running import Running, running

@@ -27,7 +27,7 @@ TOOLS = ("add", "count", "environment")
 
 
 def approve(capset: Command, file: str, *tools: str) -> None:
-    assert capset("mcp", "approve", "--config", file, "shelf", *tools).code == 0
+    assert capset("mcp", "approve", "--agent", file, "shelf", *tools).code == 0
 
 
 @pytest.mark.realtime
@@ -71,7 +71,7 @@ async def test_tools_are_listed_while_their_servers_start_which_the_gateway_does
     file = declare(tmp_path, "late", "shelf")
     (tmp_path / "go").touch()
     for name in ("late", "shelf"):
-        assert capset("mcp", "approve", "--config", file, name).code == 0
+        assert capset("mcp", "approve", "--agent", file, name).code == 0
     (tmp_path / "go").unlink()
     for mark in tmp_path.glob("started-*"):
         mark.unlink()
@@ -95,7 +95,7 @@ def test_what_keeps_a_source_from_being_used_is_told_at_the_start(capset: Comman
         before, _, after = server.log.read_text().partition("capset serves ")
     warnings = [line.removeprefix("warning: ") for line in before.splitlines()]
     assert [line for line in warnings if "approve" in line] == [
-        f"{name}: no tool is approved: capset mcp approve --config tools.yaml --db capset.db {name}"
+        f"{name}: no tool is approved: capset mcp approve --agent tools.yaml --db capset.db {name}"
         for name in ("library", "gone", "api:pets")
     ]
     assert "tools.yaml: line 6: mcp_servers.gone.command: there is no program 'no-such-program'" in before
@@ -130,7 +130,7 @@ async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(c
 async def test_stored_agents_have_the_servers_that_the_operator_declares(capset: Command, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", more=RULES)
     approve(capset, file, *TOOLS)
-    with running(tmp_path, "--config", file) as server:
+    with running(tmp_path, file) as server:
         writer = server.key("eve", scopes=["capset:read", "capset:write"])
         key = server.key("ada", scopes=["capset:admin"])
         headers = {"Authorization": f"Bearer {key}"}
@@ -158,7 +158,7 @@ async def test_a_server_that_is_dropped_from_the_file_is_used_by_no_open_session
 ) -> None:
     file = declare(tmp_path, "shelf")
     approve(capset, file, "add")
-    with running(tmp_path, "--config", file) as server:
+    with running(tmp_path, file) as server:
         headers = {"Authorization": f"Bearer {server.key('ada', scopes=['capset:read', 'capset:call'])}"}
         async with httpx2.AsyncClient(headers=headers, base_url=server.url, timeout=60) as http:
             session = (await http.post("/v1/sessions", json={"agent_id": "tools"})).json()["id"]

@@ -1,4 +1,4 @@
-"""``capset serve --config``: what it serves, and how SIGHUP lets another version take its place (spec 4, G6, G28)."""
+"""``capset serve FILE``: what it serves, and how SIGHUP lets another version take its place (spec 4, G6, G28)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 import capset
 from tests.helpers.cli.support import Command, clean_environment, run_here
-from tests.helpers.connect.config_file.support import ORIGIN, WEATHER, folder
+from tests.helpers.connect.config_file.support import CONFIGURATION, WEATHER, folder
 
 HERE = str(Path(capset.__file__).parents[1])
 pytestmark = [
@@ -29,10 +29,10 @@ class Server:
     """A server of the origin's example, and what it says."""
 
     def __init__(self, root: Path) -> None:
-        self.root = folder(root, {"capset.json": ORIGIN})
+        self.root = folder(root, {"capset.json": CONFIGURATION})
         command = Command(root, clean_environment(root, PYTHONPATH=HERE))
         options = ("--insecure", "--principal", "ada", "--grant", "weather:read")
-        self.process = command.start("serve", "--port", "0", "--config", "capset.json", *options)
+        self.process = command.start("serve", "--port", "0", "capset.json", *options)
         assert self.process.stderr is not None
         self.stderr = self.process.stderr
         match = re.search(r"http://\S+", self.stderr.readline())
@@ -106,7 +106,7 @@ def test_a_bad_file_changes_nothing_and_says_so(server: Server) -> None:
         log_entry = server.reload()
     assert log_entry["level"] == "error"
     assert "the configuration stays as it was" in log_entry["event"]
-    assert "line 9: layers.capabilities.actions.1.handler" in log_entry["event"]
+    assert "line 9: actions.1.handler" in log_entry["event"]
     assert server.call(server.session())["data"] == {"location": "Paris", "for": "ada"}
     (record,) = server.records()
     assert (record["outcome"], record["code"]) == ("failed", "invalid_definition")

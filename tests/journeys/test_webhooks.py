@@ -63,9 +63,7 @@ def killed(folder: Path, **environ: str) -> Generator[Running]:
     command = Command(folder, clean_environment(folder, **environ))
     log = folder / "killed.log"
     with log.open("wb") as errors:
-        process = command.start(
-            "serve", "--port", "0", "--config", "capset.json", stdout=subprocess.DEVNULL, stderr=errors
-        )
+        process = command.start("serve", "--port", "0", "capset.json", stdout=subprocess.DEVNULL, stderr=errors)
 
     try:
         yield Running(address_of(process, log), command, process, log)
@@ -92,7 +90,7 @@ async def test_a_killed_server_loses_nothing(postgres_url: str, tmp_path: Path) 
         database.execute("UPDATE deliveries SET due_at = created_at WHERE holder <> ''")
     async with receiver() as target:
         configure(tmp_path, target)
-        with running(tmp_path, "--config", "capset.json", **environ):
+        with running(tmp_path, "capset.json", **environ):
             got = await target.wait(6)
             assert sorted(delivery.verified()["data"]["request"]["id"] for delivery in got) == sorted(requests)
             assert set(first) < set(target.ids()), "those on the way come again, under the same ids"
@@ -107,7 +105,7 @@ async def test_two_servers_on_one_database_send_each_once(postgres_url: str, tmp
         for folder in folders:
             folder.mkdir()
             configure(folder, target)
-        options = ("--config", "capset.json")
+        options = "capset.json"
         with running(folders[0], *options, **environ) as first, running(folders[1], *options, **environ) as two:
             key = await asyncio.to_thread(first.key, scopes=EVERYTHING)
             ways = [asyncio.to_thread(asking, server, key, *range(20)) for server in (first, two)]
@@ -123,9 +121,9 @@ async def test_two_servers_on_one_database_send_each_once(postgres_url: str, tmp
 async def test_what_a_command_queues_a_server_sends(tmp_path: Path) -> None:
     async with receiver() as target:
         configure(tmp_path, target)
-        with running(tmp_path, "--config", "capset.json", HOOK_SECRET=SECRET) as server:
+        with running(tmp_path, "capset.json", HOOK_SECRET=SECRET) as server:
             deferred = await asyncio.to_thread(
-                server.capset, "call", "careful", "--args", '{"n": 1}', "--config", "capset.json", "--defer"
+                server.capset, "call", "careful", "--args", '{"n": 1}', "--agent", "capset.json", "--defer"
             )
             assert deferred.code == 3, deferred.err
             (got,) = await target.wait(1)

@@ -36,7 +36,7 @@ OUTCOMES = {
     "approval_void": "rejected",
     "approval_expired": "rejected",
     "approval_rejected": "rejected",
-    "approval_required": "denied",
+    "approval_required": "pending",
     "invalid_arguments": "invalid",
 }
 

@@ -38,7 +38,7 @@ def declared(folder: Path) -> dict[str, Any]:
     """Return the configuration of a gateway before four servers."""
     public = folder / "data" / "public"
     return {
-        "agent": "tools",
+        "name": "tools",
         "mcp_servers": {
             "files": {
                 "command": npm_server("server-filesystem", str(folder / "data")),
@@ -106,7 +106,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[Gateway]:
     (folder / "gateway.yaml").write_text(yaml.safe_dump(declared(folder)))
     capset = Command(folder, clean_environment(folder))
     for name in declared(folder)["mcp_servers"]:
-        done = capset("mcp", "approve", "--config", "gateway.yaml", name)
+        done = capset("mcp", "approve", "--agent", "gateway.yaml", name)
         assert done.code == 0, done.err
     with running(folder, "gateway.yaml", verb="gateway") as server:
         yield Gateway(server, folder, "gateway.yaml")
@@ -213,10 +213,10 @@ def test_a_new_version_of_a_server_loses_the_tool_that_it_changed(gateway: Gatew
         config["mcp_servers"] = {"memory": config["mcp_servers"]["memory"]}
         config["mcp_servers"]["memory"]["command"][-1] = str(changed)
         (folder / "memory.yaml").write_text(yaml.safe_dump(config))
-        call = ("call", "memory_read_graph", "--config", str(folder / "memory.yaml"))
+        call = ("call", "memory_read_graph", "--agent", str(folder / "memory.yaml"))
         refused = capset(*call)
         assert (refused.code, "describes its tool 'read_graph' differently" in refused.said) == (3, True)
-        others = ("call", "memory_search_nodes", "--config", str(folder / "memory.yaml"), "--args", '{"query": "x"}')
+        others = ("call", "memory_search_nodes", "--agent", str(folder / "memory.yaml"), "--args", '{"query": "x"}')
         assert capset(*others).code == 0, "the others go on"
     finally:
         changed.unlink(missing_ok=True)

@@ -57,21 +57,21 @@ class Gateway:
     def declare(self, rules: Mapping[str, Any], governance: Mapping[str, Any]) -> None:
         """Write the file."""
         server = {"command": list(self._command), "rules": rules}
-        declaration = {"agent": "tools", "mcp_servers": {SERVER: server}, "governance": governance}
+        declaration = {"name": "tools", "mcp_servers": {SERVER: server}, "governance": governance}
         # JSON is YAML.
         (self._folder / FILE).write_text(json.dumps(declaration, indent=1), encoding="utf-8")
 
     def offers(self) -> list[dict[str, Any]]:
         """Return how each tool is described now that is not approved so, as ``capset mcp diff`` shows it."""
-        return self._json("mcp", "diff", "--config", FILE)["items"]
+        return self._json("mcp", "diff", "--agent", FILE)["items"]
 
     def standings(self) -> list[dict[str, Any]]:
         """Return every tool and how it stands to its pin, as ``capset mcp list`` shows it."""
-        return self._json("mcp", "list", "--config", FILE)["items"]
+        return self._json("mcp", "list", "--agent", FILE)["items"]
 
     def approve(self) -> None:
         """Approve all that is approved without being named."""
-        self._run("mcp", "approve", "--config", FILE, SERVER)
+        self._run("mcp", "approve", "--agent", FILE, SERVER)
 
     def start(self) -> None:
         """Serve, with a key for the agent."""

@@ -21,4 +21,4 @@ def declare(folder: Path, *kinds: str, more: str = "") -> str:
 
 
 def states(run: Run, file: str) -> dict[str, str]:
-    return {server["tool"]: server["state"] for server in run("mcp", "list", "--config", file, "--json").json["items"]}
+    return {server["tool"]: server["state"] for server in run("mcp", "list", "--agent", file, "--json").json["items"]}

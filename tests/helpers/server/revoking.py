@@ -20,7 +20,7 @@ from capset import Capability, Kernel, Principal, Progress, Reply, tool
 from capset.definitions.capabilities import AnyCapability
 from capset.ext import Answer
 from capset.kernel.blocks.generation import Turn
-from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agents.server_allowances import ServerAllowances
 from tests.helpers.connect.mcp.urls import There, serving
 from tests.helpers.server.support import ALL_SCOPES, FILES, Site, call, registry_of, site
 from tests.waiting import until

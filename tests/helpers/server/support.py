@@ -21,7 +21,7 @@ from capset import Agent, Capability, Context, Kernel, Principal, Progress, Reco
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.registry import Registry
-from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agents.server_allowances import ServerAllowances
 from capset_connect.declared_sources import DeclaredSources
 from capset_server.app import open_app
 from capset_server.auth.callers import Caller, Identifies

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final
 
 import typer
@@ -12,24 +13,26 @@ import typer.core
 import typer.main
 
 COMMANDS: Final = {
+    "init": "init:init_command",
+    "check": "check:check_command",
+    "doctor": "doctor:doctor_command",
     "list": "list:list_command",
     "describe": "describe:describe_command",
-    "call": "call:call_command",
-    "check": "check:check_command",
-    "compose": "compose:compose_command",
-    "fingerprint": "fingerprint:fingerprint_command",
-    "diff": "diff:diff_command",
-    "replay": "replay:replay_command",
-    "bench": "bench:bench_command",
     "schema": "schema:schema_command",
-    "export": "interop.exports:export_command",
-    "import": "interop.imports:import_command",
-    "kernel": "kernel:kernel_command",
-    "serve": "serve:serve_command",
-    "worker": "worker:worker_command",
+    "demo": "demo:demo_command",
     "run": "conversation.commands:run_command",
     "chat": "conversation.commands:chat_command",
-    "demo": "demo:demo_command",
+    "call": "call:call_command",
+    "serve": "serve:serve_command",
+    "worker": "worker:worker_command",
+    "kernel": "kernel:kernel_command",
+    "fingerprint": "fingerprint:fingerprint_command",
+    "compose": "compose:compose_command",
+    "diff": "diff:diff_command",
+    "replay": "replay:replay_command",
+    "export": "interop.exports:export_command",
+    "import": "interop.imports:import_command",
+    "bench": "bench:bench_command",
 }
 """The commands outside of groups, each with the location of its function below ``capset_cli``."""
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -123,6 +126,15 @@ HELP: Final = {
     "approvals": "List, approve and reject calls that need an approval.",
 }
 """The purpose of each group."""
+PANELS: Final = {
+    "Begin": "init check doctor list describe schema demo",
+    "Run": "run chat call serve worker kernel mcp gateway",
+    "Administer": "agents sessions approvals people deliveries key db",
+    "Prove": "audit fingerprint compose diff replay",
+    "Exchange and measure": "export import bench",
+}
+"""The sections of ``capset --help``, with the commands and groups of each."""
+_PANEL_OF: Final = {name: panel for panel, names in PANELS.items() for name in names.split()}
 _SERVING: Final = ("mcp", "gateway")
 """The groups whose default command is ``serve``: ``capset gateway FILE``."""
 
@@ -130,15 +142,18 @@ _SERVING: Final = ("mcp", "gateway")
 class LazyCommands(MutableMapping[str, Any]):  # commands of typer's copy of click
     """A mapping of names to commands that imports a command's module on first access."""
 
-    def __init__(self, paths: Mapping[str, str], groups: Mapping[str, Any]) -> None:
+    def __init__(self, paths: Mapping[str, str], groups: Mapping[str, Any], panels: Mapping[str, str]) -> None:
         self._paths = paths
+        self._panels = panels
         self._made: dict[str, Any] = {**dict.fromkeys(paths), **groups}
 
     def __getitem__(self, name: str) -> Any:
         if (command := self._made[name]) is None:
             module, _, function = self._paths[name].partition(":")
             alone = typer.Typer(add_completion=False)
-            alone.command(name)(getattr(import_module(f"capset_cli.{module}"), function))
+            alone.command(name, rich_help_panel=self._panels.get(name))(
+                getattr(import_module(f"capset_cli.{module}"), function)
+            )
             command = self._made[name] = typer.main.get_command(alone)
         return command
 
@@ -162,10 +177,12 @@ class LazyGroup(typer.core.TyperGroup):
     """A command group that imports its commands when they are used."""
 
     paths: ClassVar[Mapping[str, str]]
+    panels: ClassVar[Mapping[str, str]]
+    """The sections of its help by the names of its commands; empty for one section."""
 
     def __init__(self, **settings: Any) -> None:  # typer's own
         super().__init__(**settings)
-        self.commands = LazyCommands(self.paths, self.commands)
+        self.commands = LazyCommands(self.paths, self.commands, self.panels)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # as above
         """Complete names without their help, which would take importing every command at each key press."""
@@ -192,12 +209,18 @@ class ServingGroup(LazyGroup):
         return not word.startswith("-") and closest(word, self.commands) is not None and not Path(word).exists()
 
 
-def _typer(paths: Mapping[str, str], base: type[LazyGroup] = LazyGroup, **settings: Any) -> typer.Typer:  # typer's own
-    return typer.Typer(cls=type(base.__name__, (base,), {"paths": paths}), **settings)
+def _typer(
+    paths: Mapping[str, str],
+    base: type[LazyGroup] = LazyGroup,
+    panels: Mapping[str, str] = MappingProxyType({}),
+    **settings: Any,  # typer's own
+) -> typer.Typer:
+    return typer.Typer(cls=type(base.__name__, (base,), {"paths": paths, "panels": panels}), **settings)
 
 
 app = _typer(
     COMMANDS,
+    panels=_PANEL_OF,
     name="capset",
     help="The capability layer for AI agents: what an agent can do, may do, did, and which exact version that was.",
     no_args_is_help=True,
@@ -207,7 +230,11 @@ app = _typer(
 for _name, _paths in GROUPS.items():
     _serves = _name in _SERVING
     _base = ServingGroup if _serves else LazyGroup
-    app.add_typer(_typer(_paths, _base, help=HELP[_name], no_args_is_help=not _serves), name=_name)
+    app.add_typer(
+        _typer(_paths, _base, help=HELP[_name], no_args_is_help=not _serves),
+        name=_name,
+        rich_help_panel=_PANEL_OF[_name],
+    )
 
 
 def _show_version(is_requested: bool) -> None:

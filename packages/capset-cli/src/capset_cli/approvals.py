@@ -65,7 +65,14 @@ def list_command(
         org=org,
     )
     columns = ("ID", "STATUS", "PRINCIPAL", "TOOL", "ARGUMENTS", "WHY")
-    print_page(page, columns, map(_row, page.items), folds=("PRINCIPAL", "ARGUMENTS", "WHY"), as_json=as_json)
+    print_page(
+        page,
+        columns,
+        map(_row, page.items),
+        folds=("PRINCIPAL", "ARGUMENTS", "WHY"),
+        as_json=as_json,
+        empty="no approval requests match: a call of a tool with approval: ask makes one",
+    )
     return Exit.DONE
 
 

@@ -23,7 +23,6 @@ from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry
 from capset.stores.base import AuditLog
 from capset_cli.call import TargetOptions, find_tool_target
-from capset_cli.common.configuration import ConfigFile
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Env, Grant, Who, read_arguments
 from capset_cli.common.output import cell, err, out, print_json, table
@@ -55,17 +54,17 @@ class ToolCost:
 
 @guarded
 def bench_command(
-    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent or --config, TOOL is enough.")],
+    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent, TOOL is enough.")],
     arguments: Annotated[
         str, typer.Option("--args", metavar="JSON", help="A JSON object; @FILE reads a file and - reads stdin.")
     ] = "{}",
     agent: Annotated[
         str | None,
         typer.Option(
-            help="An agent file, or the name of an installed agent; by default one with only the tool's capability."
+            help="A configuration file, or the name of an installed agent; by default one with only the tool's "
+            "capability."
         ),
     ] = None,
-    config: ConfigFile = None,
     calls: Annotated[int, typer.Option(min=1, max=1_000_000, help="The number of calls in each of several rounds.")] = (
         1_000
     ),
@@ -97,7 +96,9 @@ def bench_command(
         )
         # Approvals of tools of MCP servers and APIs are in the database that other commands use.
         approvals = settings.db if db is not None or not has_db(usual := load_settings().db) else usual
-        target = find_tool_target(Registry.installed(), TargetOptions(tool, agent, None, config), approvals)
+        target = find_tool_target(
+            Registry.installed(), TargetOptions(tool, agent, None), replace(settings, db=approvals)
+        )
 
         async def run() -> ToolCost:
             async with open_kernel(settings, target, None) as (kernel, session):

@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
 
@@ -25,13 +24,13 @@ from capset.kernel.registry import Registry
 from capset.wire.calls import MessageShape, approval_of, call_data, progress_of
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset_cli.common.bars import CallBars
-from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.configuration import AgentOption
 from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
 from capset_cli.common.output import cell, err, pretty, print_error, print_json
 from capset_cli.common.remote import Url, format_options, run_on_server, select_server
 from capset_cli.common.settings import Settings, load_settings
-from capset_cli.common.targets import Target, agent_with, find_target, open_session, refuse_agent_with_session
+from capset_cli.common.targets import Target, agent_with, find_target, open_session
 from capset_cli.common.texts import visible
 
 if TYPE_CHECKING:
@@ -97,15 +96,12 @@ class ProgressView:
 
 @guarded
 def call_command(
-    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent, --config or --session, TOOL is enough.")],
+    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent or --session, TOOL is enough.")],
     arguments: Annotated[
         str, typer.Option("--args", metavar="JSON", help="A JSON object; @FILE reads a file and - reads stdin.")
     ] = "{}",
-    agent: Annotated[
-        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
-    ] = None,
+    agent: AgentOption = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to continue.")] = None,
-    config: ConfigFile = None,
     grant: Grant = None,
     attribute: Attribute = None,
     env: Env = None,
@@ -126,22 +122,21 @@ def call_command(
 ) -> Exit:
     """Call one tool, governed and on record.
 
-    Without --agent, --config or --session, the call runs in a new session of an agent with only the named capability.
+    Without --agent or --session, the call runs in a new session of an agent with only the named capability.
     With --url, it runs on a server, and needs --agent or --session there.
     A call that needs an approval waits for it, and prints the command to approve it on stderr.
     """
     budgets = {"session-budget": session_budget, "run-budget": run_budget}
-    local_options = {"principal": principal, "grant": grant, "attribute": attribute, "env": env, "config": config}
+    local_options = {"principal": principal, "grant": grant, "attribute": attribute, "env": env}
     server = select_server(url, db=db, **local_options, limit=limit, **budgets)
     if approval is not None and session is None:
         raise DefinitionError("an approval belongs to a session: name it with --session")
     data = read_arguments(arguments)
-    refuse_agent_with_session(agent, session)
     check_seconds("--timeout", timeout)
     where = ("" if server is not None else " --principal WHO") + format_options(url=url, db=db)
     options = _CallOptions(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
     allowance = None if server is not None else load_allowance(limit, session_budget, run_budget)
-    request = TargetOptions(tool, agent, session, config, allowance)
+    request = TargetOptions(tool, agent, session, allowance)
     if server is not None:
         error, shape = run_on_server(server, lambda client: _call_on_server(client, request, data, options))
     else:
@@ -177,12 +172,11 @@ def call_command(
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """The called tool, its agent or session as given on the command line, the configuration and the allowance."""
+    """The called tool, its agent or session as given on the command line, and the allowance."""
 
     tool: str
     agent: str | None
     session: str | None
-    config: Path | None = None
     allowance: Allowance | None = None
 
 
@@ -231,16 +225,16 @@ async def _call_on_server(client: Client, request: TargetOptions, data: bytes, o
 async def _call(settings: Settings, request: TargetOptions, data: Json, options: _CallOptions) -> CallOutcome:
     # Resolved first, so that a misspelt name creates no database.
     async with open_session(
-        settings, find_tool_target(Registry.installed(), request, settings.db), request.session
+        settings, find_tool_target(Registry.installed(), request, settings), request.session
     ) as opened:
         session = opened.options(timeout=options.timeout, approvals=options.approvals, approval=options.approval)
         return await _run(session, request.tool, data, options)
 
 
-def find_tool_target(registry: Registry, request: TargetOptions, db: str) -> Target:
+def find_tool_target(registry: Registry, request: TargetOptions, settings: Settings) -> Target:
     """Return the requested agent, or one with only the tool's capability."""
-    if any(choice is not None for choice in (request.agent, request.session, request.config)):
-        return find_target(registry, request.agent, request.session, request.config, db, request.allowance)
+    if any(choice is not None for choice in (request.agent, request.session)):
+        return find_target(registry, request.agent, request.session, settings, request.allowance)
     name, dot, _ = request.tool.partition(".")
     if not dot:
         raise DefinitionError(f"the tool must be CAPABILITY.TOOL; got {request.tool!r}")

@@ -22,18 +22,18 @@ from capset.wire.snapshots import (
     UsedCapabilityShape,
     snapshot_shape,
 )
+from capset_cli.common.configuration import load_configuration
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Env, Grant, Who
 from capset_cli.common.output import cell, err, escaped, out, print_json
 from capset_cli.common.settings import load_settings
 from capset_cli.common.upstream import Upstream
-from capset_connect.agent_files.files import read_agent_file
 
 
 @guarded
 def compose_command(
     agent: Annotated[
-        str, typer.Argument(help="An agent file (YAML, JSON or TOML), or the name of an installed agent.")
+        str, typer.Argument(help="A configuration file (YAML, JSON or TOML), or the name of an installed agent.")
     ],
     grant: Grant = None,
     attribute: Attribute = None,
@@ -47,7 +47,7 @@ def compose_command(
     """
     settings = load_settings(principal=principal, grant=grant, attribute=attribute, env=env)
     registry = Registry.installed()
-    definition = registry.agents.get(agent) or read_agent_file(Path(agent), registry, upstream=Upstream(settings.db))
+    definition = registry.agents.get(agent) or load_configuration(Path(agent), registry, Upstream(settings.db)).agent
     composition = compose(definition)
     snapshot = asyncio.run(evaluate(composition, principal=settings.principal, env=settings.env))
     shape, code = snapshot_shape(snapshot), Exit.FAILED if snapshot.failures else Exit.DONE

@@ -42,7 +42,14 @@ def list_command(
         org=org,
     )
     columns = ("ID", "CHANNEL", "EVENT", "REQUEST", "STATE", "ATTEMPTS", "ERROR")
-    print_page(page, columns, map(_row, page.items), folds=("ERROR",), as_json=as_json)
+    print_page(
+        page,
+        columns,
+        map(_row, page.items),
+        folds=("ERROR",),
+        as_json=as_json,
+        empty="no deliveries match: channels (notifications in a configuration file) get one for each request",
+    )
     return Exit.DONE
 
 

@@ -30,7 +30,7 @@ def fingerprint_command(
     agent: Annotated[
         str,
         typer.Argument(
-            help="An agent file, the name of an installed agent or capability, or the id of a stored agent."
+            help="A configuration file, the name of an installed agent or capability, or the id of a stored agent."
         ),
     ],
     grant: Grant = None,

@@ -15,7 +15,7 @@ from capset_connect.plain_files import read_text
 
 
 def gateway_command(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A configuration file with mcp_servers or apis.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A configuration file with mcp_servers or apis.")],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
     insecure: Annotated[
@@ -35,8 +35,8 @@ def gateway_command(
 ) -> None:
     """Serve the approved tools of a file's MCP servers and APIs at /mcp, with keys, rules, approvals and a record.
 
-    This is short for capset serve --config CONFIG, which has more options. For a client that starts its servers itself,
-    use capset mcp serve --config CONFIG.
+    This is capset serve FILE with fewer options. For a client that starts its servers itself, use
+    capset mcp serve --agent FILE.
     """
     serve_command(
         host=host,
@@ -44,7 +44,7 @@ def gateway_command(
         insecure=insecure,
         allow_host=allow_host,
         allow_origin=allow_origin,
-        config=config,
+        file=file,
         public_url=public_url,
         principal=principal,
         grant=grant,

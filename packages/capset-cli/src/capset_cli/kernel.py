@@ -16,7 +16,7 @@ from capset.kernel.registry import Registry
 from capset.kernel.streams.dispatcher import Dispatcher
 from capset.wire.ndjson import MAX_LINE_BYTES, Reader, line_of
 from capset_cli.common.allowances import RateLimitOption, RunBudget, SessionBudget, load_allowance
-from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.configuration import AgentOption
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who, check_seconds
 from capset_cli.common.process import on_termination_signal
@@ -27,11 +27,8 @@ from capset_server.standard_streams import Streams
 
 @guarded
 def kernel_command(
-    agent: Annotated[
-        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
-    ] = None,
+    agent: AgentOption = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to continue.")] = None,
-    config: ConfigFile = None,
     grant: Grant = None,
     attribute: Attribute = None,
     env: Env = None,
@@ -60,7 +57,7 @@ def kernel_command(
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
         # Resolved first, so that a misspelt name creates no database.
-        target = find_target(Registry.installed(), agent, session, config, settings.db, allowance)
+        target = find_target(Registry.installed(), agent, session, settings, allowance)
         serving = _serve(
             settings,
             target,

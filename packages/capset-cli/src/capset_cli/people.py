@@ -79,7 +79,14 @@ def list_command(
     """List the chat users who may decide approval requests, newest first."""
     page = administer(url, lambda admin: admin.people.list(limit=limit, cursor=before), db=db, org=org)
     columns = ("ID", "TEAM", "USER", "PRINCIPAL", "PERMISSIONS")
-    print_page(page, columns, map(_row, page.items), folds=("PRINCIPAL", "PERMISSIONS"), as_json=as_json)
+    print_page(
+        page,
+        columns,
+        map(_row, page.items),
+        folds=("PRINCIPAL", "PERMISSIONS"),
+        as_json=as_json,
+        empty="no users are registered: capset people add TEAM USER --principal WHO",
+    )
     return Exit.DONE
 
 

@@ -42,7 +42,15 @@ def list_command(
         principal=principal,
     )
     columns = ("ID", "AGENT", "VERSION", "HASH", "CREATED")
-    print_page(page, columns, map(_row, page.items), folds=("AGENT",), as_json=as_json, option="--cursor")
+    print_page(
+        page,
+        columns,
+        map(_row, page.items),
+        folds=("AGENT",),
+        as_json=as_json,
+        empty="no sessions of this principal: capset run, chat and call begin one; --principal names another",
+        option="--cursor",
+    )
     return Exit.DONE
 
 

@@ -19,7 +19,7 @@ from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.registry import Registry
 from capset_agents.budgets import SUMMARISE_AT
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
-from capset_cli.common.configuration import ConfigFile, load_configuration, make_kernel
+from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
 from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who
@@ -32,7 +32,7 @@ from capset_cli.serve.agent_servers import AgentHost, AgentSecret
 from capset_cli.serve.limits import HttpLimit, request_limits
 from capset_cli.serve.process import tune_process
 from capset_cli.serve.telemetry import exported_traces
-from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agents.server_allowances import ServerAllowances
 
 if TYPE_CHECKING:
     from capset_agents.dbos import Queue
@@ -45,6 +45,7 @@ _log = logging.getLogger("capset.runs")
 
 @guarded
 def worker_command(
+    file: ServedFile = None,
     queue: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,7 +70,6 @@ def worker_command(
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
     summarise_at: SummariseAt = SUMMARISE_AT,
-    config: ConfigFile = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Also do the runs of servers without keys, as --principal.")
     ] = False,
@@ -95,7 +95,7 @@ def worker_command(
     if len({parsed_queue.name for parsed_queue in queues}) < len(queues):
         raise DefinitionError("--queue names a queue twice: name each once, with its limits")
     installed, upstream = Registry.installed(), Upstream(settings.db)
-    configuration = None if config is None else load_configuration(config, installed, upstream)
+    configuration = None if file is None else load_configuration(file, installed, upstream)
     governance = Governance() if configuration is None else configuration.governance
     limits = request_limits(http_limit or (), file=governance.file_bytes)
     runner = (

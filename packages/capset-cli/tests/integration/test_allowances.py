@@ -178,7 +178,7 @@ def test_of_the_file_and_the_command_line_the_lower_holds(
     run: Run, tmp_path: Path, filed: str, flag_limit: str
 ) -> None:
     folder(tmp_path, {"capset.yaml": SUMS % filed})
-    call = ("call", "add", "--config", "capset.yaml", "--args", '{"a": 1, "b": 2}', "--json", "--limit", flag_limit)
+    call = ("call", "add", "--agent", "capset.yaml", "--args", '{"a": 1, "b": 2}', "--json", "--limit", flag_limit)
     assert run(*call).code == 0
     assert "takes 1/1h" in run(*call).json["error"]["message"]
     report = run("check", "capset.yaml", "--json").json

@@ -64,12 +64,12 @@ def test_the_first_call_that_does_not_succeed_ends_it(run: Run, args: tuple[str,
 @pytest.mark.realtime
 def test_a_tool_of_a_server_is_measured_as_it_is_approved_elsewhere(run: Run, tmp_path: Path) -> None:
     file = declare(tmp_path, "shelf", more="    rules: {add: {effect: read}}\n")
-    line = ("bench", "shelf_add", "--config", file, "--args", '{"a": 1, "b": 2}', "--calls", "2")
+    line = ("bench", "shelf_add", "--agent", file, "--args", '{"a": 1, "b": 2}', "--calls", "2")
     refused = run(*line)
     assert refused.code != 0
     assert "no tool of shelf is approved in this database: name yours with --db" in refused.said
     assert not (tmp_path / "capset.db").exists()
-    assert run("mcp", "approve", "--config", file, "shelf", "add").code == 0
+    assert run("mcp", "approve", "--agent", file, "shelf", "add").code == 0
     assert run(*line, "--json").json["tool"] == "shelf_add"
     assert "shelf_add" not in run("audit", "query", "--json").out
     assert "name yours with --db" in run(*line, "--db", "other.db").said

@@ -161,7 +161,7 @@ def test_a_configuration_says_that_code_does_not_count(box: Command, upgrade: In
         "governance": {"code_voids_approvals": False},
     }
     (box.folder / "desk.json").write_text(json.dumps(config), encoding="utf-8")
-    pay = ("call", "pay", "--config", "desk.json", "--args", '{"amount": 5}', "--defer", "--json")
+    pay = ("call", "pay", "--agent", "desk.json", "--args", '{"amount": 5}', "--defer", "--json")
     upgrade("1.0", HONEST)
     call = json.loads(box(*pay).out)
     box("approvals", "approve", call["approval"], "--principal", "boss")

@@ -29,11 +29,11 @@ NEEDED = {
     "email": [("call", "email_send", "--args", EMAIL, "--agent", "mailer.yaml", "--grant", "email:send")],
     "mcp": [
         ("mcp", "--agent", "clerk.yaml"),
-        ("mcp", "serve", "--config", "gateway.yaml"),
-        ("mcp", "approve", "time", "--config", "gateway.yaml"),
-        ("mcp", "list", "--config", "gateway.yaml"),
-        ("mcp", "diff", "--config", "gateway.yaml"),
-        ("call", "time", "--config", "gateway.yaml"),
+        ("mcp", "serve", "--agent", "gateway.yaml"),
+        ("mcp", "approve", "time", "--agent", "gateway.yaml"),
+        ("mcp", "list", "--agent", "gateway.yaml"),
+        ("mcp", "diff", "--agent", "gateway.yaml"),
+        ("call", "time", "--agent", "gateway.yaml"),
     ],
     "postgres": [("audit", "query", *POSTGRES), ("call", "test_math.add", *POSTGRES), ("db", "check", *POSTGRES)],
     "sandbox": [

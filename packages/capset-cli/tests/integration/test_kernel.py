@@ -153,7 +153,7 @@ def test_streams_that_are_closed_are_nobody(foundry: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), "say whose tools to serve: --agent, --config, or --session"),
+        ((), "name an agent with --agent, or a session to continue with --session"),
         (("--agent", "founder", "--session", "x"), "give --agent or --session, not both"),
         (("--agent", "fonder"), "did you mean 'founder'?"),
         (("--session", "0" * 36), "there is no database"),

@@ -314,7 +314,7 @@ def test_a_client_that_reads_no_more_ends_it(noisy: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say whose tools to serve: --agent, --config, or --session"),
+        ((), "name an agent with --agent, or a session to continue with --session"),
         (("--agent", "noisy", "--session", "x"), "give --agent or --session, not both"),
         (("--new-session", "--session", "x"), "give --session or --new-session, not both"),
         (("--agent", "nosy"), "did you mean 'noisy'?"),

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.cli.paying import Speaking, make_clerk, paid, requests, served, sessions, speaking
 from tests.helpers.cli.support import Command
-from tests.helpers.connect.config_file.support import ORIGIN, folder
+from tests.helpers.connect.config_file.support import CONFIGURATION, folder
 from tests.helpers.server.running import running
 
 PAYMENT: Mapping[str, Any] = {"to": "bob", "amount": 5}
@@ -133,10 +133,10 @@ def test_a_session_moves_to_what_its_file_says_now(clerk: Command) -> None:
 
 
 def test_a_configuration_file_has_one_too(clerk: Command) -> None:
-    file = folder(clerk.folder, {"capset.json": ORIGIN}) / "capset.json"
-    first = served(clerk, "--config", "capset.json")
-    assert served(clerk, "--config", str(file)) == first
-    assert served(clerk, "--config", "capset.json", "--principal", "ada") != first
+    file = folder(clerk.folder, {"capset.json": CONFIGURATION}) / "capset.json"
+    first = served(clerk, "--agent", "capset.json")
+    assert served(clerk, "--agent", str(file)) == first
+    assert served(clerk, "--agent", "capset.json", "--principal", "ada") != first
 
 
 def test_a_new_session_is_had_by_asking_for_it(clerk: Command) -> None:

@@ -11,7 +11,7 @@ import pytest
 from capset import Kernel, Registry
 from capset.fingerprint.hashes import invocation_hash
 from capset.stores.base import AgentRow, NewEvent, TurnRow
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.store import StoredAgents
 from tests.helpers.cli.environments import environment
 from tests.helpers.cli.support import Run, run_here
 from tests.helpers.server.runners import Parrot

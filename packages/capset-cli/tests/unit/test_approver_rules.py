@@ -20,9 +20,9 @@ governance:
       approvals: 2
       escalate_after: 600
       escalate_to: payments:lead
-capabilities: {till: {}}
+capabilities: [till]
 """
-PAY = ("call", "pay", "--config", "capset.yaml", "--args", '{"to": "bob"}', "--defer")
+PAY = ("call", "pay", "--args", '{"to": "bob"}', "--defer")
 FAY = ("--principal", "fay", "--grant", "payments:approve", "--attribute", "department=finance")
 FRED = ("--principal", "fred", *FAY[2:])
 
@@ -40,7 +40,7 @@ def shop(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator
 
 
 def asked(shop: Run) -> tuple[str, str]:
-    done = shop(*PAY, "--json")
+    done = shop(*PAY, "--agent", "capset.yaml", "--json")
     assert done.code == 3, done.err
     assert "It needs two different approvers with the permission payments:approve" in done.json["error"]["message"]
     return done.json["session"], done.json["approval"]

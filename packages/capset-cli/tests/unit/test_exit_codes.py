@@ -41,7 +41,7 @@ def test_what_is_done_ends_with_0(line: str, run: Run) -> None:
         ("", "Usage"),
         ("audit", "Usage"),
         ("lsit", "Did you mean 'list'?"),
-        ("mcp aprove --config tools.yaml books", "Did you mean 'approve'?"),
+        ("mcp aprove --agent tools.yaml books", "Did you mean 'approve'?"),
         ("gateway imprt client.json", "Did you mean 'import'?"),
         ("gateway tools.yaml", "tools.yaml: cannot be read"),
         ("list extra", "unexpected extra argument"),

@@ -30,7 +30,7 @@ class Unparsable(DefinitionError):
 
 
 def read_text(path: Path, kind: str) -> str:
-    """Return the text of a file to be parsed; ``kind`` describes it in errors: ``an agent file``.
+    """Return the text of a file to be parsed; ``kind`` describes it in errors: ``a configuration file``.
 
     Raises ``DefinitionError`` for a file with an unsupported suffix, and for one that cannot be read, is too large or
     is not UTF-8.

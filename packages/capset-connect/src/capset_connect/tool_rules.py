@@ -101,12 +101,23 @@ def options_of(
     options["permissions"] = frozenset(permissions) | frozenset(rules.get("permissions", ()))
     rule_policies: list[Policy] = []
     if (allowed := options.pop("arguments", None)) is not None:
-        rule_policies.append(
-            Policy(f"{owner}:arguments", _ArgumentPolicy(owner, allowed, names, unknown), phase="call")
-        )
+        rule_policies.append(argument_policy(owner, allowed, names, unknown))
     if options.pop("unchecked_patterns", "allow") == "refuse":
         rule_policies.append(Policy(f"{owner}:patterns", _refuse_unchecked_patterns, phase="call"))
     return {**options, "policies": [*policies, *rule_policies]}
+
+
+def argument_policy(
+    owner: str,
+    allowed: Mapping[str, Mapping[str, Any]],  # JSON Schema
+    names: Collection[str],
+    unknown: Collection[str] = (),
+) -> Policy:
+    """Return the policy ``OWNER:arguments``, which denies calls with other arguments than ``allowed``.
+
+    ``names`` and ``unknown`` are as for ``options_of``. Raises ``DefinitionError`` for an invalid restriction.
+    """
+    return Policy(f"{owner}:arguments", _ArgumentPolicy(owner, allowed, names, unknown), phase="call")
 
 
 def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:

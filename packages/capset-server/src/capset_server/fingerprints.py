@@ -28,7 +28,7 @@ from capset.wire.diffs import FingerprintDiffShape, change_shapes
 from capset.wire.fingerprints import FingerprintShape, InstalledCapability, InstalledShape, code_shape, code_shapes
 from capset.wire.lineage import RefShape
 from capset.wire.pages import PAGE_BYTES
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.store import StoredAgents
 
 _PAGE: Final = 200
 _MOST: Final = 1_000

@@ -23,10 +23,10 @@ from capset.stores.base import Begun, SessionRow
 from capset.wire.shapes import MAX_ATTACHED_BYTES
 from capset_agents.hosts import CallerAbsent, NewTurn, WrongProcess
 from capset_agents.turns import TurnService
-from capset_connect.agent_files.mcp_servers import AgentServers
-from capset_connect.agent_files.rows import Loaded
-from capset_connect.agent_files.server_allowances import ServerAllowances
-from capset_connect.agent_files.store import StoredAgents, ensure_session, find_session, new_session_row
+from capset_connect.agents.mcp_servers import AgentServers
+from capset_connect.agents.rows import Loaded
+from capset_connect.agents.server_allowances import ServerAllowances
+from capset_connect.agents.store import StoredAgents, ensure_session, find_session, new_session_row
 from capset_connect.declared_sources import DeclaredSources
 from capset_server.auth.callers import Caller, Callers, Identifies, SessionCredential
 from capset_server.config_checker import ConfigChecker

@@ -110,20 +110,16 @@ async def asked(client: httpx2.AsyncClient, method: str, path: str, **more: Any)
 
 
 CONFIG = {
-    "layers": {
-        "capabilities": {
-            "actions": [
-                {
-                    "id": "careful",
-                    "name": "Careful",
-                    "parameters": {},
-                    "permissions": [],
-                    "approval": "ask",
-                    "handler": "./handlers.py:careful",
-                }
-            ]
+    "actions": [
+        {
+            "name": "careful",
+            "title": "Careful",
+            "parameters": {},
+            "permissions": [],
+            "approval": "ask",
+            "handler": "./handlers.py:careful",
         }
-    },
+    ],
 }
 
 
@@ -148,7 +144,7 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
 
 
 async def every_act(tmp_path: Path) -> None:
-    options = ("--config", "capset.json", "--model", "script:script.json", "--agent-host", "*=127.0.0.1")
+    options = ("capset.json", "--model", "script:script.json", "--agent-host", "*=127.0.0.1")
     with running(tmp_path, *options, HOOK=SECRET) as server:
         key = server.key(scopes=EVERYTHING, grant=["session_files:read", "session_files:write"])
         other = server.key("bob", scopes=EVERYTHING)

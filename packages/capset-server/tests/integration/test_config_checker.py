@@ -41,7 +41,7 @@ def installed() -> Registry:
 
 @pytest.mark.gate
 async def test_the_process_says_what_the_function_says(checker: ConfigChecker, installed: Registry) -> None:
-    for text in (SOUND, "actions: [{name: a}]", "[", "capabilities: {actions: [test_math]}"):
+    for text in (SOUND, "actions: [{name: a}]", "[", "capabilities: [test_math, {id: nothing}]"):
         assert await checker.check(ADA, text, "yaml", installed) == check_text(text, "yaml", installed)
 
 
@@ -51,7 +51,7 @@ async def test_the_process_says_what_the_function_says(checker: ConfigChecker, i
         ("yaml", "governance: {refusals: {null: 1}}", "unknown field 'None'"),
         ("yaml", "governance: {refusals: 0x%s}" % ("f" * 4_000), "an integer has at most 4,000 digits"),
         ("json", r'{"governance": {"redact": ["\ud800"]}}', "redact holds a lone surrogate"),
-        ("json", r'{"capabilities": {"\ud800": {}}}', "lone surrogates"),
+        ("json", r'{"roles": {"\ud800": []}}', "lone surrogates"),
         (
             "json",
             r'{"actions": [{"name": "\ud800", "handler": "./a.py"}]}',

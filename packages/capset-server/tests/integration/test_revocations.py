@@ -20,10 +20,10 @@ from capset import Kernel
 from capset.ext import Answer
 from capset.kernel.registry import Registry
 from capset_cli.common.upstream import Upstream
-from capset_connect.agent_files.mcp_servers import AgentServers
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.server_allowances import ServerAllowances
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.mcp_servers import AgentServers
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.server_allowances import ServerAllowances
+from capset_connect.agents.store import StoredAgents
 from capset_connect.mcp import McpServer, open_mcp_servers
 from capset_connect.openapi import OpenApi, open_apis
 from capset_connect.pins import withdraw

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import ceil
 from typing import Protocol
 
 
@@ -45,6 +46,17 @@ def iso_of(time: datetime) -> str:
     except OverflowError:
         utc = (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)  # noqa: DTZ901 - it gets one
     return f"{utc.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration for people, such as ``12.5 s``, ``3 min`` or ``23 h 56 min``; rounded up above two minutes."""
+    if seconds <= 120:
+        return f"{seconds:g} s"
+    minutes = ceil(seconds / 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [f"{count} {unit}" for count, unit in ((days, "d"), (hours, "h"), (minutes, "min")) if count]
+    return " ".join(parts[:2])
 
 
 @lru_cache(64)

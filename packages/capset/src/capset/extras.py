@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _PACKAGE = "capset"
+_EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)['"]""")
+_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[([^\]]*)\])?")
 _BUILT_INS = "capset-tools"
 """The package of the built-ins, whose extras are extras of ``capset`` of the same names."""
 
@@ -63,6 +65,41 @@ class MissingExtras:
     def command(self) -> str:
         """The command that installs them."""
         return install_command(*self.names, package=self.package)
+
+
+def extras_of(package: str = _PACKAGE) -> dict[str, bool]:
+    """Return the extras of an installed package, and whether each is installed, including those of its siblings.
+
+    Requirements for other platforms or versions of Python are not considered.
+    """
+    names = {name for requirement in _requires(package) or () for name in _EXTRA.findall(requirement)}
+    return {name: _has_extra(package, name) for name in sorted(names)}
+
+
+def _has_extra(package: str, extra: str) -> bool:
+    """Return whether everything that an extra requires is installed."""
+    required = _requires(package)
+    if required is None:
+        return False
+    for requirement in required:
+        marker = requirement.partition(";")[2]
+        if extra not in _EXTRA.findall(marker) or " and " in marker:
+            continue
+        name, extras = cast("re.Match[str]", _REQUIREMENT.match(requirement)).groups(default="")
+        inner = extras.replace(" ", "").split(",") if extras and name.startswith(_PACKAGE) else ()
+        if _requires(name) is None or not all(_has_extra(name, inner_name) for inner_name in inner):
+            return False
+    return True
+
+
+def _requires(package: str) -> list[str] | None:
+    """Return the requirements of an installed package; ``None`` if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return distribution(package).requires or []
+    except PackageNotFoundError:
+        return None
 
 
 def missing_extras(entry_point: EntryPoint) -> MissingExtras | None:

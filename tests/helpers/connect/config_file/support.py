@@ -10,21 +10,21 @@ import pytest
 from capset import Capability, Registry, tool
 from capset_connect.config_file import Configuration, InvalidConfiguration, read_configuration
 
-ORIGIN = """\
-{ "layers": { "capabilities": {
+CONFIGURATION = """\
+{
   "actions": [
-    { "id": "get-weather", "name": "Get Weather", "description": "Fetch weather data",
+    { "name": "get-weather", "title": "Get Weather", "description": "Fetch weather data",
       "handler": "./handlers/weather.py",
       "parameters": { "location": { "type": "string", "required": true } },
       "permissions": ["weather:read"],
-      "rateLimit": { "requests": 100, "window": "1h" } },
-    { "id": "send-notification", "name": "Send Notification",
+      "limits": { "requests": 100, "window": "1h" } },
+    { "name": "send-notification", "title": "Send Notification",
       "handler": "./handlers/notify.py",
       "parameters": {
         "message": { "type": "string", "required": true },
         "channel": { "type": "string", "enum": ["email", "sms", "push"] } },
       "permissions": ["notify:send"] } ],
-  "security": { "defaultPermissions": [], "requireAuth": true, "auditLog": true } } } }
+  "governance": { "default_permissions": [], "require_auth": true, "record_reads": true } }
 """
 WEATHER = """
     async def handler(params, context):
@@ -52,7 +52,7 @@ REGISTRY = Registry.of([Capability("sums", tools=[add, subtract])])
 
 
 def folder(root: Path, files: dict[str, str]) -> Path:
-    """Write files, the handlers of the origin's example among them."""
+    """Write files, the handlers of ``CONFIGURATION`` among them."""
     for name, text in {"handlers/weather.py": WEATHER, "handlers/notify.py": NOTIFY, **files}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def folder(root: Path, files: dict[str, str]) -> Path:
 
 
 def read(root: Path, text: str, name: str = "capset.yaml", registry: Registry = REGISTRY) -> Configuration:
-    """Read a configuration with this text, beside the handlers of the origin's example."""
+    """Read a configuration with this text, beside the handlers of ``CONFIGURATION``."""
     folder(root, {name: text})
     return read_configuration(root / name, registry)
 

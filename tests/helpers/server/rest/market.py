@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from starlette.types import ASGIApp
 
 from capset import Capability
-from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agents.server_allowances import ServerAllowances
 from tests.helpers.connect.mcp.urls import There, serving
 from tests.helpers.server.support import Site, make_agent, site
 

@@ -11,9 +11,9 @@ from capset.kernel.registry import Registry
 from capset.stores.base import AgentRow, AgentStatus
 from capset.wire.agent_servers import AgentServerState, AgentServerStates, ChangedApprovals
 from capset.wire.agents import AgentDetail, AgentDiffShape, AgentInput, AgentPageShape, PreviewShape, VersionPageShape
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.store import StoredAgents
-from capset_connect.agent_files.wire import detail_of, diff_of, page_of, shown_preview, versions_of
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.store import StoredAgents
+from capset_connect.agents.wire import detail_of, diff_of, page_of, shown_preview, versions_of
 from capset_connect.tool_states import server_page, server_states
 
 

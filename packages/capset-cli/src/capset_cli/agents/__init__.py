@@ -55,7 +55,15 @@ def list_command(
         org=org,
     )
     columns = ("ID", "NAME", "VERSION", "STATUS", "HASH", "CAPABILITIES")
-    print_page(page, columns, map(_row, page.items), folds=("NAME", "CAPABILITIES"), as_json=as_json, option="--cursor")
+    print_page(
+        page,
+        columns,
+        map(_row, page.items),
+        folds=("NAME", "CAPABILITIES"),
+        as_json=as_json,
+        empty="no agents match: capset agents create FILE stores one, and packages install them",
+        option="--cursor",
+    )
     return Exit.DONE
 
 
@@ -103,7 +111,7 @@ def _row(agent: AgentDetail) -> list[str]:
 @guarded
 def create_command(
     file: Annotated[
-        Path, typer.Argument(help="An agent file (YAML, JSON or TOML), which may also have tags and a status.")
+        Path, typer.Argument(help="A file (YAML, JSON or TOML) with an agent, which may also have tags and a status.")
     ],
     principal: Writer = None,
     org: Org = None,

@@ -41,7 +41,7 @@ def versions_command(
     cursor = None if before is None else str(before)
     page = administer(url, lambda admin: admin.agents.versions(id, limit=limit, cursor=cursor), db=db, org=org)
     columns = ("VERSION", "WRITTEN", "AUTHOR", "STATUS", "HASH", "NAME")
-    print_page(page, columns, map(_row, page.items), folds=("AUTHOR", "NAME"), as_json=as_json)
+    print_page(page, columns, map(_row, page.items), folds=("AUTHOR", "NAME"), as_json=as_json, empty="no versions")
     return Exit.DONE
 
 
@@ -86,7 +86,7 @@ def diff_command(
 @guarded
 def preview_command(
     agent: Annotated[
-        str, typer.Argument(help="An agent file, the id of a stored agent, or the name of an installed one.")
+        str, typer.Argument(help="A file with an agent, the id of a stored agent, or the name of an installed one.")
     ],
     patch: Annotated[
         str | None,

@@ -86,7 +86,14 @@ def query_command(
     else:
         page = asyncio.run(_query(_local_settings(db), query, as_json=as_json))
     columns = ("SEQ", "TIME", "PRINCIPAL", "TOOL", "OUTCOME", "WHY", "HASH")
-    print_page(page, columns, map(_row, page.items), folds=("PRINCIPAL", "WHY"), as_json=as_json)
+    print_page(
+        page,
+        columns,
+        map(_row, page.items),
+        folds=("PRINCIPAL", "WHY"),
+        as_json=as_json,
+        empty="no records match: outcomes of calls are shown; --kind act shows the administration",
+    )
     return Exit.DONE
 
 

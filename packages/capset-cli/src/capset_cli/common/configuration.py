@@ -1,4 +1,4 @@
-"""Configuration files on the command line: ``--config``."""
+"""Configuration files on the command line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ from capset_cli.common.upstream import Upstream
 if TYPE_CHECKING:
     from capset_connect.config_file import Configuration, Problem
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="A configuration file, with its actions and its governance."),
+AgentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="AGENT",
+        help="A configuration file, the name of an installed agent, or the id of a stored one.",
+    ),
+]
+ServedFile = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="A configuration file, with an agent and its governance.")
 ]
 
 
@@ -31,7 +38,7 @@ def load_configuration(path: Path, registry: Registry, upstream: Upstream) -> Co
 
     ``upstream`` makes the capabilities of its MCP servers and APIs, and opens the kernel that uses them.
     """
-    from capset_connect.config_file import read_configuration  # imported only with --config
+    from capset_connect.config_file import read_configuration  # imported only for a file
 
     configuration = read_configuration(path, registry, upstream=upstream)
     print_warnings(path, configuration.warnings)

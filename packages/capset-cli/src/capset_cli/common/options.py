@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, cast
 
@@ -12,6 +13,7 @@ import typer
 from pydantic_core import from_json
 
 from capset.clock import iso_of
+from capset.definitions.governance.limits import window_seconds
 from capset.errors import DefinitionError, unknown
 
 T = TypeVar("T", bound=str)
@@ -58,6 +60,7 @@ def check_seconds(option: str, seconds: float | None) -> None:
         raise DefinitionError(f"{option} must be a positive number of seconds; got {seconds}")
 
 
+_AGO: Final = re.compile(r"[1-9]\d*[smhd]")
 MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -105,20 +108,32 @@ def parse_object(option: str, text: bytes) -> dict[str, Any]:  # JSON
 
 
 Since = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only records from this time on, such as 2026-01-31T12:00Z.")
+    str | None,
+    typer.Option(
+        metavar="TIME", help="Only records from this time on: 2026-01-31T12:00Z, 90m, 1h, 2d (ago), today, yesterday."
+    ),
 ]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only records from before this time.")]
 
 
 def parse_time(option: str, argument: str | None) -> str | None:
-    """Return an option's time in the format of records: ISO 8601 UTC with six digits. Raises ``DefinitionError``."""
+    """Return an option's time in the format of records: ISO 8601 UTC with six digits. Raises ``DefinitionError``.
+
+    ``90m`` or ``2d`` is a time ago; ``today`` and ``yesterday`` are the beginnings of these days in UTC.
+    """
     if argument is None:
         return None
+    now = datetime.now(UTC)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if argument in ("today", "yesterday"):
+        return iso_of(midnight if argument == "today" else midnight - timedelta(days=1))
     try:
+        if (ago := _AGO.fullmatch(argument)) is not None:
+            return iso_of(now - timedelta(seconds=window_seconds(ago[0])))
         time = datetime.fromisoformat(argument)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise DefinitionError(
-            f"{option} must be a time, such as 2026-01-31T12:00Z; got {argument!r}",
-            hint="give a date, or a time in ISO 8601; without an offset it is UTC",
+            f"{option} must be a time, such as 2026-01-31T12:00Z, 2h or yesterday; got {argument!r}",
+            hint="give a date, a time in ISO 8601 (without an offset it is UTC), or how long ago: 90m, 1h, 2d",
         ) from None
     return iso_of(time if time.tzinfo else time.replace(tzinfo=UTC))

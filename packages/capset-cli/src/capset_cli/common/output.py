@@ -101,13 +101,21 @@ def print_page(
     *,
     folds: Iterable[str],
     as_json: bool,
+    empty: str,
     option: str = "--before",
 ) -> None:
-    """Print a page of a list, and the option that continues after it."""
+    """Print a page of a list, and the option that continues after it.
+
+    For a page without rows, print ``empty`` on stderr: what there is none of, and how one comes about.
+    """
     if as_json:
         print_json(page.plain())
         return
-    out().print(table(*columns, rows=rows, folds=folds))
+    lines = list(rows)
+    if not lines:
+        err().print(f"[dim]{escaped(empty)}[/]", soft_wrap=True)
+        return
+    out().print(table(*columns, rows=lines, folds=folds))
     if page.next is not None:
         err().print(f"[dim]more: {option} {cell(str(page.next))}[/]")
 

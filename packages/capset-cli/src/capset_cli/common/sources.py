@@ -28,7 +28,7 @@ def warn_of_sources(configuration: Configuration, pins: Collection[ToolPin], db:
 
     print_warnings(configuration.path, asyncio.run(source_problems(configuration)))
     approved = {pin.server for pin in pins}
-    where = format_options(config=configuration.path, db=db)
+    where = format_options(agent=configuration.path, db=db)
     for source in configuration.sources:
         if source.pin_key not in approved and _needs_approval(source):
             warning = f"{source.pin_key}: no tool is approved: capset mcp approve{where} {source.pin_key}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
+import asyncio
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,11 +26,11 @@ from capset.kernel.session_access import check_owner
 from capset.stores.base import SessionRow, Store, make_store
 from capset_cli.common.configuration import load_configuration, make_kernel
 from capset_cli.common.output import cell, err, escaped
-from capset_cli.common.settings import Settings, require_db
+from capset_cli.common.settings import Settings, has_db, require_db
 from capset_cli.common.upstream import Upstream
-from capset_connect.agent_files.files import build_agent, read_agent_file, read_all_sources
-from capset_connect.agent_files.rows import Loaded
-from capset_connect.agent_files.store import StoredAgents, agent_in_code, ensure_session, new_session_row
+from capset_connect.agents.definitions import build_agent
+from capset_connect.agents.rows import Loaded
+from capset_connect.agents.store import StoredAgents, agent_in_code, ensure_session, new_session_row
 
 if TYPE_CHECKING:
     from capset_connect.config_file import Configuration
@@ -50,24 +51,56 @@ async def open_store(url: str) -> AsyncGenerator[Store]:
 class Target:
     """A command's target: the registry, the agent whose tools are used (``None``: a session's), and its governance.
 
-    ``agent`` is an id if it may be in a database; ``file`` is the path of an agent defined only in a file.
-    ``allowance`` is in addition to that of the configuration; ``upstream`` has the connections of its MCP servers.
+    ``agent`` is an id if it may be in a database; ``configuration`` is that of an agent in a file. ``allowance`` is in
+    addition to that of the configuration; ``upstream`` has the connections of its MCP servers.
     """
 
     registry: Registry
     agent: Agent | UUID | None
     configuration: Configuration | None = None
-    file: Path | None = None
     allowance: Allowance | None = None
     upstream: Upstream | None = None
 
     def new_session(self, kernel: Kernel, agent: Agent, principal: Principal) -> SessionRow:
-        """Return the row of a new session of an agent, with the path of the file that declares what the agent uses."""
+        """Return the row of a new session of an agent, with the path of the agent's file if it needs the file."""
         row = kernel.new_session(agent, principal)
-        if self.file is None or not (self.configuration is not None or (self.upstream and self.upstream.is_used)):
+        if self.configuration is None or not self.configuration.is_needed:
             return row
-        option = "agent" if self.configuration is None else "config"
-        return replace(row, definition=with_file(row.definition, option, self.file.resolve()))
+        return replace(row, definition=with_file(row.definition, self.configuration.path.resolve()))
+
+
+def is_agent_file(registry: Registry, name: str) -> bool:
+    """Return whether a name of an agent is the path of a configuration file."""
+    return name not in registry.agents and _parse_uuid(name) is None and bool(Path(name).suffix)
+
+
+def find_target(
+    registry: Registry,
+    agent: str | None,
+    session: str | None,
+    settings: Settings,
+    allowance: Allowance | None = None,
+) -> Target:
+    """Return a command's target: a new session of an agent, or an existing one, with the file of its agent.
+
+    The database of the settings has the pins of a file's MCP servers and APIs. Raises ``NotFound`` for an unknown
+    agent, and the errors of ``read_configuration``.
+    """
+    refuse_agent_with_session(agent, session)
+    upstream = Upstream(settings.db)
+    if agent is not None and not is_agent_file(registry, agent):
+        named_agent = _parse_uuid(agent) or registry.get_agent(agent)
+        return Target(registry, named_agent, allowance=allowance, upstream=upstream)
+    if agent is not None:
+        configuration = load_configuration(Path(agent), registry, upstream)
+    elif session is None:
+        raise DefinitionError("name an agent with --agent, or a session to continue with --session")
+    else:
+        configuration = _configuration_of_session(session, settings, registry, upstream)
+        if configuration is None:
+            return Target(registry, None, allowance=allowance, upstream=upstream)
+    served_agent = configuration.agent if session is None else None
+    return Target(configuration.within(registry), served_agent, configuration, allowance, upstream)
 
 
 def refuse_agent_with_session(agent: str | None, session: str | None) -> None:
@@ -76,49 +109,31 @@ def refuse_agent_with_session(agent: str | None, session: str | None) -> None:
         raise DefinitionError("a session has its own agent: give --agent or --session, not both")
 
 
-def find_agent(registry: Registry, name: str, upstream: Upstream) -> Agent | UUID:
-    """Return an installed agent, the agent in a file, or the id of an agent that may be stored.
+def _configuration_of_session(
+    session: str, settings: Settings, registry: Registry, upstream: Upstream
+) -> Configuration | None:
+    """Return the configuration in the file with which a session was started, or ``None`` if it needs no file."""
+    if not has_db(settings.db):
+        return None
+    with ThreadPoolExecutor(1) as thread:  # some commands call this while an event loop runs
+        file = thread.submit(asyncio.run, _file_of_session(session, settings)).result()
+    if file is None:
+        return None
+    try:
+        return load_configuration(file, registry, upstream)
+    except DefinitionError as error:
+        message = f"the session {session!r} needs the file with which it was started; {error.message}"
+        raise DefinitionError(message, hint=error.hint) from None
 
-    ``upstream`` makes the capabilities of the file's MCP servers and APIs. Raises ``NotFound`` for an unknown name,
-    and the errors of ``read_agent_file``.
-    """
-    path = Path(name)
-    if name not in registry.agents:
-        if (stored := _parse_uuid(name)) is not None:
-            return stored
-        if path.suffix:
-            return read_agent_file(path, registry, upstream=upstream)
-    return registry.get_agent(name)
 
-
-def find_target(
-    registry: Registry,
-    agent: str | None,
-    session: str | None,
-    config: Path | None,
-    db: str,
-    allowance: Allowance | None = None,
-) -> Target:
-    """Return a command's target. ``db`` has the pins of a file's MCP servers and APIs.
-
-    Raises as ``find_agent`` and ``read_configuration`` do.
-    """
-    refuse_agent_with_session(agent, session)
-    if config is not None and agent is not None:
-        raise DefinitionError("a configuration file has its own agent: give --agent or --config, not both")
-    upstream = Upstream(db)
-    if config is not None:
-        configuration = load_configuration(config, registry, upstream)
-        served_agent = configuration.agent if session is None else None
-        return Target(configuration.within(registry), served_agent, configuration, config, allowance, upstream)
-    if agent is None and session is None:
-        raise DefinitionError("say whose tools to serve: --agent, --config, or --session to continue one")
-    if agent is None:
-        return Target(registry, None, allowance=allowance, upstream=upstream)
-    named_agent = find_agent(registry, agent, upstream)
-    is_in_file = isinstance(named_agent, Agent) and agent not in registry.agents
-    file = Path(agent) if is_in_file else None
-    return Target(registry, named_agent, file=file, allowance=allowance, upstream=upstream)
+async def _file_of_session(session: str, settings: Settings) -> Path | None:
+    """Return the file that a session of the settings' principal needs, if any. Raises as ``check_owner`` does."""
+    async with Kernel(store=settings.db) as kernel:
+        row = await kernel.find_session(session)
+        if row is None:
+            return None
+        check_owner(row, settings.principal)
+        return read_definition(row.definition)[1]
 
 
 def print_session(session: Session) -> None:
@@ -182,8 +197,8 @@ async def _enter_ensured_session(kernel: Kernel, target: Target, settings: Setti
     path.
     """
     principal, agent = settings.principal, target.agent
-    if isinstance(agent, Agent) and target.file is not None:
-        identity = str(target.file.resolve()), agent.name
+    if isinstance(agent, Agent) and target.configuration is not None:
+        identity = str(target.configuration.path.resolve()), agent.name
         row = target.new_session(kernel, agent, principal)
     else:
         loaded = await _load_active(kernel, target.registry, agent.name if isinstance(agent, Agent) else str(agent))
@@ -224,49 +239,36 @@ async def _agent_of_session(kernel: Kernel, target: Target, session: str, princi
         hint = "leave --session out to start one; its id is printed"
         raise NotFound(f"there is no session {session!r} of {principal.id!r}", hint=hint)
     check_owner(row, principal)
-    definition, file = read_definition(row.definition)
+    definition, _ = read_definition(row.definition)
     registry = target.registry
     try:
-        if file is not None and file[0] == "agent" and target.upstream is not None:
-            registry = await _with_sources(kernel, registry, target.upstream, file[1], session)
         defined = agent_in_code(row, kernel, registry)
-        if defined is None and row.agent_id is not None and "mcp_servers" in definition:
-            return await StoredAgents(kernel, registry).of_session(row)
-        return defined or build_agent(definition, registry, f"session {session}")
-    except (Conflict, DefinitionError) as error:
-        if file is None or file[0] != "config" or target.configuration is not None:
+    except Conflict as error:
+        if target.configuration is None:
             raise
-        advice = f"belongs to a configuration file: give --config {shlex.quote(str(file[1]))}, too"
-        raise type(error)(f"the session {session!r} {advice}") from None
-
-
-async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, file: Path, session: str) -> Registry:
-    """Return a registry with the MCP servers and APIs that a session's agent file declares now.
-
-    Those in the registry already, from a configuration file, stay as they are.
-    """
-    try:
-        declared = read_all_sources(file, registry)
-    except DefinitionError as error:
-        message = f"the session {session!r} needs the MCP servers and APIs of its agent's file; {error.message}"
-        raise DefinitionError(message, hint=error.hint) from None
-    new = [source for source in declared if source.capability not in registry.capabilities]
-    return registry.extended([await upstream.capability(source, kernel) for source in new])
+        hint = "a session keeps the tools that it began with: undo the change, or begin a new session"
+        message = f"the agent in {target.configuration.path} has changed since the session {session!r} began"
+        raise Conflict(message, hint=hint) from error
+    if defined is None and row.agent_id is not None and "mcp_servers" in definition:
+        return await StoredAgents(kernel, registry).of_session(row)
+    return defined or build_agent(definition, registry, f"session {session}")
 
 
 def find_definition(registry: Registry, name: str, db: str) -> Agent | UUID:
     """Return an installed agent, one with a single installed capability, or a file's; or the id of a stored agent.
 
     ``db`` has the pins of a file's MCP servers and APIs. Raises ``NotFound`` for an unknown name, and the errors of
-    ``read_agent_file``.
+    ``read_configuration``.
     """
     if name not in registry.agents and (agent := _agent_of_capability(registry, name)) is not None:
         return agent
+    if is_agent_file(registry, name):
+        return load_configuration(Path(name), registry, Upstream(db)).agent
     try:
-        return find_agent(registry, name, Upstream(db))
+        return _parse_uuid(name) or registry.get_agent(name)
     except NotFound as error:
         note = f"; nor is a capability of that name installed: {', '.join(registry.capabilities)}"
-        raise NotFound(f"{error.message}{note}", hint="or name an agent file by its path") from None
+        raise NotFound(f"{error.message}{note}", hint="or name a configuration file by its path") from None
 
 
 async def load_agent(registry: Registry, agent: Agent | UUID, db: str, *, org: str | None = None) -> Agent:

@@ -21,7 +21,6 @@ from capset.kernel.registry import Registry
 from capset.wire.turns import ENDINGS, EventShape
 from capset_agents.budgets import SUMMARISE_AT
 from capset_cli.common.allowances import UsageOption, load_allowance
-from capset_cli.common.configuration import ConfigFile
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.models import (
     AllowedModels,
@@ -53,7 +52,9 @@ _SHOW: Final = "show"
 
 AgentName = Annotated[
     str | None,
-    typer.Argument(metavar="AGENT", help="An agent file, the name of an installed agent, or the id of a stored one."),
+    typer.Argument(
+        metavar="AGENT", help="A configuration file, the name of an installed agent, or the id of a stored one."
+    ),
 ]
 SessionOption = Annotated[str | None, typer.Option("--session", "--resume", help="The id of a session to continue.")]
 Approver = Annotated[
@@ -98,7 +99,6 @@ def run_command(
     record: Record = None,
     approver: Approver = None,
     wait: Wait = None,
-    config: ConfigFile = None,
     grant: Grant = None,
     attribute: Attribute = None,
     env: Env = None,
@@ -113,18 +113,14 @@ def run_command(
     with 0 if the agent finished, 3 if it was refused or waits for an approval, 1 if it failed. --json prints one event
     per line.
     """
-    if task is None and (session is not None or config is not None):  # which have their own agent
+    if task is None and session is not None:  # which has its own agent
         agent, task = None, agent
     if session is None and task is None:
-        raise DefinitionError(
-            "say what the agent is to do: capset run AGENT TASK, or capset run TASK --config FILE for the file's agent"
-        )
+        raise DefinitionError("say what the agent is to do: capset run AGENT TASK")
     text = sys.stdin.read() if task == "-" else task
     waits = sys.stdin.isatty() if wait is None else wait
     target_options = format_options(url=url, db=db)
-    resume_options = format_options(
-        config=config, model=model, principal=principal, grant=grant, attribute=attribute, env=env
-    )
+    resume_options = format_options(model=model, principal=principal, grant=grant, attribute=attribute, env=env)
     options = _TurnOptions(agent, session, approver, waits, as_json, target_options, resume_options + target_options)
 
     async def work(conversation: OpenConversation) -> Exit:
@@ -143,7 +139,6 @@ def run_command(
         limits=(max_steps, max_cost, max_tokens, summarise_at),
         usage_limit=usage_limit,
         record=record,
-        config=config,
         grant=grant,
         attribute=attribute,
         env=env,
@@ -165,7 +160,6 @@ def chat_command(
     usage_limit: UsageOption = None,
     record: Record = None,
     approver: Approver = None,
-    config: ConfigFile = None,
     grant: Grant = None,
     attribute: Attribute = None,
     env: Env = None,
@@ -192,7 +186,6 @@ def chat_command(
         limits=(max_steps, max_cost, max_tokens, summarise_at),
         usage_limit=usage_limit,
         record=record,
-        config=config,
         grant=grant,
         attribute=attribute,
         env=env,
@@ -211,7 +204,6 @@ def _run_conversation(
     limits: tuple[int, float | None, int | None, int],
     usage_limit: list[str] | None,
     record: Path | None,
-    config: ConfigFile,
     grant: list[str] | None,
     attribute: list[str] | None,
     env: list[str] | None,
@@ -222,7 +214,6 @@ def _run_conversation(
     local_options = {
         "model": model,
         "allow-model": allow_model,
-        "config": config,
         "grant": grant,
         "attribute": attribute,
     }
@@ -233,7 +224,7 @@ def _run_conversation(
     runner = make_runner(model, allow_model or (), *limits, record=record, append=options.session is not None)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(None, None, None, usage_limit)
-    target = find_target(Registry.installed(), options.agent, options.session, config, settings.db, allowance)
+    target = find_target(Registry.installed(), options.agent, options.session, settings, allowance)
     return asyncio.run(_run_locally(work, settings, target, runner, options))
 
 

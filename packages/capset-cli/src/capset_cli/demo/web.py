@@ -110,7 +110,7 @@ def _researcher(host: str) -> Agent:
 
 
 def _with_config(registry: Registry, name: str, config: dict[str, Any]) -> AnyRef:  # JSON data
-    """Return a capability with a config as in an agent file: installed capabilities are known only by name."""
+    """Return a capability with a config as in a file: installed capabilities are known only by name."""
     ref = as_ref("the demo", registry.get(name))
     if ref.base.config is None:
         return ref

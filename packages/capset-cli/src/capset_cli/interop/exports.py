@@ -17,13 +17,12 @@ from capset.definitions.agents import Agent
 from capset.errors import DefinitionError
 from capset.evaluation.evaluate import evaluate
 from capset.kernel.registry import Registry
-from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.configuration import AgentOption
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset_cli.common.output import err, escaped, pretty, print_json
 from capset_cli.common.settings import Settings, load_settings, parse_attributes, parse_env
 from capset_cli.common.targets import Target, find_target, load_agent
-from capset_connect.agent_files.files import sub_agent_files
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -56,10 +55,7 @@ _SAMPLES: Final = {
 @guarded
 def export_command(
     format: Annotated[Format, typer.Argument(help="The format to write.")],
-    agent: Annotated[
-        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
-    ] = None,
-    config: ConfigFile = None,
+    agent: AgentOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of stdout.")
     ] = None,
@@ -102,13 +98,13 @@ def export_command(
     options = {"name": name, "release": release, "at": at, "author": author, "output": output}
     options |= {"description": description, "no_keys": no_keys or None, "require": require or None}
     _check_options(format, {key for key, value in options.items() if value is not None})
-    if agent is None and config is None:
-        raise DefinitionError("say what to export: --agent NAME, or --config FILE")
+    if agent is None:
+        raise DefinitionError("name the agent to export with --agent")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if format == "mcpb":  # others read it, so this machine's settings are left out unless given as options
         bare_principal = replace(settings.principal, attributes=parse_attributes(attribute))
         settings = replace(settings, principal=bare_principal, env=parse_env(env))
-    target = find_target(Registry.installed(), agent, None, config, settings.db)
+    target = find_target(Registry.installed(), agent, None, settings)
     _check_output(output, target)
     snapshot = asyncio.run(_snapshot(settings, target))
     texts = {key: str(value) for key, value in options.items() if value is not None}
@@ -134,8 +130,8 @@ def _check_options(format: Format, options: set[str]) -> None:
 
 def _check_output(output: Path | None, target: Target) -> None:
     """Raise ``DefinitionError`` if the file to be written is the one that declares the agent."""
-    sources = (target.file, target.configuration.path if target.configuration is not None else None)
-    if output is not None and any(source is not None and source.resolve() == output.resolve() for source in sources):
+    configuration = target.configuration
+    if output is not None and configuration is not None and configuration.path.resolve() == output.resolve():
         raise DefinitionError(
             f"--output {output} is the exported file itself, and is not overwritten", hint="name another --output"
         )
@@ -193,7 +189,7 @@ def _bundled_agent(target: Target, agent: str | None) -> BundledAgent:
     from capset_connect.interop import BundledAgent, bundled_file
 
     configuration = target.configuration
-    if (target.upstream is not None and target.upstream.is_used) or (configuration and configuration.sources):
+    if configuration is not None and configuration.sources:
         raise DefinitionError(
             "an agent with MCP servers or APIs cannot be bundled: your approvals of their tools are in your database",
             hint="serve it, and give clients its URL: capset gateway",
@@ -204,16 +200,15 @@ def _bundled_agent(target: Target, agent: str | None) -> BundledAgent:
                 "a configuration with a workspace or an audit key cannot be bundled: they belong to this machine",
                 hint="bundle one without workspace and audit",
             )
-        places = (action.source.rpartition(":")[0] or action.source for action in configuration.actions.values())
-        return bundled_file("--config", configuration.path, (place for place in places if place.endswith(".py")))
-    if target.file is not None:
-        inner = sub_agent_files(target.file, target.registry)
+        folder = configuration.path.parent
         return bundled_file(
-            "--agent", target.file, (Path(relpath(file, target.file.parent)).as_posix() for file in inner)
+            configuration.path, (Path(relpath(file, folder)).as_posix() for file in configuration.files)
         )
     if isinstance(target.agent, Agent):
         return BundledAgent(["--agent", target.agent.name])
-    raise DefinitionError("a stored agent cannot be bundled, as it is in your database: name an agent file", hint=agent)
+    raise DefinitionError(
+        "a stored agent cannot be bundled, as it is in your database: name a configuration file", hint=agent
+    )
 
 
 def _write(format: Format, export: Export, content: bytes, output: Path | None, *, as_json: bool) -> None:

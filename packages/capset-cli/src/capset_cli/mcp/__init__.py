@@ -13,7 +13,7 @@ import typer
 from capset.errors import DefinitionError
 from capset.kernel.registry import Registry
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
-from capset_cli.common.configuration import ConfigFile
+from capset_cli.common.configuration import AgentOption
 from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who
 from capset_cli.common.process import on_termination_signal
@@ -25,14 +25,11 @@ from capset_cli.common.temporary_folder import own_temporary_folder
 
 @guarded
 def mcp_command(
-    agent: Annotated[
-        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
-    ] = None,
+    agent: AgentOption = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to continue.")] = None,
     new_session: Annotated[
         bool, typer.Option("--new-session", help="Start a new session instead of continuing the permanent one.")
     ] = False,
-    config: ConfigFile = None,
     grant: Grant = None,
     attribute: Attribute = None,
     env: Env = None,
@@ -55,7 +52,7 @@ def mcp_command(
     allowance = load_allowance(limit, session_budget, run_budget)
     with own_temporary_folder(), contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         # Resolved first, so that a misspelt name creates no database.
-        target = find_target(Registry.installed(), agent, session, config, settings.db, allowance)
+        target = find_target(Registry.installed(), agent, session, settings, allowance)
         if target.configuration is not None and target.upstream is not None:
             warn_of_sources(target.configuration, target.upstream.pins, db)
         asyncio.run(_serve(settings, target, session, is_permanent=not new_session))

@@ -25,7 +25,6 @@ from capset_cli.common.remote import format_options
 from capset_cli.common.settings import Settings, has_db, load_settings, require_db
 from capset_cli.common.texts import one_line
 from capset_cli.common.upstream import source_client
-from capset_connect.agent_files.files import read_agent_sources
 from capset_connect.config_file import read_configuration
 from capset_connect.mcp.server import OF_AGENTS, McpServer
 from capset_connect.offers import described, hash_of, shown
@@ -47,20 +46,14 @@ from capset_connect.sources import KEYS, Source
 if TYPE_CHECKING:
     from capset_connect.lock import Locked, LockImport
 
-Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The configuration file that declares them.")
-]
-AgentFile = Annotated[
-    Path | None, typer.Option("--agent", metavar="FILE", help="The agent file that declares them, instead of --config.")
-]
+AgentFile = Annotated[Path, typer.Option("--agent", metavar="FILE", help="The configuration file that declares them.")]
 _SOURCE: Final = "The name of a server, or api:NAME for an API, as the file declares it"
 Server = Annotated[str, typer.Argument(metavar="SERVER", help=f"{_SOURCE}.")]
 
 
 @guarded
 def list_command(
-    config: Config = None,
-    agent: AgentFile = None,
+    agent: AgentFile,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -70,7 +63,7 @@ def list_command(
     It connects to every server, and reads every API's document. A tool is approved, changed since its approval, new,
     gone, or left out by its declaration. Exits with 1 if a server cannot be reached or a document cannot be read.
     """
-    reports = _query_sources(_declared_sources(config, agent), load_settings(db=db, principal=principal))
+    reports = query_sources(_declared_sources(agent), load_settings(db=db, principal=principal))
     if as_json:
         print_json(
             {
@@ -88,9 +81,8 @@ def list_command(
 
 @guarded
 def diff_command(
+    agent: AgentFile,
     server: Annotated[str | None, typer.Argument(metavar="SERVER", help=f"{_SOURCE}; by default all.")] = None,
-    config: Config = None,
-    agent: AgentFile = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -99,14 +91,14 @@ def diff_command(
 
     Invisible characters are escaped.
     """
-    reports = _query_sources(_declared_sources(config, agent, server), load_settings(db=db, principal=principal))
+    reports = query_sources(_declared_sources(agent, server), load_settings(db=db, principal=principal))
     changed = [(report, tool) for report in reports for tool in report.tools if tool.state != "approved"]
     if as_json:
         items = [_tool_data(report, tool) | _shapes(tool) for report, tool in changed]
         print_json({"items": items, "problems": _problems(reports)})
     else:
         _warn(reports)
-        where = format_options(config=config, agent=agent, db=db)
+        where = format_options(agent=agent, db=db)
         for report, tool in changed:
             for line in _difference(report.source, tool, where):
                 out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
@@ -116,12 +108,11 @@ def diff_command(
 @guarded
 def approve_command(
     server: Server,
+    agent: AgentFile,
     tools: Annotated[
         list[str] | None,
         typer.Argument(metavar="TOOL...", help="Tools by their original names, or NAME@HASH; by default all of them."),
     ] = None,
-    config: Config = None,
-    agent: AgentFile = None,
     principal: Who = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -133,7 +124,7 @@ def approve_command(
     reasons. Tools that are gone, or left out by their declaration, lose their approval.
     """
     settings = load_settings(db=db, principal=principal)
-    (declared,) = _declared_sources(config, agent, server)
+    (declared,) = _declared_sources(agent, server)
     approved, left_out = asyncio.run(_approve(declared, settings, tools or None))
     if as_json:
         items = [
@@ -216,16 +207,9 @@ def _report_lock(message: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit
     return code
 
 
-def _declared_sources(config: Path | None, agent: Path | None, name: str | None = None) -> Sequence[Source]:
+def _declared_sources(file: Path, name: str | None = None) -> Sequence[Source]:
     """Return the sources of a file, or only the one called ``name``. Raises ``DefinitionError`` if there is none."""
-    if (config is None) == (agent is None):
-        raise DefinitionError("say which file declares them: --config FILE, or --agent FILE")
-    file = config or agent
-    sources: Sequence[Source] = ()
-    if config is not None:
-        sources = read_configuration(config, Registry.installed(), upstream=lambda _: capability_with).sources
-    elif agent is not None:
-        sources = read_agent_sources(agent)
+    sources = read_configuration(file, Registry.installed(), upstream=lambda _: capability_with).sources
     if not sources:
         raise DefinitionError(f"{file} declares no MCP server and no API", hint=f"under the keys {' and '.join(KEYS)}")
     if name is None:
@@ -236,7 +220,8 @@ def _declared_sources(config: Path | None, agent: Path | None, name: str | None 
     return [by_key[name]]
 
 
-def _query_sources(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
+def query_sources(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
+    """Connect to all sources at once, and return what each offers, compared with the approvals in the database."""
     return asyncio.run(_query(sources, settings.db))
 
 
@@ -268,7 +253,7 @@ async def _approve(
             if not offer.hash.startswith(expected):
                 raise DefinitionError(
                     f"{offer.name!r} does not have the hash {expected}: it is {short_hash(offer.hash)} now",
-                    hint="review it again: capset mcp diff --config FILE",
+                    hint="review it again: capset mcp diff --agent FILE",
                 )
         changed = await approve(kernel, source, offers, local_actor(settings.principal), chosen=hashes)
         tools = standings(await kernel.store.pins.list(source.pin_key), offers) if hashes is None else ()

@@ -27,7 +27,7 @@ from capset.net.addresses import is_loopback
 from capset_agents.budgets import SUMMARISE_AT
 from capset_cli.common.actors import local_actor
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
-from capset_cli.common.configuration import ConfigFile, load_configuration, make_kernel
+from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
 from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset_cli.common.options import Attribute, Db, Env, Grant, Redis, Who
@@ -62,7 +62,7 @@ from capset_cli.serve.signatures import (
     signing_options,
 )
 from capset_cli.serve.telemetry import exported_traces
-from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agents.server_allowances import ServerAllowances
 
 if TYPE_CHECKING:
     from capset_connect.config_file import Configuration
@@ -78,6 +78,7 @@ _log = logging.getLogger("capset.server")
 
 @guarded
 def serve_command(
+    file: ServedFile = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
     insecure: Annotated[
@@ -138,7 +139,6 @@ def serve_command(
     summarise_at: SummariseAt = SUMMARISE_AT,
     checkpoint_key: CheckpointKeyFile = None,
     unsigned: Unsigned = False,
-    config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
     attribute: Attribute = None,
@@ -159,8 +159,8 @@ def serve_command(
     """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp), and the console (/), until SIGINT or SIGTERM.
 
     A caller needs an API key (capset key create), or a token of the issuer that --jwt-issuer names.
-    With --config, the file's actions are served as one agent, named in the file or after it. SIGHUP reloads the file;
-    an invalid one changes nothing.
+    With FILE, the server also has the file's agent, actions and governance. SIGHUP reloads the file; an invalid one
+    changes nothing.
     """
     require_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client", "mcp")
     from capset_server.auth.resources import PublicAddress
@@ -199,7 +199,7 @@ def serve_command(
         (*(allow_origin or ()), *((public.origin,) if public else ())),
     )
     installed, upstream = Registry.installed(), Upstream(settings.db)
-    configuration = None if config is None else load_configuration(config, installed, upstream)
+    configuration = None if file is None else load_configuration(file, installed, upstream)
     if configuration is not None:
         warn_of_sources(configuration, upstream.pins, db)
     signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)

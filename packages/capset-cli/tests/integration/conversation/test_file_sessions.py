@@ -1,4 +1,4 @@
-"""Sessions of agents whose files declare MCP servers and APIs go on by their ids alone (spec 7, M6)."""
+"""Sessions of agents in files go on by their ids alone (spec 7, M6)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_session_knows_the_file_that_declares_its_servers(
     assert (other.code, "adder" in other.said) == (2, False), other.said
     gone = run("run", "--session", session, "and again", *model)
     assert (gone.code, f"{tmp_path / 'adder.json'}: cannot be read" in gone.said) == (2, True), gone.said
-    assert f"the session {session!r} needs the MCP servers and APIs of its agent's file" in gone.said
+    assert f"the session {session!r} needs the file with which it was started" in gone.said
 
 
 @pytest.mark.spec("M6")
@@ -89,15 +89,11 @@ def test_servers_of_agents_within_are_known_too(run: Run, tmp_path: Path, model:
 
 
 @pytest.mark.spec("M6")
-def test_a_session_of_a_configuration_says_how_it_goes_on(run: Run, tmp_path: Path, model: tuple[str, str]) -> None:
-    """Its limits and its permissions are in that file, so that it is named each time."""
-    (tmp_path / "my tools.json").write_text(json.dumps({"agent": "boss", **shelf(tmp_path)}))
-    assert run("mcp", "approve", "shelf", "add", "--config", "my tools.json").code == 0
-    assert run("run", "add", "--config", "my tools.json", *model).out == "Three.\n"
+def test_a_session_of_a_file_is_governed_as_the_file_says(run: Run, tmp_path: Path, model: tuple[str, str]) -> None:
+    adder(tmp_path)
+    assert run("mcp", "approve", "shelf", "add", "--agent", "adder.json").code == 0
+    assert run("run", "adder.json", "add", *model).out == "Three.\n"
     session = newest(run)
-    alone = run("run", "--session", session, "and again", *model)
-    assert alone.code == 2
-    option = f"--config '{tmp_path / 'my tools.json'}'"
-    assert f"belongs to a configuration file: give {option}, too" in alone.said
-    resumed = run("run", "--session", session, "and again", "--config", str(tmp_path / "my tools.json"), *model)
-    assert (resumed.code, resumed.out) == (0, "Three.\n"), resumed.said
+    adder(tmp_path, governance={"allowance": {"session": {"calls": 1}}})
+    called = run("call", "shelf_add", "--session", session, "--args", '{"a": 2, "b": 2}')
+    assert (called.code, "budget" in called.said) == (3, True), called.said

@@ -41,11 +41,11 @@ def test_an_agent_does_a_task(keeper: Command) -> None:
 def test_a_configuration_file_has_its_agent(keeper: Command) -> None:
     action = {"name": "look", "description": "Look.", "handler": "./look.py", "effect": "read", "permissions": []}
     (keeper.folder / "look.py").write_text("def handler(params):\n    return 'seen'\n")
-    (keeper.folder / "capset.yaml").write_text(json.dumps({"agent": "clerk", "actions": [action]}))
+    (keeper.folder / "capset.yaml").write_text(json.dumps({"name": "clerk", "actions": [action]}))
     model = script(keeper.folder, {"calls": [{"tool": "look", "arguments": {}}]}, {"text": "Done."})
-    done = keeper("run", "look around", "--config", "capset.yaml", "--model", model)
+    done = keeper("run", "capset.yaml", "look around", "--model", model)
     assert (done.code, done.out.strip()) == (0, "Done."), done.err
-    missing = keeper("run", "--config", "capset.yaml", "--model", model)
+    missing = keeper("run", "capset.yaml", "--model", model)
     assert (missing.code, "say what the agent is to do" in missing.err) == (2, True)
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from capset import Registry
-from capset_connect.agent_files.files import read_agent_file
+from capset_connect.config_file import read_configuration
 from tests.helpers.cli.support import Command, Run
 
 AGENT = "name: helper\ndescription: Adds numbers.\ncapabilities: [test_math]\n"
 CONFIG = """\
-agent: weather
+name: weather
 actions:
   - name: get_weather
     description: Say how the weather is.
@@ -63,10 +63,10 @@ def test_an_agent_is_written_to_stdout_or_to_a_file_with_the_same_bytes(
 @pytest.mark.spec("W24")
 def test_a_configuration_is_written_as_its_principal_sees_it(capset: Command, folder: Path) -> None:
     assert folder
-    done = capset("export", "anthropic", "--config", "weather.yaml")
+    done = capset("export", "anthropic", "--agent", "weather.yaml")
     assert [tool["name"] for tool in json.loads(done.out)] == ["get_weather"]
     assert "the tool change_weather, which is not in play: local lacks the permission weather:change" in done.said
-    granted = capset("export", "anthropic", "--config", "weather.yaml", "--grant", "weather:change")
+    granted = capset("export", "anthropic", "--agent", "weather.yaml", "--grant", "weather:change")
     assert [tool["name"] for tool in json.loads(granted.out)] == ["change_weather", "get_weather"]
 
 
@@ -87,14 +87,14 @@ def test_what_registries_and_other_agents_read_is_written(capset: Command, folde
 @pytest.mark.spec("W27")
 def test_a_bundle_has_the_configuration_and_its_handlers(capset: Command, folder: Path) -> None:
     options = (*PUBLISHED, "--author", "Ada", "--description", "Weather.", "--output", "weather.mcpb")
-    done = capset("export", "mcpb", "--config", "weather.yaml", *options)
+    done = capset("export", "mcpb", "--agent", "weather.yaml", *options)
     assert done.code == 0
     first = (folder / "weather.mcpb").read_bytes()
     with zipfile.ZipFile(folder / "weather.mcpb") as archive:
         assert archive.read("weather.yaml").decode() == CONFIG
         assert archive.read("handlers/weather.py").decode() == HANDLERS
-        assert b"'--config', 'weather.yaml'" in archive.read("server.py")
-    assert capset("export", "mcpb", "--config", "weather.yaml", *options).code == 0
+        assert b"'--agent', 'weather.yaml'" in archive.read("server.py")
+    assert capset("export", "mcpb", "--agent", "weather.yaml", *options).code == 0
     assert (folder / "weather.mcpb").read_bytes() == first
 
 
@@ -111,7 +111,7 @@ def test_a_bundle_has_the_agent_files_that_its_agent_names(run: Run, folder: Pat
         named = {"team.yaml", "desk/clerk.yaml", "desk/more/boy.yaml", "helper.yaml"}
         assert {*archive.namelist()} - {"manifest.json", "pyproject.toml", "server.py"} == named
         archive.extractall(folder / "client")
-    assert read_agent_file(folder / "client" / "team.yaml", Registry.installed()).name == "team"
+    assert read_configuration(folder / "client" / "team.yaml", Registry.installed()).agent.name == "team"
 
 
 @pytest.mark.spec("W27")
@@ -128,7 +128,7 @@ def test_a_bundle_has_the_agent_files_that_its_agent_names(run: Run, folder: Pat
 def test_what_only_this_machine_has_is_in_no_bundle(capset: Command, folder: Path, more: str, message: str) -> None:
     (folder / "weather.yaml").write_text(CONFIG + more, encoding="utf-8")
     options = (*PUBLISHED, "--author", "Ada", "--description", "Weather.", "--output", "weather.mcpb")
-    done = capset("export", "mcpb", "--config", "weather.yaml", *options)
+    done = capset("export", "mcpb", "--agent", "weather.yaml", *options)
     assert (done.code, done.out) == (2, "")
     assert message in done.said
     assert not (folder / "weather.mcpb").exists()
@@ -138,7 +138,7 @@ def test_what_only_this_machine_has_is_in_no_bundle(capset: Command, folder: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("openai",), "say what to export: --agent NAME, or --config FILE"),
+        (("openai",), "name the agent to export with --agent"),
         (("openai", "--agent", "helper.yaml", "--author", "Ada"), "--author is for mcpb; openai does not take it"),
         (("a2a", "--agent", "helper.yaml", "--no-keys"), "--no-keys is for mcp-server; a2a does not take it"),
         (
@@ -167,7 +167,7 @@ BUNDLE = (*PUBLISHED, "--author", "Ada", "--description", "Weather.", "--output"
 def test_a_bundle_has_attributes_and_environment_of_options_alone(capset: Command, folder: Path) -> None:
     settings = 'principal = "ada"\n[attributes]\ntier = "mine"\n[env]\nregion = "mine"\n'
     (folder / "capset.toml").write_text(settings, encoding="utf-8")
-    command = ("export", "mcpb", "--config", "weather.yaml")
+    command = ("export", "mcpb", "--agent", "weather.yaml")
     mine = {"CAPSET_ATTRIBUTES": '{"team": "mine"}'}
     assert capset(*command, *BUNDLE, env=mine).code == 0
     with zipfile.ZipFile(folder / "weather.mcpb") as archive:
@@ -185,7 +185,7 @@ def test_a_bundle_has_attributes_and_environment_of_options_alone(capset: Comman
 
 
 @pytest.mark.spec("W27")
-@pytest.mark.parametrize("source", [("--config", "weather.yaml"), ("--agent", "helper.yaml")])
+@pytest.mark.parametrize("source", [("--agent", "weather.yaml"), ("--agent", "helper.yaml")])
 def test_the_file_that_is_exported_is_not_overwritten(capset: Command, folder: Path, source: tuple[str, str]) -> None:
     before = (folder / source[1]).read_bytes()
     done = capset("export", "openai", *source, "--output", f"handlers/../{source[1]}")
@@ -200,7 +200,7 @@ def test_a_bundle_serves_with_a_handler_that_is_called_as_a_module_is(capset: Co
     text = CONFIG.replace("./handlers/weather.py", "./calendar.py")
     (folder / "weather.yaml").write_text(text, encoding="utf-8")
     (folder / "calendar.py").write_text(HANDLERS, encoding="utf-8")
-    assert capset("export", "mcpb", "--config", "weather.yaml", *BUNDLE).code == 0
+    assert capset("export", "mcpb", "--agent", "weather.yaml", *BUNDLE).code == 0
     inside = folder / "inside"
     with zipfile.ZipFile(folder / "weather.mcpb") as archive:
         archive.extractall(inside)

@@ -45,15 +45,15 @@ def test_tools_are_actions_whose_handlers_are_to_be_written(capset: Command, tmp
     assert (first["name"], first["title"], first["effect"]) == ("math_add", "math.add", "write")
     assert first["handler"] == "./calc_handlers.py:math_add"
     assert second["handler"] == "./calc_handlers.py:class_"
-    failed = capset("call", "math_add", "--config", "calc.yaml", "--args", '{"a": 2, "b": 3}', "--json")
+    failed = capset("call", "math_add", "--agent", "calc.yaml", "--args", '{"a": 2, "b": 3}', "--json")
     assert failed.json["error"]["code"] == "not_written"
     assert "math_add is not written yet" in failed.json["error"]["message"]
     handlers = tmp_path / "calc_handlers.py"
     text = handlers.read_text("utf-8").replace('raise _unwritten("math_add")', 'return params["a"] + params["b"]')
     handlers.write_text(text, encoding="utf-8")
-    called = capset("call", "math_add", "--config", "calc.yaml", "--args", '{"a": 2, "b": 3}', "--json")
+    called = capset("call", "math_add", "--agent", "calc.yaml", "--args", '{"a": 2, "b": 3}', "--json")
     assert called.json["data"] == 5
-    refused = capset("call", "math_add", "--config", "calc.yaml", "--args", '{"a": "two", "b": 3}', "--json")
+    refused = capset("call", "math_add", "--agent", "calc.yaml", "--args", '{"a": "two", "b": 3}', "--json")
     assert refused.json["refused"]
 
 
@@ -160,4 +160,4 @@ def test_an_export_is_imported_as_actions_with_the_same_tools(capset: Command, t
     exported = capset("export", form, "--agent", "helper.yaml")
     (tmp_path / "tools.json").write_text(exported.out, encoding="utf-8")
     assert capset("import", "tools.json", "--effect", "read", "--output", "again.yaml").code == 0
-    assert json.loads(capset("export", form, "--config", "again.yaml").out) == json.loads(exported.out)
+    assert json.loads(capset("export", form, "--agent", "again.yaml").out) == json.loads(exported.out)

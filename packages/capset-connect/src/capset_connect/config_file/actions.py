@@ -17,6 +17,7 @@ from capset.kernel.registry import Registry
 from capset.schemas.parameters import parameters_schema
 from capset_connect.config_file.handlers import FoundHandler, Handlers, Unloaded, not_loaded
 from capset_connect.config_file.shapes import BUILT_IN, ActionShape
+from capset_connect.tool_rules import argument_policy
 
 T = TypeVar("T")
 _OWN: Final = ("parameters", "returns", "effect", "idempotent")
@@ -37,27 +38,27 @@ class Borrowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """An action of a file. ``dropped`` names the invalid members, which are not in the shape."""
+class ActionEntry:
+    """An action of a file. ``invalid`` names the invalid members, which are not in the shape."""
 
     shape: ActionShape
-    dropped: frozenset[str]
+    invalid: frozenset[str]
 
 
 def build_action(
-    action: Given, handlers: Handlers | Unloaded, registry: Registry, report: Report
+    action: ActionEntry, handlers: Handlers | Unloaded, registry: Registry, report: Report
 ) -> AnyTool | Borrowed | None:
     """Return the tool of an action, or report all of its problems and return ``None``."""
     return _Building(action, report).build(handlers, registry)
 
 
 class _Building:
-    def __init__(self, action: Given, report: Report) -> None:
-        self._given = action
+    def __init__(self, action: ActionEntry, report: Report) -> None:
+        self._invalid = action.invalid
         self._shape = action.shape
         self._owner = f"tool {action.shape.name!r}"
         self._report = report
-        self._is_sound = not action.dropped
+        self._is_sound = not action.invalid
 
     def build(self, handlers: Handlers | Unloaded, registry: Registry) -> AnyTool | Borrowed | None:
         shape = self._shape
@@ -66,7 +67,7 @@ class _Building:
             self._wrong("tool", "an action must have a handler or a tool, not both")
         if named is not None:
             return self._borrowed(registry, named)
-        if shape.handler is None and not {"handler", "tool"} & self._given.dropped:
+        if shape.handler is None and not {"handler", "tool"} & self._invalid:
             message = "an action needs a handler, such as ./handlers/weather.py, or a tool that is installed here"
             self._wrong("", f"{message}: tool: CAPABILITY.TOOL")
         self._check_permissions()
@@ -105,12 +106,14 @@ class _Building:
         if handler is not None:
             self._try("handler", lambda: adapt_handler(self._owner, handler))
         description = shape.description or shape.title or (_UNSEEN if handler is not_loaded else "")
-        if not description.strip() and not {"description", "title"} & self._given.dropped:
+        if not description.strip() and not {"description", "title"} & self._invalid:
             self._wrong("description", "an action needs a description or a title: models choose actions by it")
         self._try("parameters", lambda: parameters_schema(self._owner, shape.parameters or {}))
         self._try("returns", lambda: returns_schema(self._owner, shape.returns, is_own=True))
         self._try("limits", self._limits)
         self._try("retry", lambda: self._retry(idempotent=bool(shape.idempotent)))
+        if shape.arguments is not None:
+            self._wrong("arguments", "the action has its own parameters: restrict them there")
 
     def _borrowed(self, registry: Registry, named: str) -> Borrowed | None:
         name, _, tool_name = named.partition(".")
@@ -142,6 +145,13 @@ class _Building:
         limits = self._try("limits", self._limits)
         retry = self._try("retry", lambda: self._retry(idempotent=tool.idempotent))
         permissions = self._try("permissions", lambda: checked_permissions(self._owner, shape.permissions or ()))
+        policies = [*tool.policies]
+        if shape.arguments is not None:
+            rules, names = shape.arguments, tool.arguments.json_schema.get("properties", {})
+            if names and (unknown_names := sorted(rules.keys() - names)):
+                self._wrong("arguments", unknown("argument", unknown_names[0], names))
+            if policy := self._try("arguments", lambda: argument_policy(f"action:{shape.name}", rules, names)):
+                policies.append(policy)
         if not self._is_sound:
             return None
         times = [seconds for seconds in (tool.timeout, shape.timeout) if seconds is not None]
@@ -154,6 +164,7 @@ class _Building:
                 description=shape.description or tool.description,
                 permissions=tool.permissions | (permissions or frozenset()),
                 limits=tuple(dict.fromkeys((*tool.limits, *(limits or ())))),
+                policies=tuple(policies),
                 timeout=min(times) if times else None,
                 approval="ask" if shape.approval == "ask" else tool.approval,
                 retry=retry or tool.retry,
@@ -179,12 +190,12 @@ class _Building:
         return checked_retry(self._owner, retry, idempotent=idempotent)
 
     def _check_permissions(self) -> None:
-        if self._shape.permissions is None and "permissions" not in self._given.dropped:
+        if self._shape.permissions is None and "permissions" not in self._invalid:
             self._wrong("permissions", "list the permissions that a principal needs, or [] for none")
 
     def _try(self, field: str, make: Callable[[], T]) -> T | None:
         """Return the result of ``make``; if it raises, report the error and return ``None``."""
-        if field in self._given.dropped:
+        if field in self._invalid:
             return None
         try:
             return make()

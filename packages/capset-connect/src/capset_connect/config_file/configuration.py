@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyCapability
 from capset.definitions.governance.channels import NotificationChannel
 from capset.definitions.governance.settings import Governance
 from capset.definitions.references import AnyRef
@@ -39,6 +40,7 @@ class InvalidConfiguration(DefinitionError):
     """Raised for an invalid file, which is rejected as a whole. ``problems`` are sorted by line."""
 
     def __init__(self, file: Path, problems: Iterable[Problem]) -> None:
+        self.file = file
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
         message = "\n".join([f"{file}: not a configuration:", *(f"  {problem}" for problem in self.problems)])
         super().__init__(message, fields=[Field(problem.path, problem.message) for problem in self.problems])
@@ -53,7 +55,7 @@ class Action:
     line: int
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Configuration:
     """A valid configuration file. ``actions`` are keyed by name; ``digest`` is the SHA-256 of the file's text.
 
@@ -69,8 +71,15 @@ class Configuration:
     checkpoints: Checkpoints | None
     warnings: tuple[Problem, ...]
     digest: str
-    sources: tuple[Source, ...] = ()
-    channels: tuple[NotificationChannel, ...] = ()
+    sources: tuple[Source, ...]
+    """The MCP servers and APIs of the file and of its sub-agents' files."""
+    channels: tuple[NotificationChannel, ...]
+    shared: tuple[AnyCapability, ...]
+    """The capabilities that stored agents can use: ``actions``, and those of the file's MCP servers and APIs."""
+    files: tuple[Path, ...]
+    """The file, the Python files that it names, and the same of its sub-agents' files."""
+    is_needed: bool
+    """Whether sessions of the agent can be continued only with the file: it declares more than an agent has."""
 
     @property
     def lasting(self) -> tuple[object, ...]:
@@ -84,23 +93,21 @@ class Configuration:
         return tuple(action.tool for action in self.actions.values())
 
     def within(self, registry: Registry, *, earlier: tuple[Agent, ...] = ()) -> Registry:
-        """Return the registry, extended with the agent and with the capabilities of its MCP servers and APIs.
+        """Return the registry, extended with the agent and the shared capabilities.
 
-        Stored agents can use these capabilities, too. ``earlier`` are the agents that this agent replaces. Raises
-        ``DefinitionError`` if another agent with its name is installed.
+        ``earlier`` are the agents that this agent replaces. Raises ``DefinitionError`` if another agent or capability
+        with one of their names is installed.
         """
-        upstream = {source.capability for source in self.sources}
-        bases = (ref.base for ref in self.capabilities if ref.base.name in upstream)
         agents = (*registry.agents.values(), self.agent)
-        extended = Registry.of(registry.capabilities.values(), agents, registry.problems).extended(bases)
+        extended = Registry.of(registry.capabilities.values(), agents, registry.problems).extended(self.shared)
         return replace(extended, earlier=earlier, missing=registry.missing)
 
 
-Told = tuple[str | None, str, str]
+ActionWarning = tuple[str | None, str, str]
 """The action, if any; the member of the action or of the governance; and the warning."""
 
 
-def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[Told]:
+def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[ActionWarning]:
     """Yield the warnings about a valid configuration."""
     tools = [action.tool for action in actions]
     is_limited = governance.allowance is not None and bool(governance.allowance.limits)

@@ -53,6 +53,11 @@ class Handlers:
             raise DefinitionError(f"{place} has no {name!r}{hint}")
         return FoundHandler(getattr(module, name), digest)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that were loaded."""
+        return tuple(self._loaded)
+
     def forget(self) -> None:
         """Remove the loaded modules, because the configuration file was refused."""
         for loaded in self._loaded.values():
@@ -109,6 +114,8 @@ class Unloaded:
 
     It reads no file and imports nothing, so it cannot tell whether a handler exists. ``taken`` collects the references.
     """
+
+    files: Final[tuple[Path, ...]] = ()
 
     def __init__(self) -> None:
         self.taken: set[str] = set()

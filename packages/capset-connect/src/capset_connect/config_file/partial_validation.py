@@ -2,69 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, cast
+from functools import cache
+from typing import Any, Final, Generic, cast, get_args
 
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
-from capset.wire.allowances import AllowanceShape, BudgetShape
+from capset.wire.agents import CapabilityEntry
 from capset.wire.shapes import Shape
-from capset.wire.tool_sources import (
-    ApiShape,
-    ClientCredentialsShape,
-    McpResourceShape,
-    McpServerShape,
-    ToolRulesShape,
-)
-from capset_connect.config_file.actions import Given
-from capset_connect.config_file.shapes import (
-    ActionShape,
-    CapabilitiesLayerShape,
-    ConfigurationShape,
-    GovernanceShape,
-    OriginActionShape,
-    SecurityShape,
-)
+from capset_connect.config_file.actions import ActionEntry
+from capset_connect.config_file.shapes import ActionShape, ConfigurationShape, GovernanceShape
 from capset_connect.notifications.declarations import ChannelShape
 
 S = TypeVar("S", bound=Shape)
-LAYER: Final = "layers.capabilities"
-_PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
-    (re.compile(r"actions\.\d+"), ActionShape),
-    (re.compile(rf"{re.escape(LAYER)}\.actions\.\d+"), OriginActionShape),
-    (re.compile("governance"), GovernanceShape),
-    (re.compile(r"governance\.allowance"), AllowanceShape),
-    (re.compile(r"governance\.allowance\.(session|run)"), BudgetShape),
-    (re.compile(r"mcp_servers\.[^.]+"), McpServerShape),
-    (re.compile(r"apis\.[^.]+"), ApiShape),
-    (re.compile(r"(mcp_servers|apis)\.[^.]+\.rules\.[^.]+"), ToolRulesShape),
-    (re.compile(r"mcp_servers\.[^.]+\.resources\.[^.]+"), McpResourceShape),
-    (re.compile(r"mcp_servers\.[^.]+\.oauth|apis\.[^.]+\.oauth\.[^.]+"), ClientCredentialsShape),
-    (re.compile(r"notifications\.[^.]+"), ChannelShape),
-    (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
-    (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),
-)
+_COLLECTIONS: Final = (list, dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken(Generic[S]):
-    """A part of the file: its path, its valid content, and the documented names of its invalid members."""
+class ValidPart(Generic[S]):
+    """A part of the file: its path, its valid content, and the names of its invalid members."""
 
     path: str
     shape: S
-    dropped: frozenset[str]
+    invalid: frozenset[str]
 
     def place(self, member: str) -> str:
-        """Return the path of a member in the file. ``member`` is its documented name, which the file may alias."""
-        first, dot, rest = member.partition(".")
-        field = type(self.shape).model_fields.get(first)
-        named = (field.alias if field is not None else None) or first
-        return ".".join(part for part in (self.path, named + dot + rest) if part)
+        """Return the path of a member in the file."""
+        return ".".join(part for part in (self.path, member) if part)
 
 
 def check_shape(data: Mapping[str, Any]) -> list[Field]:
@@ -72,77 +41,131 @@ def check_shape(data: Mapping[str, Any]) -> list[Field]:
     try:
         ConfigurationShape.model_validate(data)
     except ValidationError as error:
-        return [_meant(field) for field in validation_fields(error, _names_of(ConfigurationShape), data)]
+        return [_with_advice(field) for field in validation_fields(error, _names_of(ConfigurationShape), data)]
     return []
 
 
-def _meant(field: Field) -> Field:
-    """Add a suggestion to the error of an unknown field below the top level."""
-    above, _, name = field.path.rpartition(".")
-    kind = next((kind for pattern, kind in _PARTS if pattern.fullmatch(above)), None)
-    if field.expected != UNKNOWN_FIELD or kind is None:
+def _with_advice(field: Field) -> Field:
+    """Add advice to the error of an unknown field: a similar name, or the part of the file where it belongs."""
+    if field.expected != UNKNOWN_FIELD:
         return field
-    return replace(field, did_you_mean=closest(name, _names_of(kind)))
+    above, _, name = field.path.rpartition(".")
+    shape = _shape_at(above)
+    if shape is None:
+        return field
+    places = [place for place in _members().get(name, ()) if place != above]
+    if not places:
+        return replace(field, did_you_mean=closest(name, _names_of(shape)))
+    here = "at the top level" if not above else f"in {above}"
+    there = " or ".join(f"in {place}" if place else "at the top level" for place in places[:_MAX_PLACES])
+    return replace(field, expected=f"there is no such field {here}: it belongs {there}", did_you_mean=None)
+
+
+_MAX_PLACES: Final = 3
+"""The maximum number of places that an error names for a misplaced field."""
+
+
+def _shape_at(path: str) -> type[Shape] | None:
+    """Return the shape of the part of a file at a path; ``None`` if it has no fixed members."""
+    shape: type[Shape] | None = ConfigurationShape
+    names = path.split(".") if path else []
+    while names and shape is not None:
+        inner, depth = _inner_shape(shape, names.pop(0))
+        shape, names = (None, names) if len(names) < depth else (inner, names[depth:])
+    return shape
+
+
+def _inner_shape(shape: type[Shape], name: str) -> tuple[type[Shape] | None, int]:
+    """Return the shape in a member, and the number of names or indexes between the member and the shape."""
+    field = next((field for key, field in shape.model_fields.items() if name == (field.alias or key)), None)
+    return (None, 0) if field is None else _shape_in(field.annotation, 0)
+
+
+def _shape_in(annotation: Any, depth: int) -> tuple[type[Shape] | None, int]:  # any annotation of a shape
+    if isinstance(annotation, type) and issubclass(annotation, Shape):
+        return annotation, depth
+    origin = getattr(annotation, "__origin__", None)
+    depth += origin in _COLLECTIONS
+    found = (_shape_in(argument, depth) for argument in get_args(annotation))
+    return next((result for result in found if result[0] is not None), (None, 0))
+
+
+@cache
+def _members() -> Mapping[str, tuple[str, ...]]:
+    """Return the places of every member of a file by its name, those nearest the top first."""
+    places: dict[str, list[str]] = {}
+    level: list[tuple[str, type[Shape]]] = [("", ConfigurationShape)]
+    seen: set[type[Shape]] = set()
+    while level:
+        below: list[tuple[str, type[Shape]]] = []
+        for place, shape in level:
+            for key, field in shape.model_fields.items():
+                name = field.alias or key
+                places.setdefault(name, []).append(place)
+                inner, depth = _shape_in(field.annotation, 0)
+                if inner is not None and inner not in seen:
+                    seen.add(inner)
+                    below.append((".".join(part for part in (place, name, *["*"] * depth) if part), inner))
+        level = below
+    return {name: tuple(where) for name, where in places.items()}
 
 
 def _names_of(kind: type[Shape]) -> list[str]:
     return [field.alias or name for name, field in kind.model_fields.items()]
 
 
-def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[Taken[ActionShape], Given]]:
-    """Yield the valid content of the actions, in both forms."""
-    forms: list[tuple[str, type[ActionShape]]] = [("actions", ActionShape), (f"{LAYER}.actions", OriginActionShape)]
-    for path, shape in forms:
-        entries = _member(data, path)
-        for position, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
-            if (taken := _take(f"{path}.{position}", shape, entry)) is not None:
-                yield taken, Given(taken.shape, taken.dropped)
+def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[ValidPart[ActionShape], ActionEntry]]:
+    """Yield the valid content of the actions."""
+    entries = data.get("actions")
+    for position, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
+        if (part := _valid_part(f"actions.{position}", ActionShape, entry)) is not None:
+            yield part, ActionEntry(part.shape, part.invalid)
 
 
-def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | Taken[SecurityShape]]:
-    """Yield the valid content of the governance, in both forms."""
-    if (part := _take("governance", GovernanceShape, data.get("governance"))) is not None:
-        yield part
-    if (part := _take(f"{LAYER}.security", SecurityShape, _member(data, f"{LAYER}.security"))) is not None:
-        yield part
+def capabilities_in(data: Mapping[str, Any]) -> Mapping[int, CapabilityEntry]:
+    """Return the well-formed entries of capabilities by their positions."""
+    entries = data.get("capabilities")
+    formed: dict[int, CapabilityEntry] = {}
+    for position, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
+        with suppress(ValidationError):
+            formed[position] = CapabilityEntry.model_validate({"id": entry} if isinstance(entry, str) else entry)
+    return formed
+
+
+def governance_in(data: Mapping[str, Any]) -> GovernanceShape | None:
+    """Return the valid content of the governance."""
+    part = _valid_part("governance", GovernanceShape, data.get("governance"))
+    return None if part is None else part.shape
 
 
 def channels_in(data: Mapping[str, Any]) -> Iterator[tuple[str, ChannelShape]]:
     """Yield the names and shapes of the valid channels."""
     channels = data.get("notifications")
     for name, channel in cast("dict[str, Any]", channels).items() if isinstance(channels, dict) else ():
-        taken = _take(f"notifications.{name}", ChannelShape, channel)
-        if taken is not None and not taken.dropped:
-            yield name, taken.shape
+        part = _valid_part(f"notifications.{name}", ChannelShape, channel)
+        if part is not None and not part.invalid:
+            yield name, part.shape
 
 
-def whole_in(data: Mapping[str, Any]) -> ConfigurationShape:
+def other_members(data: Mapping[str, Any]) -> ConfigurationShape:
     """Return the valid members of a file, except the actions and the governance."""
-    rest = {name: value for name, value in data.items() if name not in ("actions", "governance", "layers")}
-    taken = _take("", ConfigurationShape, rest)
-    return ConfigurationShape.model_validate({}) if taken is None else taken.shape
+    rest = {name: value for name, value in data.items() if name not in ("actions", "governance")}
+    part = _valid_part("", ConfigurationShape, rest)
+    return ConfigurationShape.model_validate({}) if part is None else part.shape
 
 
-def _take(path: str, kind: type[S], raw: object) -> Taken[S] | None:
+def _valid_part(path: str, kind: type[S], raw: object) -> ValidPart[S] | None:
     """Return the valid content of a part; ``None`` if it is absent or lacks required members."""
     if not isinstance(raw, Mapping):
         return None
     members = cast("Mapping[str, Any]", raw)
     try:
-        return Taken(path, kind.model_validate(members), frozenset())
+        return ValidPart(path, kind.model_validate(members), frozenset())
     except ValidationError as error:
         wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False) if problem["loc"]}
     names = {field.alias or name: name for name, field in kind.model_fields.items()}
     try:
-        fitting = kind.model_validate({name: value for name, value in members.items() if name not in wrong})
+        valid = kind.model_validate({name: value for name, value in members.items() if name not in wrong})
     except ValidationError:
         return None
-    return Taken(path, fitting, frozenset(names.get(name, name) for name in wrong))
-
-
-def _member(data: object, path: str) -> object:
-    for name in path.split("."):
-        if not isinstance(data, Mapping):
-            return None
-        data = cast("Mapping[str, object]", data).get(name)
-    return data
+    return ValidPart(path, valid, frozenset(names.get(name, name) for name in wrong))

@@ -6,16 +6,16 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from os.path import realpath
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import narrow_capability
-from capset.definitions.governance.approvers import ApproverRule
+from capset.definitions.capabilities import AnyCapability
 from capset.definitions.governance.channels import NotificationChannel
-from capset.definitions.governance.limits import limit_of
+from capset.definitions.governance.policies import Policy, policy
 from capset.definitions.governance.settings import Governance, Roles
 from capset.definitions.names import AGENT
 from capset.definitions.references import AnyRef
@@ -23,17 +23,31 @@ from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, DefinitionError
 from capset.fingerprint.checkpoints import CheckpointKey
 from capset.kernel.governance.checkpoints import Checkpoints
-from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.registry import Registry
 from capset.schemas.validation_errors import UNKNOWN_FIELD
-from capset.wire.agents import CapabilityEntry
-from capset.wire.allowances import AllowanceShape
-from capset_connect.agent_files.entries import refer
+from capset.wire.agents import AgentDefinitionShape, SubAgentEntry
+from capset_connect.agents.definitions import agent_of_definition, as_agent_tool, context_of
+from capset_connect.agents.entries import refer
 from capset_connect.config_file.actions import Borrowed, build_action
 from capset_connect.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem, warnings_of
+from capset_connect.config_file.governance import governance_setting
 from capset_connect.config_file.handlers import Handlers, Unloaded
-from capset_connect.config_file.partial_validation import actions_in, channels_in, check_shape, governance_in, whole_in
-from capset_connect.config_file.shapes import BUILT_IN, ApproverRuleShape, AuditShape, ConfigurationShape
+from capset_connect.config_file.installed_tools import actions_capability, borrowed_tools, with_tools
+from capset_connect.config_file.partial_validation import (
+    actions_in,
+    capabilities_in,
+    channels_in,
+    check_shape,
+    governance_in,
+    other_members,
+)
+from capset_connect.config_file.shapes import (
+    BUILT_IN,
+    SERVER_MEMBERS,
+    AuditShape,
+    ConfigurationShape,
+    GovernanceShape,
+)
 from capset_connect.config_file.source_positions import Lines, check_members, lines_of
 from capset_connect.notifications.declarations import channel_of
 from capset_connect.plain_files import Unparsable, parse, read_text
@@ -54,14 +68,26 @@ _UNNAMED: Final = re.compile(r"[^A-Za-z0-9 _.-]+")
 def read_configuration(path: Path, registry: Registry, *, upstream: Upstream | None = None) -> Configuration:
     """Return the configuration in a file. Its handlers are loaded each time.
 
-    ``registry`` has the capabilities whose tools the file may use. ``upstream`` creates the capabilities of MCP servers
-    and APIs; without it, a file that declares any is refused. Raises ``InvalidConfiguration`` with all problems and
-    their lines, and ``DefinitionError`` if the file cannot be read.
+    ``registry`` has the capabilities and agents that the file may use. ``upstream`` creates the capabilities of MCP
+    servers and APIs; without it, a file that declares any is refused. Raises ``InvalidConfiguration`` with all
+    problems and their lines, and ``DefinitionError`` if the file cannot be read.
     """
-    return parsed(path, read_text(path, "a configuration file"), Handlers(path.parent)).read(registry, upstream)
+    return _reading(path, ()).read(registry, upstream)
 
 
-def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
+def _reading(path: Path, outer: tuple[Path, ...]) -> Reading:
+    """Return a reading of a file. ``outer`` are the files that use it, the outermost first."""
+    try:
+        real_path = Path(realpath(path))  # unlike resolve(), it accepts a loop of symlinks
+    except ValueError:  # a NUL, a lone surrogate
+        raise DefinitionError(f"{str(path)!r:.200} is not a valid file path") from None
+    if real_path in outer:
+        raise DefinitionError(f"{path}: an agent cannot be its own tool, directly or through other agents")
+    text = read_text(path, "a configuration file")
+    return parsed(path, text, Handlers(path.parent), outer=(*outer, real_path))
+
+
+def parsed(path: Path, text: str, handlers: Handlers | Unloaded, *, outer: tuple[Path, ...] = ()) -> Reading:
     """Parse the text of a file into a ``Reading``. Raises ``InvalidConfiguration`` if it is not a mapping."""
     try:
         lines = lines_of(path.suffix.lower(), text)
@@ -72,24 +98,37 @@ def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
     except DefinitionError as error:
         raise InvalidConfiguration(path, [Problem(None, "", error.message)]) from None
     if not isinstance(data, dict):
-        raise InvalidConfiguration(path, [Problem(1, "", "expected a mapping, such as one with actions")])
-    return Reading(path, text, cast("dict[str, Any]", data), lines, handlers)
+        raise InvalidConfiguration(path, [Problem(1, "", "expected a mapping, such as one with a name")])
+    return Reading(path, text, cast("dict[str, Any]", data), lines, handlers, outer)
 
 
 class Reading:
-    """One reading of a file. With ``Unloaded`` handlers, only its text is used."""
+    """One reading of a file. With ``Unloaded`` handlers, only its text is used.
+
+    ``outer`` ends with the real path of the file, after those of the files whose agents use its agent.
+    """
 
     def __init__(
-        self, path: Path, text: str, data: Mapping[str, Any], lines: Lines, handlers: Handlers | Unloaded
+        self,
+        path: Path,
+        text: str,
+        data: Mapping[str, Any],
+        lines: Lines,
+        handlers: Handlers | Unloaded,
+        outer: tuple[Path, ...],
     ) -> None:
         self._path = path
         self._text = text
         self._data = data
         self._lines = lines
         self._handlers = handlers
+        self._outer = outer
         self._problems: list[Problem] = []
         self._places: dict[str, Callable[[str], str]] = {}
-        self._governed: dict[str, str] = {}
+        self._inner: list[Configuration] = []
+        """The configurations of sub-agents in other files."""
+        self._unread: list[Problem] = []
+        """Warnings of files that were not read, because handlers are ``Unloaded``."""
 
     def read(self, registry: Registry, upstream: Upstream | None = None) -> Configuration:
         """Return the configuration. Raises ``InvalidConfiguration`` with up to ``MAX_PROBLEMS`` problems."""
@@ -101,69 +140,89 @@ class Reading:
 
     def unfollowed(self) -> list[Problem]:
         """Return a warning for each path of a valid file that was not checked because its handlers are ``Unloaded``."""
-        rest = whole_in(self._data)
-        settings = {"workspace": rest.workspace, "audit.key": rest.audit}
-        return [
+        if not isinstance(self._handlers, Unloaded):
+            return []
+        members = other_members(self._data)
+        settings = {"workspace": members.workspace, "audit.key": members.audit}
+        warnings = [
             Problem(self._lines.of(path), path, message)
             for path, message in _UNFOLLOWED.items()
-            if settings[path] is not None and isinstance(self._handlers, Unloaded)
+            if settings[path] is not None
         ]
+        return [*warnings, *self._unread]
 
     def _read(self, registry: Registry, upstream: Upstream | None) -> Configuration:
         for field in check_shape(self._data):
             meant = f" (did you mean {field.did_you_mean!r}?)" if field.did_you_mean else ""
             message = _OF_MODELS.sub("", field.expected.replace(UNKNOWN_FIELD, "there is no such field"))
             self._report(field.path, f"{message}{meant}", self._name_at(field.path))
-        rest = whole_in(self._data)
+        if len(self._outer) > 1:
+            self._refuse_server_members()
+        members = other_members(self._data)
         actions, borrowed = self._actions(registry)
-        governance = self._governance(rest)
-        refs = self._capabilities(rest, borrowed, registry)
-        sources = self._sources(rest)
+        governance = self._governance(governance_in(self._data), members)
+        sources = self._sources(members)
+        upstream_capabilities = self._capabilities_of_sources(sources, upstream)
+        extended = self._try("", lambda: registry.extended(upstream_capabilities)) or registry
+        refs = self._capabilities(borrowed, extended, upstream_capabilities)
         channels = self._channels()
-        refs = (*refs, *self._upstream(sources, upstream))
-        workspace = self._workspace(rest.workspace)
-        checkpoints = None if rest.audit is None else self._checkpoints(rest.audit)
-        tools = [
-            action.tool
-            for name, action in actions.items()
-            if name not in {borrowed_tool.tool.name for borrowed_tool in borrowed}
-        ]
-        agent = None if self._problems else self._try("", lambda: self._agent(rest.agent, tools, refs))
+        workspace = self._workspace(members.workspace)
+        checkpoints = None if members.audit is None else self._checkpoints(members.audit)
+        borrowed_names = {borrowed_tool.tool.name for borrowed_tool in borrowed}
+        own_tools = [action.tool for name, action in actions.items() if name not in borrowed_names]
+        sub_agents = self._sub_agents(
+            members, extended, lambda path: _reading(path, self._outer).read(registry, upstream)
+        )
+        policies = self._policies(members)
+        agent = None
+        if not self._problems:
+            agent = self._try("", lambda: self._agent(members, [*own_tools, *sub_agents], refs, policies))
+        capability = self._try("actions", lambda: actions_capability(self._path, own_tools, refs, borrowed, policies))
         if self._problems or governance is None or agent is None:
             raise InvalidConfiguration(self._path, self._problems)
         warnings = [
             Problem(self._lines.of(place), place, warning, action)
             for action, member, warning in warnings_of(actions.values(), governance)
-            for place in [self._places[action](member) if action else self._governed.get(member, "governance")]
+            for place in [self._places[action](member) if action else f"governance.{member}"]
         ]
-        digest = hashlib.sha256(self._text.encode()).hexdigest()
+        all_sources = self._all_sources(sources)
         return Configuration(
-            self._path,
-            agent,
-            MappingProxyType(actions),
-            refs,
-            governance,
-            workspace,
-            checkpoints,
-            tuple(warnings),
-            digest,
-            tuple(sources.values()),
-            channels,
+            path=self._path,
+            agent=agent,
+            actions=MappingProxyType(actions),
+            capabilities=refs,
+            governance=governance,
+            workspace=workspace,
+            checkpoints=checkpoints,
+            warnings=(*warnings, *self._inner_warnings()),
+            digest=hashlib.sha256(self._text.encode()).hexdigest(),
+            sources=tuple(all_sources.values()),
+            channels=channels,
+            shared=(*upstream_capabilities, *([] if capability is None else [capability])),
+            files=(self._path, *self._handlers.files, *(file for inner in self._inner for file in inner.files)),
+            is_needed=bool(self._inner or self._data.keys() - AgentDefinitionShape.model_fields - {"$schema"}),
         )
+
+    def _refuse_server_members(self) -> None:
+        for name in SERVER_MEMBERS:
+            if name in self._data:
+                self._report(
+                    name, f"applies to a whole server: write it in {self._outer[0].name}, which uses this file"
+                )
 
     def _actions(self, registry: Registry) -> tuple[dict[str, Action], list[Borrowed]]:
         actions: dict[str, Action] = {}
         borrowed: list[Borrowed] = []
         first: dict[str, int] = {}
-        for taken, action in actions_in(self._data):
-            name, line = taken.shape.name, self._lines.of(taken.path)
+        for part, action in actions_in(self._data):
+            name, line = part.shape.name, self._lines.of(part.path)
 
             def report(
                 member: str,
                 message: str,
                 name: str = name,
-                place: Callable[[str], str] = taken.place,
-                path: str = taken.path,
+                place: Callable[[str], str] = part.place,
+                path: str = part.path,
             ) -> None:
                 self._report(place(member) if member else path, message, name)
 
@@ -171,7 +230,7 @@ class Reading:
             if not is_new:
                 report("name", f"another action on line {first[name]} has this name")
             first.setdefault(name, line)
-            self._places.setdefault(name, taken.place)
+            self._places.setdefault(name, part.place)
             built = build_action(action, self._handlers, registry, report)
             if not is_new:
                 continue
@@ -179,56 +238,62 @@ class Reading:
                 borrowed.append(built)
             tool = built.tool if isinstance(built, Borrowed) else built
             if tool is not None:
-                shape = taken.shape
+                shape = part.shape
                 source = shape.handler or shape.tool or BUILT_IN[name.replace("_", "-")]
                 actions[name] = Action(tool, source, line)
         return actions, borrowed
 
-    def _governance(self, rest: ConfigurationShape) -> Governance | None:
+    def _governance(self, shape: GovernanceShape | None, members: ConfigurationShape) -> Governance | None:
         values: dict[str, Any] = {}
-        for taken in governance_in(self._data):
-            for name in type(taken.shape).model_fields:
-                value = getattr(taken.shape, name)
-                # For refusals, null means no limit; for all other members, it means unset.
-                if value is None and not (name == "refusals" and name in taken.shape.model_fields_set):
-                    continue
-                if name in values:
-                    self._report(taken.place(name), f"already set by {self._governed[name]}: set it once")
-                    continue
-                self._governed[name] = taken.place(name)
-                self._try(
-                    taken.place(name), lambda name=name, value=value: values.update({name: _governing(name, value)})
-                )
-        roles = self._try("roles", lambda: Roles(rest.roles))
+        for name in GovernanceShape.model_fields if shape is not None else ():
+            value = getattr(shape, name)
+            # For refusals, null means no limit; for all other members, it means unset.
+            if value is None and not (name == "refusals" and shape is not None and name in shape.model_fields_set):
+                continue
+            self._try(
+                f"governance.{name}",
+                lambda name=name, value=value: values.update({name: governance_setting(name, value)}),
+            )
+        roles = self._try("roles", lambda: Roles(members.roles))
         return self._try("governance", lambda: Governance(**values, roles=roles))
 
     def _capabilities(
-        self, rest: ConfigurationShape, borrowed: list[Borrowed], registry: Registry
+        self,
+        borrowed: list[Borrowed],
+        registry: Registry,
+        upstream_capabilities: list[AnyCapability],
     ) -> tuple[AnyRef, ...]:
-        entries = [CapabilityEntry(id=name, config=config or None) for name, config in rest.capabilities.items()]
-        referred = refer(entries, registry)
-        for wrong in referred.misfits:
-            name = entries[wrong.position].id
-            place = wrong.place.removeprefix("config").removeprefix(".")
-            meant = f" (did you mean {wrong.did_you_mean!r}?)" if wrong.did_you_mean else ""
-            self._report(".".join(part for part in ("capabilities", name, place) if part), f"{wrong.expected}{meant}")
+        """Return the references of the agent: those listed, those whose tools actions use, and the file's sources."""
+        entries = capabilities_in(self._data)
+        positions = list(entries)
+        referred = refer(entries.values(), registry)
+        for mismatch in (replace(misfit, position=positions[misfit.position]) for misfit in referred.misfits):
+            meant = f" (did you mean {mismatch.did_you_mean!r}?)" if mismatch.did_you_mean else ""
+            self._report(mismatch.field.path, f"{mismatch.expected}{meant}")
         refs = {reference.name: reference for reference in referred.refs}
         for borrowed_tool in borrowed:
             refs.setdefault(borrowed_tool.capability.name, borrowed_tool.capability.ref)
         for name, ref in refs.items():
-            tools: dict[AnyTool, list[AnyTool]] = {}
-            for borrowed_tool in borrowed:
-                if borrowed_tool.capability is ref.base:
-                    tools.setdefault(borrowed_tool.original, []).append(borrowed_tool.tool)
-            if tools:
-                restricted = self._try(f"capabilities.{name}", lambda ref=ref, tools=tools: _with_tools(ref, tools))
+            if tools := borrowed_tools(ref.base, borrowed):
+                restricted = self._try("actions", lambda ref=ref, tools=tools: with_tools(ref, tools))
                 refs[name] = restricted or ref
+        for capability in upstream_capabilities:
+            refs.setdefault(capability.name, capability.ref)
         return tuple(refs.values())
 
-    def _sources(self, rest: ConfigurationShape) -> dict[str, Source]:
+    def _sources(self, members: ConfigurationShape) -> dict[str, Source]:
         """Return the valid MCP servers and APIs of the file by their paths."""
-        sources = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
+        sources = {place: self._try(place, make) for place, make in declarations(members, self._path.parent)}
         return {place: source for place, source in sources.items() if source is not None}
+
+    def _all_sources(self, sources: Mapping[str, Source]) -> dict[str, Source]:
+        """Return the sources of the file and of the files of sub-agents, by the names of their capabilities."""
+        all_sources: dict[str, Source] = {}
+        for source in (*sources.values(), *(source for inner in self._inner for source in inner.sources)):
+            if all_sources.setdefault(source.capability, source) != source:
+                message = f"two of its agents declare {source.label} differently"
+                raise InvalidConfiguration(self._path, [Problem(self._lines.of("agents"), "agents", message)])
+        return all_sources
 
     def _channels(self) -> tuple[NotificationChannel, ...]:
         channels = [
@@ -237,14 +302,82 @@ class Reading:
         ]
         return tuple(channel for channel in channels if channel is not None)
 
-    def _upstream(self, sources: Mapping[str, Source], upstream: Upstream | None) -> Iterator[AnyRef]:
+    def _capabilities_of_sources(self, sources: Mapping[str, Source], upstream: Upstream | None) -> list[AnyCapability]:
         if upstream is None:
             for place in sources:
                 self._report(place, "its tools come from pins in a store, but no store was given")
-        elif sources and (make := self._try(next(iter(sources)), lambda: upstream([*sources.values()]))) is not None:
-            for place, source in sources.items():
-                if (capability := self._try(place, lambda source=source: make(source))) is not None:
-                    yield capability.ref
+            return []
+        if not sources:
+            return []
+        make = self._try(next(iter(sources)), lambda: upstream([*sources.values()]))
+        if make is None:
+            return []
+        capabilities = [self._try(place, lambda source=source: make(source)) for place, source in sources.items()]
+        return [capability for capability in capabilities if capability is not None]
+
+    def _sub_agents(
+        self, members: ConfigurationShape, registry: Registry, read_file: Callable[[Path], Configuration]
+    ) -> list[AnyTool]:
+        """Return the sub-agents as tools. ``registry`` includes the file's own MCP servers and APIs."""
+
+        def find_agent(name: str) -> Agent:
+            is_file = name not in registry.agents and bool(Path(name).suffix)
+            return self._agent_in_file(name, read_file) if is_file else registry.get_agent(name)
+
+        tools: list[AnyTool] = []
+        for position, named in enumerate(members.agents):
+            place = f"agents.{position}"
+            entry = SubAgentEntry(agent=named) if isinstance(named, str) else named
+            if (agent := self._sub_agent(place, entry.agent, registry, find_agent)) is not None:
+                tool = self._try(place, lambda agent=agent, entry=entry: as_agent_tool(agent, entry))
+                tools += [] if tool is None else [tool]
+        return tools
+
+    def _sub_agent(
+        self, place: str, named: str | AgentDefinitionShape, registry: Registry, find_agent: Callable[[str], Agent]
+    ) -> Agent | None:
+        """Return a sub-agent, or report all of its problems and return ``None``."""
+        try:
+            if isinstance(named, str):
+                return find_agent(named)
+            return agent_of_definition(named, registry, str(self._path), find_agent)
+        except InvalidConfiguration as error:
+            for problem in error.problems:
+                self._report(place, f"{error.file.name}: {problem}")
+        except CapsetError as error:
+            self._report(place, error.message)
+        return None
+
+    def _agent_in_file(self, name: str, read_file: Callable[[Path], Configuration]) -> Agent:
+        """Return the agent in another file; if files are not read here, one that stands for it."""
+        if isinstance(self._handlers, Unloaded):
+            message = f"files are not read here: the agent in {name!r:.80} was not checked"
+            self._unread.append(Problem(self._lines.of("agents"), "agents", message))
+            return Agent(f"unread-{len(self._unread)}", description="not known here")
+        inner = read_file(self._path.parent / name)
+        self._inner.append(inner)
+        return inner.agent
+
+    def _inner_warnings(self) -> Iterator[Problem]:
+        for inner in self._inner:
+            for warning in inner.warnings:
+                yield Problem(self._lines.of("agents"), "agents", f"{inner.path.name}: {warning}")
+
+    def _policies(self, members: ConfigurationShape) -> list[Policy]:
+        policies: list[Policy] = []
+        for position, reference in enumerate(members.policies):
+            made = self._try(f"policies.{position}", lambda reference=reference: self._policy(reference))
+            policies += [] if made is None else [made]
+        return policies
+
+    def _policy(self, reference: str) -> Policy | None:
+        """Return a policy, or ``None`` if handlers are not loaded here."""
+        value = self._handlers.resolve(reference).value
+        if isinstance(self._handlers, Unloaded):
+            message = f"the policy {reference} is not loaded here: neither its existence nor its code was checked"
+            self._unread.append(Problem(self._lines.of("policies"), "policies", message))
+            return None
+        return value if isinstance(value, Policy) else policy(value)
 
     def _workspace(self, path: str | None) -> Path | None:
         if path is None or isinstance(self._handlers, Unloaded):
@@ -273,9 +406,25 @@ class Reading:
             return self._try("audit", lambda: Checkpoints(key, every=audit.every, keep=audit.keep))
         return None
 
-    def _agent(self, name: str | None, tools: list[AnyTool], refs: tuple[AnyRef, ...]) -> Agent:
+    def _agent(
+        self, members: ConfigurationShape, tools: list[AnyTool], refs: tuple[AnyRef, ...], policies: list[Policy]
+    ) -> Agent:
         stem = _UNNAMED.sub("-", self._path.stem).lstrip(" _.-")[:100]
-        agent = Agent(name or (stem if AGENT.fullmatch(stem) else "configuration"), tools=tools, uses=refs)
+        context, wrong = context_of(members.static_context)
+        if wrong:
+            raise DefinitionError("; ".join(map(str, wrong)))
+        agent = Agent(
+            members.name or (stem if AGENT.fullmatch(stem) else "configuration"),
+            description=members.description,
+            system_prompt=members.system_prompt,
+            instructions=members.instructions,
+            model=members.model,
+            uses=refs,
+            tools=tools,
+            policies=policies,
+            static_context=context,
+            allowance=members.allowance and members.allowance.allowance(),
+        )
         compose(agent)  # detects duplicate tool names and missing configs
         return agent
 
@@ -289,9 +438,8 @@ class Reading:
                 node = items[int(part)] if part.isdigit() and int(part) < len(items) else None
             else:
                 node = cast("dict[str, Any]", node).get(part) if isinstance(node, dict) else None
-            if isinstance(node, dict) and name is None and part.isdigit():
-                members = cast("dict[str, Any]", node)
-                name = members.get("id", members.get("name"))
+            if isinstance(node, dict) and name is None and part.isdigit() and path.startswith("actions."):
+                name = cast("dict[str, Any]", node).get("name")
         return name[:100].encode(errors="replace").decode() if isinstance(name, str) else None
 
     def _try(self, path: str, make: Callable[[], T]) -> T | None:
@@ -308,35 +456,3 @@ class Reading:
         if len(self._problems) == MAX_PROBLEMS:
             more = Problem(None, "", f"only the first {MAX_PROBLEMS} problems are listed; the rest was not checked")
             raise InvalidConfiguration(self._path, [*self._problems, more])
-
-
-def _governing(name: str, value: Any) -> Any:  # of the member's type
-    """Convert and validate one member of the governance. Raises ``DefinitionError``."""
-    converted: Any = value
-    if isinstance(value, AllowanceShape):
-        converted = value.allowance()
-    elif name == "approvers":
-        return [
-            _rule(number, rule) for number, rule in enumerate(value, 1)
-        ]  # validated further together with the other members
-    elif name == "refusals" and value is not None:
-        converted = limit_of(value)
-    Governance(**{name: converted})
-    if name == "redact":
-        redactor_of(converted)
-    return converted
-
-
-def _rule(number: int, shape: ApproverRuleShape) -> ApproverRule:
-    try:
-        return shape.rule()
-    except DefinitionError as error:
-        raise DefinitionError(f"number {number}: {error.message}", hint=error.hint) from None
-
-
-def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:
-    """Return a reference to a capability with only these tools. The presets that contain them are enabled."""
-    presets = {
-        name: True for name, preset in ref.base.presets.items() if any(tool in tools for tool in preset.part.tools)
-    }
-    return replace(ref.with_presets(**presets), base=narrow_capability(ref.base, tools))

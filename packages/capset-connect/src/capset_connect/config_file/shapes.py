@@ -1,4 +1,4 @@
-"""The shapes of configuration files, in both forms (spec 4, G27)."""
+"""The shapes of configuration files (spec 4, G27)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from capset.composition.resolve import MAX_CAPABILITIES
+from capset.definitions.agents import MAX_MODEL_CHARACTERS
 from capset.definitions.calls.files import MAX_FILE_BYTES
 from capset.definitions.capabilities import Risk
 from capset.definitions.governance.approvers import MAX_APPROVALS, MAX_RULES, ApproverRule
 from capset.definitions.names import AGENT, TOOL
 from capset.definitions.tools.options import Effect
 from capset.definitions.tools.retries import MAX_ATTEMPTS
-from capset.wire.agent_schema import DIALECT, plain_schema
+from capset.wire.agents import Entry, SubAgentEntry, Text
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
 from capset.wire.shapes import StrictShape
 from capset.wire.tool_sources import LIMITS_DESCRIPTION, ApiShape, LimitsText, McpServerShape, Permission
@@ -47,7 +49,7 @@ BUILT_IN: Final = {
     "file-read": "files.file_read",
     "email-send": "email.email_send",
 }
-"""The origin's built-in actions, and the installed tools that implement them. ``_`` is accepted for ``-``."""
+"""Actions that need only their names, and the installed tools that they use. ``_`` is accepted for ``-``."""
 *_NAMES, _LAST = (f"`{name}`" for name in BUILT_IN)
 _TITLE: Final = "A name for people."
 _DESCRIPTION: Final = "Its purpose, by which models choose it; the title, if left out."
@@ -99,27 +101,10 @@ class ActionShape(StrictShape):
     approval: Literal["auto", "ask"] | None = Field(
         None, description="`ask` if every call needs an approval; `auto`, if left out."
     )
-
-
-class OriginActionShape(ActionShape):
-    """An action with the origin's member names."""
-
-    name: Name = Field(alias="id", description="The name that models use.")
-    title: str | None = Field(None, alias="name", description=_TITLE)
-    limits: LimitsText = Field(None, alias="rateLimit", description=LIMITS_DESCRIPTION)
-
-
-class SecurityShape(StrictShape):
-    """Governance with the origin's member names."""
-
-    default_permissions: list[Permission] | None = Field(
-        None, alias="defaultPermissions", description="Permissions that every principal holds; none, if left out."
-    )
-    require_auth: bool | None = Field(
-        None, alias="requireAuth", description="Whether to refuse unauthenticated principals."
-    )
-    record_reads: bool | None = Field(
-        None, alias="auditLog", description="`false` turns off records of reads only; other calls are always recorded."
+    arguments: dict[str, dict[str, Any]] | None = Field(
+        None,
+        description="For a tool with its own parameters: restrictions on its arguments in addition to its schema, as "
+        "in the rules of MCP servers.",
     )
 
 
@@ -224,61 +209,64 @@ class AuditShape(StrictShape):
     keep: Window | None = Field(None, description="How long records are kept, such as `90d`; forever, if left out.")
 
 
-class CapabilitiesLayerShape(StrictShape):
-    """The origin's third layer."""
-
-    actions: list[OriginActionShape] = Field(default_factory=list[OriginActionShape], description="The actions.")
-    security: SecurityShape | None = Field(None, description="Settings that apply to every call.")
-
-
-class LayersShape(StrictShape):
-    """The origin's form of a file. Only its layer `capabilities` is read."""
-
-    capabilities: CapabilitiesLayerShape = Field(description="The layer with the actions.")
-
-
 class ConfigurationShape(StrictShape):
-    """The content of a configuration file. Actions may use both forms; each governance setting, only one."""
+    """The content of a configuration file: an agent, its actions, and how a server governs them."""
 
     schema_: str | None = Field(None, alias="$schema", description="For editors: the URL of this JSON Schema.")
-    agent: Annotated[str, Field(pattern=f"^{AGENT.pattern}$")] | None = Field(
-        None, description="The name of the agent that has the actions; derived from the file's name, if left out."
+    name: Annotated[str, Field(pattern=f"^{AGENT.pattern}$")] | None = Field(
+        None, description="The name of the agent; derived from the file's name, if left out."
     )
-    actions: list[ActionShape] = Field(default_factory=list[ActionShape], description="The actions.")
-    governance: GovernanceShape | None = Field(None, description="Settings that apply to every call.")
-    audit: AuditShape | None = Field(None, description="Signed checkpoints of the record, and its retention.")
-    roles: dict[str, list[str]] = Field(
-        default_factory=dict[str, list[str]],
-        description="The permissions of each role; an entry without a colon is another role.",
+    description: str = Field("", description="Its purpose, by which people and other agents choose it.")
+    system_prompt: str = Field("", description="The system prompt.")
+    instructions: list[str] = Field(default_factory=list[str], description="Texts after the system prompt, in order.")
+    model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL_CHARACTERS)] | None = Field(
+        None, description="The model that runs the agent, such as `openai:gpt-5`; `--model`, if left out."
     )
-    workspace: str | None = Field(
-        None, description="The only folder that tools may read, absolute or relative to this file's folder."
+    capabilities: list[Entry] = Field(
+        default_factory=list[Entry],
+        description="Installed capabilities, in the order of their priority: a name, or an object with options. If "
+        "actions use tools of a capability, the agent gets only those, otherwise all of its tools.",
     )
-    capabilities: dict[str, dict[str, Any] | None] = Field(
-        default_factory=dict[str, dict[str, Any] | None],
-        description="Installed capabilities with their configs (`{}` for none). If actions use tools of a capability, "
-        "the agent gets only those, otherwise all of its tools.",
+    agents: list[str | SubAgentEntry] = Field(
+        default_factory=list["str | SubAgentEntry"],
+        max_length=MAX_CAPABILITIES,
+        description="Agents that it can call as tools: the name of an installed agent, the path of another file "
+        "relative to this one, or an object with options.",
     )
+    actions: list[ActionShape] = Field(default_factory=list[ActionShape], description="The agent's own tools.")
     mcp_servers: dict[str, McpServerShape] = Field(
         default_factory=dict[str, McpServerShape],
         description="MCP servers by name. The agent has their approved tools, which "
-        "`capset mcp approve SERVER --config FILE` approves.",
+        "`capset mcp approve SERVER --agent FILE` approves.",
     )
     apis: dict[str, ApiShape] = Field(
         default_factory=dict[str, ApiShape],
         description="APIs by name. The agent has their approved operations, which "
-        "`capset mcp approve api:NAME --config FILE` approves.",
+        "`capset mcp approve api:NAME --agent FILE` approves.",
+    )
+    policies: list[str] = Field(
+        default_factory=list[str],
+        description="Policies that are evaluated for every call: functions, as `./policies.py:office_hours` or "
+        "`package.module:function`.",
+    )
+    allowance: AllowanceShape | None = Field(
+        None, description="What the agent's sessions and runs may use, within the allowance of `governance`."
+    )
+    static_context: dict[str, Any] | None = Field(None, description="Data for the host, which no model sees.")
+    governance: GovernanceShape | None = Field(None, description="Settings that apply to every call.")
+    roles: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]],
+        description="The permissions of each role; an entry without a colon is another role.",
+    )
+    audit: AuditShape | None = Field(None, description="Signed checkpoints of the record, and its retention.")
+    workspace: str | None = Field(
+        None, description="The only folder that tools may read, absolute or relative to this file's folder."
     )
     notifications: dict[str, ChannelShape] = Field(
         default_factory=dict[str, ChannelShape],
         description="Channels by name, which are notified of approval requests. A server sends what is queued.",
     )
-    layers: LayersShape | None = Field(None, description="The origin's form: `layers.capabilities.actions`.")
 
 
-TITLE: Final = "A capset configuration file"
-
-
-def configuration_schema() -> dict[str, Any]:  # a JSON Schema's values are of every JSON type
-    """Return the JSON Schema of configuration files, in both forms."""
-    return {"$schema": DIALECT, **plain_schema(ConfigurationShape.model_json_schema()), "title": TITLE}
+SERVER_MEMBERS: Final = ("governance", "roles", "audit", "workspace", "notifications")
+"""The members that apply to a whole server, which the files of sub-agents do not have."""

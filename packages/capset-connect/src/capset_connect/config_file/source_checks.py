@@ -18,13 +18,13 @@ from capset_connect.openapi.api import OpenApi
 from capset_connect.plain_files import read_text
 from capset_connect.tool_rules import EVERY
 
-Told = tuple[str, str]
+SourceProblem = tuple[str, str]
 """The path of a problem in the file, and its message."""
 
 
 async def source_problems(configuration: Configuration) -> Sequence[Problem]:
     """Return the problems of a file's sources that this machine can detect without connecting to them."""
-    problems: list[Told] = []
+    problems: list[SourceProblem] = []
     for source in configuration.sources:
         problems += await _api_problems(source) if isinstance(source, OpenApi) else _server_problems(source)
     return _placed(configuration, problems)
@@ -36,14 +36,14 @@ def source_warnings(configuration: Configuration) -> Sequence[Problem]:
     return _placed(configuration, [problem for api in apis for problem in _likely_misspellings(api)])
 
 
-def _placed(configuration: Configuration, problems: Sequence[Told]) -> Sequence[Problem]:
+def _placed(configuration: Configuration, problems: Sequence[SourceProblem]) -> Sequence[Problem]:
     if not problems:
         return ()
     lines = lines_of(configuration.path.suffix.lower(), read_text(configuration.path, "a configuration file"))
     return [Problem(lines.of(place), place, message) for place, message in problems]
 
 
-def _server_problems(server: McpServer) -> Iterator[Told]:
+def _server_problems(server: McpServer) -> Iterator[SourceProblem]:
     program = next(iter(server.command), None)
     if program is not None and shutil.which(program) is None:
         yield f"mcp_servers.{server.name}.command", f"there is no program {program!r} on this machine's path"
@@ -73,7 +73,7 @@ def _missing_file(path: str | None) -> str | None:
     return None if path is None or Path(path).is_file() else f"there is no file {path!r} on this machine"
 
 
-async def _api_problems(api: OpenApi) -> list[Told]:
+async def _api_problems(api: OpenApi) -> list[SourceProblem]:
     urls = {"url": api.url, "document": api.document_url}
     problems = {member: _refused_host(url, api.internal) for member, url in urls.items()}
     problems["ca_file"] = _missing_file(api.ca_file)
@@ -83,7 +83,7 @@ async def _api_problems(api: OpenApi) -> list[Told]:
     ]
 
 
-async def _document_problems(api: OpenApi) -> list[Told]:
+async def _document_problems(api: OpenApi) -> list[SourceProblem]:
     # The client takes long to import.
     from capset_connect.openapi.client import OpenApiClient
 
@@ -94,7 +94,7 @@ async def _document_problems(api: OpenApi) -> list[Told]:
     return [(f"apis.{api.name}", problem) for problem in odd]
 
 
-def _likely_misspellings(api: OpenApi) -> Iterator[Told]:
+def _likely_misspellings(api: OpenApi) -> Iterator[SourceProblem]:
     """Yield rules whose names resemble those of selected operations. A rule may use an operation's other name."""
     for name in sorted({*api.rules} - {EVERY, *(api.operations or ())}):
         if (near := closest(name, api.operations or ())) is not None:

@@ -59,7 +59,7 @@ class BundledAgent:
     """An agent of a bundle: the options of ``capset mcp serve`` that start it, and the files that they name."""
 
     options: Sequence[str]
-    """For example ``--config``, ``capset.yaml``."""
+    """For example ``--agent``, ``capset.yaml``."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """File contents by their paths in the bundle."""
 
@@ -136,11 +136,10 @@ def export_bundle(
     return Bundle(_zipped(files), Export(content, left_out, (_readable(snapshot),)))
 
 
-def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> BundledAgent:
+def bundled_file(path: Path, others: Iterable[str] = ()) -> BundledAgent:
     """Return the agent that a file declares, with the file and ``others``, which are paths relative to its folder.
 
-    ``option`` is the option of ``capset mcp serve``: ``--agent`` or ``--config``. Raises ``DefinitionError`` for a file
-    that cannot be read.
+    Raises ``DefinitionError`` for a file that cannot be read.
     """
     files: dict[str, bytes] = {}
     for relative in dict.fromkeys((path.name, *(PurePosixPath(other).as_posix() for other in others))):
@@ -148,7 +147,7 @@ def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> Bundled
             files[relative] = (path.parent / relative).read_bytes()
         except OSError as error:
             raise DefinitionError(f"{path.parent / relative} cannot be read: {error.strerror}") from None
-    return BundledAgent([option, path.name], files)
+    return BundledAgent(["--agent", path.name], files)
 
 
 def _principal_options(snapshot: Snapshot) -> Iterator[str]:

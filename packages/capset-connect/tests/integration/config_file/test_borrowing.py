@@ -67,7 +67,7 @@ async def test_a_built_in_action_is_the_installed_tool_under_the_files_name(name
         actions:
           - {{name: {name}, title: HTTP GET, permissions: [net:use], limits: 5/1m, timeout: 60}}
         capabilities:
-          http: {{allow: [example.com]}}
+          - {{id: http, config: {{allow: [example.com]}}}}
     """
     configuration = read(tmp_path, text, registry=REGISTRY)
     (borrowed,) = configuration.tools
@@ -108,7 +108,7 @@ async def test_one_tool_may_be_two_actions_and_one_of_a_preset_is_switched_on(tm
 
 @pytest.mark.spec("G27")
 async def test_a_capability_of_which_no_tool_is_named_brings_them_all(tmp_path: Path) -> None:
-    configuration = read(tmp_path, "capabilities: {http: {}}", registry=REGISTRY)
+    configuration = read(tmp_path, "capabilities: [http]", registry=REGISTRY)
     principal = Principal("ada", permissions=["http:read"])
     async with Kernel("memory://") as kernel, kernel.open(configuration.agent, principal=principal) as session:
         assert set(session.snapshot.tools) == {"http_get", "http_post"}
@@ -132,11 +132,11 @@ def test_a_file_takes_nothing_away_and_says_nothing_twice(tmp_path: Path) -> Non
     messages = {path: message for _, path, message in refused(tmp_path, text, registry=REGISTRY)}
     assert messages.keys() == {
         *("actions.0.approval", "actions.0.parameters", "actions.0.effect"),
-        *("actions.1", "actions.2.tool", "actions.3.tool", "capabilities.kits"),
+        *("actions.1", "actions.2.tool", "actions.3.tool", "actions"),
     }
     assert "unknown capability 'database'" in messages["actions.1"]
     assert "did you mean 'http_get'?" in messages["actions.2.tool"]
-    assert "is in a toolkit" in messages["capabilities.kits"]
+    assert "is in a toolkit" in messages["actions"]
 
 
 @pytest.mark.spec("G27")

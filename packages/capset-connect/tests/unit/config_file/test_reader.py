@@ -1,4 +1,4 @@
-"""Both forms of a configuration file, in every format (spec 4, G8, G11, G27)."""
+"""A configuration file in every format (spec 4, G8, G11, G27)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from capset.definitions.tools.retries import Retry
 from capset.errors import DefinitionError, InvalidArguments, PermissionDenied
 from capset.ext import CheckpointKey
 from capset_connect.config_file import read_configuration
-from tests.helpers.connect.config_file.support import NOTIFY, ORIGIN, REGISTRY, folder, read, refused
+from tests.helpers.connect.config_file.support import CONFIGURATION, NOTIFY, REGISTRY, folder, read, refused
 
 YAML = """\
-agent: helper
+name: helper
 actions:
   - name: get-weather
     title: Get Weather
@@ -36,7 +36,7 @@ actions:
 governance: {default_permissions: [], require_auth: true, record_reads: true}
 """
 TOML = """\
-agent = "helper"
+name = "helper"
 [[actions]]
 name = "get-weather"
 title = "Get Weather"
@@ -59,7 +59,9 @@ require_auth = true
 
 
 @pytest.mark.spec("G27")
-@pytest.mark.parametrize(("name", "text"), [("a.json", ORIGIN), ("a.yaml", ORIGIN), ("a.yml", YAML), ("a.toml", TOML)])
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.json", CONFIGURATION), ("a.yaml", CONFIGURATION), ("a.yml", YAML), ("a.toml", TOML)]
+)
 async def test_every_form_says_the_same(name: str, text: str, tmp_path: Path) -> None:
     configuration = read(tmp_path, text, name)
     weather, notify = configuration.tools
@@ -84,7 +86,7 @@ async def test_every_form_says_the_same(name: str, text: str, tmp_path: Path) ->
 def test_the_agent_is_named_after_the_file_or_as_it_says(tmp_path: Path) -> None:
     assert read(tmp_path, "actions: []", "shop of ümlauts.yaml").agent.name == "shop of -mlauts"
     assert read(tmp_path, "actions: []", "ü.yaml").agent.name == "configuration"
-    assert read(tmp_path, "agent: clerk").agent.name == "clerk"
+    assert read(tmp_path, "name: clerk").agent.name == "clerk"
 
 
 @pytest.mark.spec("G27")
@@ -148,12 +150,12 @@ def test_governance_roles_and_workspace(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("G23", "G27")
-def test_the_origins_audit_log_silences_reads_only_and_warns(tmp_path: Path) -> None:
-    configuration = read(tmp_path, "layers: {capabilities: {security: {auditLog: false, defaultPermissions: [a:b]}}}")
+def test_record_reads_silences_reads_only_and_warns(tmp_path: Path) -> None:
+    configuration = read(tmp_path, "governance: {record_reads: false, default_permissions: [a:b]}")
     assert not configuration.governance.record_reads
     warned = {warning.path: warning.message for warning in configuration.warnings}
-    assert "only calls of tools that read are unrecorded" in warned["layers.capabilities.security.auditLog"]
-    assert "a:b" in warned["layers.capabilities.security.defaultPermissions"]
+    assert "only calls of tools that read are unrecorded" in warned["governance.record_reads"]
+    assert "a:b" in warned["governance.default_permissions"]
 
 
 @pytest.mark.spec("G28")
@@ -164,7 +166,7 @@ def test_what_may_not_be_meant_is_a_warning_with_its_line(tmp_path: Path) -> Non
     )
     warned = [(warning.line, warning.path, warning.action) for warning in read(tmp_path, text).warnings]
     assert warned == [
-        (1, "governance", None),
+        (1, "governance.require_auth", None),
         (2, "actions.0.permissions", "a"),
         (2, "actions.0.limits", "a"),
     ]
@@ -174,8 +176,8 @@ def test_what_may_not_be_meant_is_a_warning_with_its_line(tmp_path: Path) -> Non
 
 @pytest.mark.spec("G27")
 def test_a_file_that_is_read_again_has_its_handlers_anew(tmp_path: Path) -> None:
-    before = read(tmp_path, ORIGIN, "a.json")
-    reread = read(tmp_path, ORIGIN, "a.json")
+    before = read(tmp_path, CONFIGURATION, "a.json")
+    reread = read(tmp_path, CONFIGURATION, "a.json")
     folder(tmp_path, {"handlers/notify.py": NOTIFY.replace("sent", "posted")})
     after = read_configuration(tmp_path / "a.json", REGISTRY)
     versions = [[tool.version for tool in configuration.tools] for configuration in (before, reread, after)]
@@ -186,11 +188,11 @@ def test_a_file_that_is_read_again_has_its_handlers_anew(tmp_path: Path) -> None
 
 
 def test_an_agent_of_its_name_that_is_installed_is_in_the_way(tmp_path: Path) -> None:
-    configuration = read(tmp_path, "agent: clerk")
+    configuration = read(tmp_path, "name: clerk")
     within = configuration.within(REGISTRY)
     assert (within.get_agent("clerk"), list(within.capabilities)) == (configuration.agent, ["sums"])
     with pytest.raises(DefinitionError, match="two different agents named 'clerk'"):
-        configuration.within(Registry.of([], [read(tmp_path, "agent: clerk").agent]))
+        configuration.within(Registry.of([], [read(tmp_path, "name: clerk").agent]))
 
 
 @pytest.mark.spec("G21", "G23", "G27")

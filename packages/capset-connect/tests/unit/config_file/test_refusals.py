@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from capset.errors import DefinitionError
-from tests.helpers.connect.config_file.support import ORIGIN, read, refused
+from tests.helpers.connect.config_file.support import CONFIGURATION, read, refused
 
 ACTION = "actions:\n- name: a\n  title: A\n  permissions: []\n"
 
@@ -33,9 +33,9 @@ def test_everything_that_is_wrong_is_listed_at_once_with_its_line(tmp_path: Path
             handler: ./handlers/weather.py:handlr
         governance: {result_bytes: 3, refusals: 0/1h}
         roles: {a: [a]}
-        capabilities: {sums: {x: 1}, sum: {}}
+        capabilities: [{id: sums, config: {x: 1}}, sum]
         workspace: ./nowhere
-        agnt: x
+        agnts: [x]
         """,
     )
     messages = {(line, path): message for line, path, message in problems}
@@ -53,10 +53,10 @@ def test_everything_that_is_wrong_is_listed_at_once_with_its_line(tmp_path: Path
         (15, "governance.result_bytes"): "greater than or equal to 1024",
         (15, "governance.refusals"): "got 0",
         (16, "roles"): "the role 'a' contains itself",
-        (17, "capabilities.sums"): "has no config",
-        (17, "capabilities.sum"): "did you mean 'sums'?",
+        (17, "capabilities.0.config"): "has no config",
+        (17, "capabilities.1"): "did you mean 'sums'?",
         (18, "workspace"): "there is no folder './nowhere'",
-        (19, "agnt"): "did you mean 'agent'?",
+        (19, "agnts"): "did you mean 'agents'?",
     }
     assert messages.keys() == expected.keys()
     assert [key for key, words in expected.items() if words not in messages[key]] == []
@@ -66,9 +66,9 @@ def test_everything_that_is_wrong_is_listed_at_once_with_its_line(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
-        ("a.json", ORIGIN.replace('"requests": 100', '"requests": 0'), 7),
-        ("a.json", ORIGIN.replace('"requests": 100, ', '"requests": 100,\n\t'), None),
-        ("a.json", ORIGIN.replace('"window": "1h"', '"window": 3600'), 7),
+        ("a.json", CONFIGURATION.replace('"requests": 100', '"requests": 0'), 7),
+        ("a.json", CONFIGURATION.replace('"requests": 100, ', '"requests": 100,\n\t'), None),
+        ("a.json", CONFIGURATION.replace('"window": "1h"', '"window": 3600'), 7),
         ("a.toml", '[[actions]]\nname = "a"\n\n[[actions]]\nname = "get-weather"\nlimits = true\n', 6),
     ],
 )
@@ -78,7 +78,7 @@ def test_limits_are_refused_by_their_line_and_their_action(
     if line is None:
         assert read(tmp_path, text, name).tools[0].limits
         return
-    with pytest.raises(DefinitionError, match=rf"line {line}: .*(rateLimit|limits).* \(action 'get-weather'\)"):
+    with pytest.raises(DefinitionError, match=rf"line {line}: .*limits.* \(action 'get-weather'\)"):
         read(tmp_path, text, name)
 
 
@@ -177,8 +177,17 @@ def test_an_action_without_a_handler_or_with_two_is_refused(tmp_path: Path) -> N
     assert [path for _, path, _ in refused(tmp_path, both)] == ["actions.0.tool"]
 
 
-def test_what_both_forms_say_is_to_be_said_once(tmp_path: Path) -> None:
-    text = "governance: {require_auth: true}\nlayers: {capabilities: {security: {requireAuth: true}}}"
-    ((line, path, message),) = refused(tmp_path, text)
-    assert (line, path) == (2, "layers.capabilities.security.requireAuth")
-    assert "already set by governance.require_auth" in message
+@pytest.mark.parametrize(
+    ("text", "path", "place"),
+    [
+        ("require_auth: true", "require_auth", "at the top level: it belongs in governance"),
+        ("approvers: []", "approvers", "it belongs in governance"),
+        ("governance: {roles: {}}", "governance.roles", "in governance: it belongs at the top level"),
+        ("handler: ./a.py", "handler", "it belongs in actions.*"),
+        ("actions: [{name: a, redact: []}]", "actions.0.redact", "in actions.0: it belongs in governance"),
+        ("mcp_servers: {a: {system_prompt: x}}", "mcp_servers.a.system_prompt", "it belongs at the top level"),
+    ],
+)
+def test_a_misplaced_field_is_told_its_place(tmp_path: Path, text: str, path: str, place: str) -> None:
+    problems = {where: message for _, where, message in refused(tmp_path, text)}
+    assert place in problems[path], problems

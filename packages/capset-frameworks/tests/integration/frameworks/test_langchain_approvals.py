@@ -57,7 +57,7 @@ async def test_a_suspended_run_goes_on_in_another_process(tmp_path: Path) -> Non
         "read": {"call-1-1": '{"paid": 500}', "call-1-2": "2"},
         "output": "done",
         "paid": [500],
-        "records": ["denied", "succeeded", "succeeded"],
+        "records": ["pending", "succeeded", "succeeded"],
     }
 
 
@@ -76,7 +76,7 @@ async def test_a_reviewer_who_refuses_is_heard_even_if_capsets_request_was_appro
     assert "refused this call" in read.text
     assert read.text.endswith("too much")
     assert paid == []
-    assert [record.outcome for record in await here.records()] == ["denied"]
+    assert [record.outcome for record in await here.records()] == ["pending"]
 
 
 @pytest.mark.spec("W5")

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from capset.errors import Field, InvalidArguments
 from capset.stores.base import AGENT_FIELDS
 from capset.wire.agents import AgentInput
-from capset_connect.agent_files.rows import merge_patch
+from capset_connect.agents.rows import merge_patch
 from capset_server.console.capability_forms import CapabilityForm, capability_form, capability_pairs, read_capability
 from capset_server.console.forms import Form, unix_lines
 from capset_server.console.schema_forms import FormField, fields_of, leaves_of, values_of

@@ -18,8 +18,8 @@ from capset.wire.agents import (
     RollbackInput,
     VersionPageShape,
 )
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.wire import detail_of, diff_of, page_of, shown_preview, versions_of
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.wire import detail_of, diff_of, page_of, shown_preview, versions_of
 from capset_server.auth.callers import Caller
 from capset_server.http.etags import UNCHANGED, IfMatch, Unless, expected, is_known, tag_of, unchanged
 from capset_server.rest.routing import Asked, Id, Paged, Reads, Served, StrictRoute, Writes, problems

@@ -266,7 +266,9 @@ async def summarize_records(service: Served, caller: Audits, params: Annotated[S
     await audit.flush()
     measured = await audit.measure(query)
     ends = {"since": int(since.timestamp()), "until": int(until.timestamp())}
-    return await asyncio.to_thread(summary_shape, measured, **ends, bucket=bucket)  # takes some milliseconds
+    counts_pending = query.outcome == "pending"
+    # It takes some milliseconds.
+    return await asyncio.to_thread(summary_shape, measured, **ends, bucket=bucket, counts_pending=counts_pending)
 
 
 def _whole_second(time: datetime, *, up: bool = False) -> datetime:

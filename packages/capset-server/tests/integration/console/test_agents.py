@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from capset import Capability, tool
-from capset_connect.agent_files.files import build_agent
+from capset_connect.agents.definitions import build_agent
 from tests.helpers.server.console.visitors import Visitor, form_in, token_of
 from tests.helpers.server.support import Site, make_agent, site
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agents.server_allowances import ServerAllowances
 from tests.helpers.connect.mcp.urls import serving
 from tests.helpers.server.console.app import sign_in, token_of
 from tests.helpers.server.console.evil import EVIL

@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from starlette.types import Receive, Scope, Send
 
 from capset import Capability, tool
-from capset_connect.agent_files.server_allowances import ServerAllowances
+from capset_connect.agents.server_allowances import ServerAllowances
 from tests.helpers.connect.mcp.urls import serving
 from tests.helpers.server.rest.market import ADMIN, Market, market
 from tests.helpers.server.support import call, make_agent, problem

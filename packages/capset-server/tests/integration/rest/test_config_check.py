@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.server.support import Site, problem
 
 SOUND = """
-agent: clerk
+name: clerk
 actions:
   - name: weather
     title: Weather

@@ -154,9 +154,9 @@ async def test_the_client_reads_and_approves(own: Wholesale) -> None:
 @pytest.mark.spec("M27", "M5")
 async def test_agents_have_what_is_approved_within_seconds(tmp_path: Path) -> None:
     async with serving(described("Shout.")) as book_server:
-        config = {"agent": "reader", "mcp_servers": {"books": {"url": book_server.url, "internal": [book_server.host]}}}
+        config = {"name": "reader", "mcp_servers": {"books": {"url": book_server.url, "internal": [book_server.host]}}}
         (tmp_path / "capset.json").write_text(json.dumps(config))
-        with running(tmp_path, "--config", "capset.json") as server:
+        with running(tmp_path, "capset.json") as server:
             key = server.key(scopes=EVERYTHING)
             headers = {"authorization": f"Bearer {key}"}
             async with httpx2.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as client:

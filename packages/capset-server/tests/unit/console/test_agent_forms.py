@@ -17,7 +17,7 @@ from capset.errors import Field, InvalidArguments
 from capset.stores.base import AGENT_FIELDS
 from capset.wire.agents import AgentInput
 from capset.wire.capabilities import capability_detail
-from capset_connect.agent_files.rows import merge_patch
+from capset_connect.agents.rows import merge_patch
 from capset_server.console.agent_forms import (
     agent_of,
     form_of,
@@ -30,7 +30,7 @@ from capset_server.console.agent_forms import (
     without,
 )
 from capset_server.console.forms import Form, read_form
-from tests.helpers.connect.agent_files.fields import AGENTS
+from tests.helpers.connect.agents.fields import AGENTS
 
 
 @tool(effect="read")

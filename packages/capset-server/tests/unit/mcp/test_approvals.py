@@ -67,7 +67,7 @@ async def test_a_plain_call_is_refused_approved_and_made_again(era: Era) -> None
         assert "code: approval_void" in text_of(repeated)
         assert paid == ["bob"]
         records = await workbench.records()
-        assert [record.outcome for record in records] == ["denied", "denied", "succeeded", "rejected"]
+        assert [record.outcome for record in records] == ["pending", "pending", "succeeded", "rejected"]
         assert {record.approval for record in records} == {request}
 
 
@@ -88,7 +88,7 @@ async def test_a_clients_word_is_no_approval(era: Era) -> None:
         await workbench.kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
         assert "code: approval_void" in text_of(await called(workbench, request, to="eve"))
         assert paid == []
-        assert {record.outcome for record in await workbench.records()} == {"denied", "rejected"}
+        assert {record.outcome for record in await workbench.records()} == {"pending", "rejected"}
 
 
 @pytest.mark.spec("G18")

@@ -23,14 +23,14 @@ from capset.schemas.validation_errors import SchemaMismatch
 ONLY_IN_CODE: Final = "only_in_code"
 """The member of a definition that lists the parts it cannot express.
 
-It is not allowed in agent files, so that an incomplete definition never passes for a complete one.
+No file may have it, so that an incomplete definition never passes for a complete one.
 """
 _FILE_MEMBER: Final = "file"
-"""The member with the option and path of a file that declares what the agent uses in addition to what is installed."""
+"""The member with the path of the configuration file that declares what the agent needs beyond its definition."""
 
 
 def definition_of(block: Block) -> str:
-    """Return an agent as the JSON text of an agent file, with ``only_in_code`` if parts of it cannot be expressed."""
+    """Return an agent as JSON text, with ``only_in_code`` if parts of it cannot be expressed."""
     definition: dict[str, Any] = {
         "name": block.name,
         "description": block.description,
@@ -47,20 +47,16 @@ def definition_of(block: Block) -> str:
     return json.dumps(definition, ensure_ascii=False)
 
 
-def with_file(definition: str, option: str, path: Path) -> str:
-    """Return a definition that names the file with the MCP servers, APIs or actions that its agent uses.
-
-    ``option`` is the file's option on the command line: ``agent`` or ``config``.
-    """
-    return json.dumps(json.loads(definition) | {_FILE_MEMBER: {option: str(path)}}, ensure_ascii=False)
+def with_file(definition: str, path: Path) -> str:
+    """Return a definition that names the configuration file without which its sessions cannot be continued."""
+    return json.dumps(json.loads(definition) | {_FILE_MEMBER: str(path)}, ensure_ascii=False)
 
 
-def read_definition(definition: str) -> tuple[dict[str, Any], tuple[str, Path] | None]:
-    """Return a definition as data of an agent file, and the option and path of the file that it names, if any."""
+def read_definition(definition: str) -> tuple[dict[str, Any], Path | None]:
+    """Return a definition as the data of an agent, and the path of the configuration file that it names, if any."""
     data: dict[str, Any] = from_json(definition)
-    for option, path in data.pop(_FILE_MEMBER, {}).items():
-        return data, (option, Path(path))
-    return data, None
+    file: str | None = data.pop(_FILE_MEMBER, None)
+    return data, None if file is None else Path(file)
 
 
 def agent_settings(agent: Agent) -> dict[str, Any]:  # JSON
@@ -74,7 +70,7 @@ def agent_settings(agent: Agent) -> dict[str, Any]:  # JSON
 
 
 def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
-    """Return a reference as written in an agent file: a plain name, or an object with its options."""
+    """Return a reference as written in a file: a plain name, or an object with its options."""
     options = {
         "presets": dict(ref.presets) or None,
         "config": _config(ref),
@@ -86,7 +82,7 @@ def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
 
 
 def _is_expressible(member: object) -> bool:
-    """Whether a tool is an agent, with no options but those that an agent file can express."""
+    """Whether a tool is an agent, with no options but those that a definition can express."""
     if not isinstance(member, Tool) or not isinstance(member.block, Agent):
         return False
     defaults = {field.name: field.default for field in fields(Tool)}
@@ -96,7 +92,7 @@ def _is_expressible(member: object) -> bool:
 
 
 def _agent_entry(tool: AnyTool) -> dict[str, Any]:  # JSON
-    """Return the agent-file entry of a tool that is an agent, with the agent's whole definition."""
+    """Return the entry of a tool that is an agent, with the agent's whole definition."""
     assert tool.block is not None  # noqa: S101  # it is an agent's
     entry = {
         "agent": json.loads(definition_of(tool.block)),
@@ -110,7 +106,7 @@ def _agent_entry(tool: AnyTool) -> dict[str, Any]:  # JSON
 
 
 def _inexpressible_parts(block: Block) -> Iterator[str]:
-    """Yield the names of the parts that an agent file cannot express."""
+    """Yield the names of the parts that a definition cannot express."""
     if type(block) is not Agent:
         yield f"a {block.kind} of its own"
     if isinstance(block, Agent) and _context(block) is None:

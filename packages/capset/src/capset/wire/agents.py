@@ -1,4 +1,4 @@
-"""An agent on the wire and in an agent file (spec 5, P4)."""
+"""An agent on the wire, and in its stored definition (spec 5, P4)."""
 
 from __future__ import annotations
 
@@ -24,25 +24,22 @@ from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape
 from capset.wire.errors import FieldShape
 from capset.wire.shapes import PageShape, Shape, SparseShape, StrictShape, WholeNumber
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
-from capset.wire.tool_sources import AgentServerShape, ApiShape, McpServerShape
+from capset.wire.tool_sources import AgentServerShape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
 """Text without NUL, which every database accepts."""
 
 
 class CapabilityEntry(Shape):
-    """A capability that an agent uses, with options (spec 1, C1). A plain id is short for an entry without options.
+    """A capability that an agent uses, with options (spec 1, C1). A plain id is short for an entry without options."""
 
-    ``presets`` switches presets on (true) or off; the others keep their defaults. ``config`` is validated by the
-    capability's own model. ``prefix`` is put before the name of each of its tools; ``rename`` maps original tool names
-    to new ones.
-    """
-
-    id: str
-    presets: dict[str, StrictBool] | None = None
-    config: dict[str, Any] | None = None
-    prefix: str | None = None
-    rename: dict[str, str] | None = None
+    id: str = Field(description="The name of the capability, or an alias of it.")
+    presets: dict[str, StrictBool] | None = Field(
+        None, description="The presets that are switched on (`true`) or off; the others keep their defaults."
+    )
+    config: dict[str, Any] | None = Field(None, description="Its configuration, validated by its own model.")
+    prefix: str | None = Field(None, description="Text that is put before the name of each of its tools.")
+    rename: dict[str, str] | None = Field(None, description="New names of its tools, by their original names.")
 
     def short(self) -> str | CapabilityEntry:
         """Return the shortest equivalent entry: a plain id if nothing is chosen."""
@@ -61,51 +58,50 @@ Entry = Annotated[
 
 
 class AgentShape(Shape):
-    """The written form of an agent. The order of ``capabilities`` is their priority.
+    """The written form of an agent. No hash covers ``model``, ``static_context`` and ``allowance``."""
 
-    ``model`` is the name of the model that runs the agent. ``static_context`` is data for hosts, which no model sees.
-    ``allowance`` limits what its sessions and runs may use. No hash covers these three.
-    """
-
-    name: Annotated[str, Field(json_schema_extra={"pattern": f"^{AGENT.pattern}$"})]
-    description: str = ""
-    system_prompt: str = ""
-    instructions: list[str] = Field(default_factory=list)
-    capabilities: list[Entry] = Field(default_factory=list[Entry])
-    model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL_CHARACTERS)] | None = None
-    static_context: dict[str, Any] | None = None
-    allowance: AllowanceShape | None = None
+    name: Annotated[str, Field(description="The agent's name.", json_schema_extra={"pattern": f"^{AGENT.pattern}$"})]
+    description: str = Field("", description="Its purpose, by which people and other agents choose it.")
+    system_prompt: str = Field("", description="The system prompt.")
+    instructions: list[str] = Field(default_factory=list[str], description="Texts after the system prompt, in order.")
+    capabilities: list[Entry] = Field(
+        default_factory=list[Entry], description="The capabilities that it uses, in the order of their priority."
+    )
+    model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL_CHARACTERS)] | None = Field(
+        None, description="The name of the model that runs it."
+    )
+    static_context: dict[str, Any] | None = Field(None, description="Data for hosts, which no model sees.")
+    allowance: AllowanceShape | None = Field(None, description="What its sessions and runs may use.")
 
     def entries(self) -> list[CapabilityEntry]:
         """Return the capabilities in order, each as a ``CapabilityEntry``."""
         return _entries(self.capabilities)
 
 
-class AgentFileShape(AgentShape):
-    """An agent as described in a file: the fields of stored agents, and some more.
+class AgentDefinitionShape(AgentShape):
+    """A complete agent as data: the fields of stored agents, and the agents that it can call as tools.
 
-    ``agents`` are other agents that it can call as tools: the name of an installed agent, the path of another agent
-    file relative to this one, or an entry. ``mcp_servers`` declares MCP servers, and ``apis`` declares APIs by their
-    OpenAPI documents; their approved tools are the capabilities ``mcp:NAME`` and ``api:NAME``.
+    An agent in ``agents`` is the name of an installed agent, or an entry. Definitions of sessions have this form.
     """
 
-    agents: list[str | SubAgentEntry] = Field(default_factory=list["str | SubAgentEntry"], max_length=MAX_CAPABILITIES)
-    mcp_servers: dict[str, McpServerShape] = Field(default_factory=dict[str, McpServerShape])
-    apis: dict[str, ApiShape] = Field(default_factory=dict[str, ApiShape])
+    agents: list[str | SubAgentEntry] = Field(
+        default_factory=list["str | SubAgentEntry"],
+        max_length=MAX_CAPABILITIES,
+        description="The agents that it can call as tools.",
+    )
 
 
 class SubAgentEntry(Shape):
-    """An agent that is a tool of another agent: an installed one, a file, or a definition in place.
+    """An agent that is a tool of another agent: an installed one, one in a file, or a definition in place."""
 
-    ``name`` and ``description`` default to the agent's own, and ``effect`` to ``write``.
-    """
-
-    agent: str | AgentFileShape
-    name: str | None = None
-    description: str | None = None
-    effect: Effect | None = None
-    permissions: list[str] | None = None
-    timeout: float | None = None
+    agent: str | AgentDefinitionShape = Field(
+        description="The name of an installed agent, the path of a file relative to this file, or a definition."
+    )
+    name: str | None = Field(None, description="The name of the tool; that of the agent, if left out.")
+    description: str | None = Field(None, description="Its purpose; that of the agent, if left out.")
+    effect: Effect | None = Field(None, description="`write`, if left out.")
+    permissions: list[str] | None = Field(None, description="The permissions that a principal needs.")
+    timeout: float | None = Field(None, description="The timeout of a call, in seconds.")
 
 
 class AgentInput(AgentShape):

@@ -1,4 +1,4 @@
-"""Allowances on the wire, in agent files and in configuration files (spec 4, G36)."""
+"""Allowances on the wire and in configuration files (spec 4, G36)."""
 
 from __future__ import annotations
 

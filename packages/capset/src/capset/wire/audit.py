@@ -215,13 +215,19 @@ async def record_page_shape(log: AuditLog, query: AuditQuery) -> RecordPageShape
     return RecordPageShape(items=page.items, next=str(page.next) if page.next else None)
 
 
-def summary_shape(measured: Measured, *, since: int, until: int, bucket: int) -> SummaryShape:
-    """Return the wire shape of a summary of calls. Times are Unix time in seconds; ``bucket`` is in seconds, too."""
+def summary_shape(
+    measured: Measured, *, since: int, until: int, bucket: int, counts_pending: bool = False
+) -> SummaryShape:
+    """Return the wire shape of a summary of calls. Times are Unix time in seconds; ``bucket`` is in seconds, too.
+
+    A call that waits for an approval or an answer is counted when it has been made again, unless ``counts_pending``.
+    """
+    calls = [call for call in measured.calls if counts_pending or call.outcome != "pending"]
     covered = since if measured.since is None else max(since, _seconds(measured.since))
     starts = range(covered // bucket * bucket, until, bucket)
     by_bucket: dict[int, list[MeasuredCall]] = {start: [] for start in starts}
     by_tool: dict[str, list[MeasuredCall]] = {}
-    for call in measured.calls:
+    for call in calls:
         by_bucket.setdefault(_seconds(call.time) // bucket * bucket, []).append(call)
         by_tool.setdefault(call.tool, []).append(call)
     busiest = sorted(by_tool, key=lambda tool: (-len(by_tool[tool]), tool))[:10]
@@ -233,7 +239,7 @@ def summary_shape(measured: Measured, *, since: int, until: int, bucket: int) ->
         bucket_seconds=bucket,
         buckets=[BucketShape(start=iso_of_seconds(start), **_counts(by_bucket[start])) for start in sorted(by_bucket)],
         tools=[ToolCountsShape(tool=tool, **_counts(by_tool[tool])) for tool in busiest],
-        **_counts(measured.calls),
+        **_counts(calls),
     )
 
 

@@ -59,10 +59,10 @@ async def restore_agent(page: PageRequest) -> Response:
 
 
 async def export_agent(page: PageRequest) -> Response:
-    """Return a stored agent as an agent file."""
+    """Return a stored agent as a configuration file."""
     agent, ending = await page.api.get("agents", page.params["id"]), page.params["ending"]
     if agent["read_only"]:
-        raise NotFound("an agent that is defined in code has no agent file: its code is the definition")
+        raise NotFound("an agent that is defined in code has no file: its code is the definition")
     names = [field.name for field in AGENT_FIELDS if field.in_file]
     members = {name: value for name, value in agent_of(agent).items() if name in names}
     ordered = {name: members[name] for name in names if name in members}
@@ -71,7 +71,7 @@ async def export_agent(page: PageRequest) -> Response:
     elif ending == "yaml":
         text, media_type = yaml_text(ordered), "application/yaml"
     else:
-        raise NotFound(f"an agent file is yaml or json, not {ending!r:.40}")
+        raise NotFound(f"a file is yaml or json, not {ending!r:.40}")
     name = "-".join(agent["name"].split())
     headers = {
         "content-disposition": f'attachment; filename="{name}.{ending}"',

@@ -66,7 +66,7 @@ async def _show(page: PageRequest, capability: Json, chosen: set[str], form: For
 
 
 async def _preview(page: PageRequest, capability: Json, chosen: set[str], form: Form | None) -> Json:
-    """Return the preview of an agent with this capability alone, and its entry in an agent file."""
+    """Return the preview of an agent with this capability alone, and its entry in a file."""
     entry: Json = {"id": capability["id"]}
     default = _default(capability)
     presets = {preset["name"]: preset["name"] in chosen for preset in capability["presets"]}

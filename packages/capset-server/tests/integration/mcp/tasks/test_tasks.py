@@ -48,7 +48,7 @@ async def test_a_call_waits_is_approved_and_goes_on_once(shared: Site, ada: Task
     approval = await shared.kernel.approvals.get(approval_of(task), org="acme")
     assert approval.status == "used"
     records = await shared.records(approval=approval_of(task))
-    assert [record.outcome for record in records] == ["denied", "succeeded"]
+    assert [record.outcome for record in records] == ["pending", "succeeded"]
     assert records[1].correlation == approval_of(task)
     assert state["result"]["_meta"][f"{PREFIX}record"] == records[1].id
     another = await ada.task("pay", to="bob")
@@ -76,7 +76,7 @@ async def test_what_was_rejected_is_the_result(shared: Site, ada: Tasker) -> Non
         assert state["result"]["_meta"][f"{PREFIX}error"]["code"] == "approval_rejected"
     assert done == []
     records = await shared.records(approval=approval_of(task))
-    assert [record.outcome for record in records] == ["denied", "rejected"]
+    assert [record.outcome for record in records] == ["pending", "rejected"]
 
 
 @pytest.mark.spec("M19")

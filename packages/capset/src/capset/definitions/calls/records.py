@@ -12,6 +12,7 @@ from capset.definitions.tools.options import Effect
 Outcome = Literal[
     "succeeded",
     "failed",
+    "pending",
     "denied",
     "unauthenticated",
     "not_found",
@@ -24,8 +25,9 @@ Outcome = Literal[
     "interrupted",
     "unknown",
 ]
-"""How an attempt ended."""
+"""How an attempt ended; ``pending`` if it waits for an approval or an answer, and is made again."""
 UNTOUCHED: Final[tuple[Outcome, ...]] = (
+    "pending",
     "denied",
     "unauthenticated",
     "not_found",

@@ -15,6 +15,7 @@ from capset.definitions.secrets import MASK, is_secret_name, mask_urls
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import (
     ApprovalRejected,
+    ApprovalRequired,
     ApprovalVoid,
     CapsetError,
     ClientCapabilityMissing,
@@ -54,10 +55,11 @@ _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
     (Unauthenticated, "unauthenticated"),
     (ApprovalRejected, "rejected"),
     (ApprovalVoid, "rejected"),
+    (ApprovalRequired, "pending"),
+    (TurnSuspended, "pending"),  # of an agent in whose run a call needs an approval first
+    (ClientInputRequired, "pending"),  # the call is made again, with the answer
     (PermissionDenied, "denied"),
     (TurnLost, "denied"),
-    (TurnSuspended, "denied"),  # of an agent in whose run a call needs an approval first
-    (ClientInputRequired, "denied"),  # the call is made again, with the answer
     (ClientCapabilityMissing, "denied"),
     (LimitExceeded, "limited"),
     (NotFound, "not_found"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import TypeAlias
 
+from capset.clock import duration_text
 from capset.composition.installation import InstalledTool
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.governance.limits import Limit, LimitScope
@@ -154,7 +155,8 @@ def _window_error(call: Invocation, session_windows: SessionWindows, now: int) -
 
 def _exceeded_error(call: Invocation, counted_limit: CountedLimit, remaining: float) -> LimitExceeded:
     call.deny(f"the limit of {counted_limit.limit}")
-    message = f"Rate limit exceeded: {counted_limit.label} takes {counted_limit.limit}; try again in {remaining:g} s."
+    wait = duration_text(remaining)
+    message = f"Rate limit exceeded: {counted_limit.label} takes {counted_limit.limit}; try again in {wait}."
     return LimitExceeded(message, retry_after=remaining)
 
 

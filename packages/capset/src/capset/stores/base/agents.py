@@ -56,7 +56,7 @@ class AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class AgentField:
-    """A writable field of a stored agent: its kind, whether it is optional, and whether agent files include it."""
+    """A writable field of a stored agent: its kind, whether it is optional, and whether files include it."""
 
     name: str
     kind: Literal["text", "texts", "object", "capabilities"]

@@ -104,7 +104,7 @@ async def test_a_call_that_defers_is_made_again_with_its_approval(store: str) ->
         session = await harness.session()
         request_id = await harness.asked(session)
         record = await harness.record()
-        assert (record.outcome, record.code, record.approval) == ("denied", "approval_required", request_id)
+        assert (record.outcome, record.code, record.approval) == ("pending", "approval_required", request_id)
         early = (await harness.made(session, approval=request_id)).error
         assert isinstance(early, ApprovalRequired)
         assert early.approval == request_id
@@ -112,7 +112,7 @@ async def test_a_call_that_defers_is_made_again_with_its_approval(store: str) ->
         assert (await harness.made(session, approval=request_id)).data == "bob has 5"
         assert isinstance((await harness.made(session, approval=request_id)).error, ApprovalVoid)
         assert harness.paid == [("bob", 5)]
-        assert [entry.outcome for entry in await harness.records()] == ["denied", "denied", "succeeded", "rejected"]
+        assert [entry.outcome for entry in await harness.records()] == ["pending", "pending", "succeeded", "rejected"]
 
 
 @pytest.mark.spec("G17", "F1")

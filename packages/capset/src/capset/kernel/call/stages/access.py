@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from capset.clock import duration_text
 from capset.composition.installation import InstalledTool
 from capset.errors import (
     CapsetError,
@@ -45,7 +46,7 @@ def identify(call: Invocation) -> Awaitable[None] | None:
     context = call.context
     runtime = context.runtime
     if runtime.refusals.is_busy and (remaining := runtime.refusals.seconds_left(context.principal)) is not None:
-        message = f"Rate limit exceeded: too many calls were refused; try again in {remaining:g} s."
+        message = f"Rate limit exceeded: too many calls were refused; try again in {duration_text(remaining)}."
         raise TooManyRefusals(message, retry_after=remaining)
     if runtime.governance.require_auth and context.principal.kind == "anonymous":
         call.deny(ANONYMOUS)

@@ -15,8 +15,8 @@ from capset.kernel.registry import Registry
 from capset.stores.base import AuditQuery, PersonRow
 from capset.stores.sql.schema.maintenance import check
 from capset.wire.agents import AgentInput
-from capset_connect.agent_files.permissions import Author
-from capset_connect.agent_files.store import StoredAgents
+from capset_connect.agents.permissions import Author
+from capset_connect.agents.store import StoredAgents
 from capset_server.approvals.people import add_person, remove_person
 from capset_server.auth.keys import create_key, revoke_key
 from capset_testing.store_suite.support import LATER, NOW

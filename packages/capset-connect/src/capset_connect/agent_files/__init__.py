@@ -1,1 +1,0 @@
-"""Agents from files and from stores: reading, storing, comparing and previewing them."""

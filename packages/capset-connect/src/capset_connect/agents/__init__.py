@@ -1,0 +1,1 @@
+"""Stored agents: reading, storing, comparing and previewing them."""
