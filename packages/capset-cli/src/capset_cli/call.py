@@ -30,7 +30,7 @@ from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, ch
 from capset_cli.common.output import cell, err, pretty, print_error, print_json
 from capset_cli.common.remote import Url, format_options, run_on_server, select_server
 from capset_cli.common.settings import Settings, load_settings
-from capset_cli.common.targets import Target, agent_with, find_target, open_session
+from capset_cli.common.targets import Target, agent_with, find_target, open_session, refuse_agent_with_session
 from capset_cli.common.texts import visible
 
 if TYPE_CHECKING:
@@ -201,6 +201,7 @@ CallOutcome = tuple[CapsetError | None, dict[str, Any]]
 async def _call_on_server(client: Client, request: TargetOptions, data: bytes, options: _CallOptions) -> CallOutcome:
     from capset_server.client import error_of
 
+    refuse_agent_with_session(request.agent, request.session)
     session = request.session
     if session is None:
         if request.agent is None:

@@ -22,13 +22,14 @@ from capset.extras import extras_of, install_command
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.net.proxies import environment_proxy
-from capset.stores.base import AuditQuery, make_store
+from capset.stores.base import AuditQuery
 from capset.wire.capabilities import readiness_of
 from capset_cli.common.exits import Exit, guarded
-from capset_cli.common.options import AsJson, Db, Redis
+from capset_cli.common.options import AsJson, Db
 from capset_cli.common.output import cell, escaped, out, print_json
 from capset_cli.common.remote import format_options
 from capset_cli.common.settings import Settings, has_db, load_settings
+from capset_cli.db import sql_store_at
 from capset_connect.config_file import Configuration, InvalidConfiguration, read_configuration
 from capset_connect.declarations import secrets_in
 from capset_connect.pins import SeenSource, capability_with
@@ -57,6 +58,8 @@ class Installation:
     options: str
     """The options by which other commands find the same database, each after a space."""
     configuration: Configuration | None = None
+    has_records: bool = False
+    """Whether there is a database of this version, which can be opened without a change."""
 
 
 Check = Callable[[Installation], Iterator[Diagnosis]]
@@ -77,16 +80,14 @@ def doctor_command(
         typer.Argument(metavar="FILE", help="A configuration file whose servers and secrets to check, too."),
     ] = None,
     db: Db = None,
-    redis: Redis = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Check this installation: extras, database, file, secrets, servers, approvals, sandbox, clock and proxy.
 
-    Nothing is changed, and no tool is called. MCP servers of the file are started, and its APIs' documents read. Exits
-    with 1 if there is a problem; notes do not count.
+    Nothing is created or upgraded, and no tool is called. MCP servers of the file are started, and its APIs' documents
+    read. Exits with 1 if there is a problem; notes do not count.
     """
-    settings = load_settings(db=db, redis=redis)
-    installation = Installation(settings, file, format_options(db=db, redis=redis))
+    installation = Installation(load_settings(db=db), file, format_options(db=db))
     diagnoses: list[Diagnosis] = []
     for function in CHECKS:
         for diagnosis in _run(function, installation):
@@ -147,13 +148,13 @@ def database(installation: Installation) -> Iterator[Diagnosis]:
         yield Diagnosis("database", "note", f"there is no database yet at {url}: the first command creates it")
         return
     from capset.stores.sql.schema.maintenance import check as check_database
-    from capset.stores.sql.store import SqlStore
 
-    store = make_store(url)
-    assert isinstance(store, SqlStore)  # noqa: S101  # it is not in memory
+    store = sql_store_at(url)
     report = check_database(store)
+    remedy = f"capset db {'upgrade' if report.revision is None else 'check'}{installation.options}"
     for problem in report.problems:
-        yield Diagnosis("database", "problem", problem, f"capset db check{installation.options}")
+        yield Diagnosis("database", "problem", problem, remedy)
+    installation.has_records = not report.problems
     if not report.problems:
         yield Diagnosis("database", "ok", f"{store.name}: revision {report.revision}, no damage")
 
@@ -233,7 +234,7 @@ def _diagnose_source(report: SeenSource[Source], where: str) -> Diagnosis:
 @check
 def approvals(installation: Installation) -> Iterator[Diagnosis]:
     """Report requests that wait for an approval, and a file without channels that announce them."""
-    if has_db(installation.settings.db) and not installation.settings.db.startswith("memory:"):
+    if installation.has_records:
         pending = asyncio.run(_pending_requests(installation.settings.db))
         if pending:
             message = f"{counted(pending, 'request')} without an organisation {'waits' if pending == 1 else 'wait'}"
@@ -266,7 +267,7 @@ def readiness(_: Installation) -> Iterator[Diagnosis]:
 @check
 def clock(installation: Installation) -> Iterator[Diagnosis]:
     """Compare this machine's clock with the newest record."""
-    if not has_db(installation.settings.db) or installation.settings.db.startswith("memory:"):
+    if not installation.has_records:
         return
     newest = asyncio.run(_newest_record(installation.settings.db))
     now, soon = (iso(time.time_ns() + seconds * 1_000_000_000) for seconds in (0, 2))

@@ -49,14 +49,18 @@ def iso_of(time: datetime) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration for people, such as ``12.5 s``, ``3 min`` or ``23 h 56 min``; rounded up above two minutes."""
+    """Return a duration for people, such as ``12.5 s``, ``3 min`` or ``23 h 56 min``.
+
+    Above two minutes it is rounded up, to hours from one day on.
+    """
     if seconds <= 120:
         return f"{seconds:g} s"
     minutes = ceil(seconds / 60)
+    if minutes > 24 * 60:
+        minutes = ceil(minutes / 60) * 60
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    parts = [f"{count} {unit}" for count, unit in ((days, "d"), (hours, "h"), (minutes, "min")) if count]
-    return " ".join(parts[:2])
+    return " ".join(f"{count} {unit}" for count, unit in ((days, "d"), (hours, "h"), (minutes, "min")) if count)
 
 
 @lru_cache(64)

@@ -9,6 +9,7 @@ import pytest
 
 from capset import Capability, Registry, tool
 from capset_connect.config_file import Configuration, InvalidConfiguration, read_configuration
+from capset_connect.sources import Upstream
 
 CONFIGURATION = """\
 {
@@ -60,10 +61,16 @@ def folder(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def read(root: Path, text: str, name: str = "capset.yaml", registry: Registry = REGISTRY) -> Configuration:
+def read(
+    root: Path,
+    text: str,
+    name: str = "capset.yaml",
+    registry: Registry = REGISTRY,
+    upstream: Upstream | None = None,
+) -> Configuration:
     """Read a configuration with this text, beside the handlers of ``CONFIGURATION``."""
     folder(root, {name: text})
-    return read_configuration(root / name, registry)
+    return read_configuration(root / name, registry, upstream=upstream)
 
 
 def refused(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import shlex
+import stat
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +21,7 @@ from capset.definitions.governance.allowances import Allowance
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, DefinitionError, NotFound
 from capset.fingerprint.links import CapabilityLink
-from capset.kernel.agent_definition import read_definition, with_file
+from capset.kernel.agent_definition import ONLY_IN_CODE, definition_of, read_definition, with_file
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
@@ -81,32 +85,27 @@ def find_target(
     settings: Settings,
     allowance: Allowance | None = None,
 ) -> Target:
-    """Return a command's target: a new session of an agent, or an existing one, with the file of its agent.
+    """Return a command's target: a new session of an agent, or an existing one.
 
-    The database of the settings has the pins of a file's MCP servers and APIs. Raises ``NotFound`` for an unknown
-    agent, and the errors of ``read_configuration``.
+    A session may be given with a file, which then governs it; otherwise, it is the file with which it was started, if
+    it needs one. The database of the settings has the pins of a file's MCP servers and APIs. Raises ``NotFound`` for an
+    unknown agent, and the errors of ``read_configuration``.
     """
-    refuse_agent_with_session(agent, session)
+    if agent is None and session is None:
+        raise DefinitionError("name an agent with --agent, or a session to continue with --session")
     upstream = Upstream(settings.db)
-    if agent is not None and not is_agent_file(registry, agent):
+    if agent is not None and is_agent_file(registry, agent):
+        configuration = load_configuration(Path(agent), registry, upstream)
+    elif agent is not None:
+        refuse_agent_with_session(agent, session)
         named_agent = _parse_uuid(agent) or registry.get_agent(agent)
         return Target(registry, named_agent, allowance=allowance, upstream=upstream)
-    if agent is not None:
-        configuration = load_configuration(Path(agent), registry, upstream)
-    elif session is None:
-        raise DefinitionError("name an agent with --agent, or a session to continue with --session")
     else:
-        configuration = _configuration_of_session(session, settings, registry, upstream)
+        configuration = _configuration_of_session(session or "", settings, registry, upstream)
         if configuration is None:
             return Target(registry, None, allowance=allowance, upstream=upstream)
     served_agent = configuration.agent if session is None else None
     return Target(configuration.within(registry), served_agent, configuration, allowance, upstream)
-
-
-def refuse_agent_with_session(agent: str | None, session: str | None) -> None:
-    """Raise ``DefinitionError`` if both an agent and a session are named."""
-    if agent is not None and session is not None:
-        raise DefinitionError("a session has its own agent: give --agent or --session, not both")
 
 
 def _configuration_of_session(
@@ -120,6 +119,7 @@ def _configuration_of_session(
     if file is None:
         return None
     try:
+        _check_trusted(file)
         return load_configuration(file, registry, upstream)
     except DefinitionError as error:
         message = f"the session {session!r} needs the file with which it was started; {error.message}"
@@ -134,6 +134,24 @@ async def _file_of_session(session: str, settings: Settings) -> Path | None:
             return None
         check_owner(row, settings.principal)
         return read_definition(row.definition)[1]
+
+
+def _check_trusted(file: Path) -> None:
+    """Raise ``DefinitionError`` if other users can change a file.
+
+    A file may run code, and anyone who can write to the database could have named it.
+    """
+    with suppress(OSError):  # reading it reports the error
+        state = file.stat()
+        if hasattr(os, "getuid") and (state.st_uid not in (0, os.getuid()) or state.st_mode & stat.S_IWOTH):
+            hint = f"if you trust it, name it: --agent {shlex.quote(str(file))}"
+            raise DefinitionError(f"other users can change {file}, which may run code", hint=hint)
+
+
+def refuse_agent_with_session(agent: str | None, session: str | None) -> None:
+    """Raise ``DefinitionError`` if both an agent and a session are named."""
+    if agent is not None and session is not None:
+        raise DefinitionError("a session has its own agent: give --agent or --session, not both")
 
 
 def print_session(session: Session) -> None:
@@ -240,18 +258,32 @@ async def _agent_of_session(kernel: Kernel, target: Target, session: str, princi
         raise NotFound(f"there is no session {session!r} of {principal.id!r}", hint=hint)
     check_owner(row, principal)
     definition, _ = read_definition(row.definition)
-    registry = target.registry
-    try:
+    registry, configuration = target.registry, target.configuration
+    if configuration is None:
         defined = agent_in_code(row, kernel, registry)
-    except Conflict as error:
-        if target.configuration is None:
-            raise
-        hint = "a session keeps the tools that it began with: undo the change, or begin a new session"
-        message = f"the agent in {target.configuration.path} has changed since the session {session!r} began"
-        raise Conflict(message, hint=hint) from error
+    else:
+        try:
+            defined = agent_in_code(row, kernel, registry)
+        except Conflict as error:
+            raise _changed(configuration, session) from error
+        if defined is None and ONLY_IN_CODE in json.loads(definition_of(configuration.agent)):
+            raise _changed(configuration, session)  # the stored definition has none of the file's actions and policies
+        new_capabilities = [
+            capability
+            for capability in configuration.source_capabilities
+            if capability.name not in registry.capabilities
+        ]
+        registry = registry.extended(new_capabilities)
     if defined is None and row.agent_id is not None and "mcp_servers" in definition:
         return await StoredAgents(kernel, registry).of_session(row)
     return defined or build_agent(definition, registry, f"session {session}")
+
+
+def _changed(configuration: Configuration, session: str) -> Conflict:
+    return Conflict(
+        f"the agent in {configuration.path} has changed since the session {session!r} began",
+        hint="a session keeps the tools that it began with: undo the change, or begin a new session",
+    )
 
 
 def find_definition(registry: Registry, name: str, db: str) -> Agent | UUID:

@@ -97,11 +97,6 @@ class Upstream:
         self._declared_places = {source.pin_key: source.place for source in sources}
 
     @property
-    def is_used(self) -> bool:
-        """Whether any capabilities were made."""
-        return bool(self._pins_by_key)
-
-    @property
     def pins(self) -> frozenset[ToolPin]:
         """The pins from which the capabilities were made, as last read."""
         return frozenset(pin for pins in self._pins_by_key.values() for pin in pins)

@@ -37,7 +37,7 @@ from capset_cli.common.output import cell
 from capset_cli.common.process import on_termination_signal
 from capset_cli.common.remote import Server, Url, format_options, select_server
 from capset_cli.common.settings import Settings, load_settings
-from capset_cli.common.targets import Target, find_target, open_kernel
+from capset_cli.common.targets import Target, find_target, open_kernel, refuse_agent_with_session
 from capset_cli.conversation.conversations import LocalConversation, OpenConversation, RemoteConversation
 from capset_cli.conversation.view import TurnView, exit_code_of
 
@@ -113,7 +113,7 @@ def run_command(
     with 0 if the agent finished, 3 if it was refused or waits for an approval, 1 if it failed. --json prints one event
     per line.
     """
-    if task is None and session is not None:  # which has its own agent
+    if task is None and session is not None and not (agent and Path(agent).is_file()):  # the session has its own agent
         agent, task = None, agent
     if session is None and task is None:
         raise DefinitionError("say what the agent is to do: capset run AGENT TASK")
@@ -252,6 +252,7 @@ async def _run_remotely(
     work: Callable[[OpenConversation], Awaitable[Exit]], server: Server, options: _TurnOptions
 ) -> Exit:
     async with server.open() as client, _approver_client(server) as approver:
+        refuse_agent_with_session(options.agent, options.session)
         if options.session is None:
             if options.agent is None:
                 raise DefinitionError("name an agent by its id on the server, or a session to continue with --session")

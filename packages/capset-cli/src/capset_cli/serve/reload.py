@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import os
 import signal
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -29,7 +30,8 @@ class Reload:
 
     So does an approval of tools of its MCP servers and APIs by any process, about two seconds later.
 
-    Each reload is recorded as an act, with the digests of the new and the previous file, and its outcome. A new file
+    Each reload is recorded as an act, with the digests of the new and the previous file and of the files that it names,
+    and its outcome. A new file
     takes effect once the record is durable. Governance is fixed while a kernel runs: a file that changes it is refused.
     """
 
@@ -79,7 +81,7 @@ class Reload:
             record = await self._record(about, columns)
             _log.error("the configuration stays as it was: %s (record %s)", error.message, record)
             return False
-        record = await self._record(about, {})
+        record = await self._record(about | {"files": _digests(configuration)}, {})
         if record is None:
             _log.error("the configuration stays as it was: the reload could not be recorded")
             return False
@@ -151,6 +153,12 @@ class Reload:
             lasting = "governance, roles, audit, workspace and notifications"
             raise Conflict(f"{lasting} cannot change while the server runs: restart it to change them")
         return configuration, registry
+
+
+def _digests(configuration: Configuration) -> dict[str, str]:
+    """Return the SHA-256 of each file that a configuration consists of, by its path from the configuration file."""
+    folder = configuration.path.parent
+    return {Path(os.path.relpath(file, folder)).as_posix(): digest for file, digest in configuration.files.items()}
 
 
 def _file_digest(path: Path) -> str | None:

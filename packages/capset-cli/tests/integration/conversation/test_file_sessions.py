@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,50 @@ def test_a_session_of_a_file_is_governed_as_the_file_says(run: Run, tmp_path: Pa
     adder(tmp_path, governance={"allowance": {"session": {"calls": 1}}})
     called = run("call", "shelf_add", "--session", session, "--args", '{"a": 2, "b": 2}')
     assert (called.code, "budget" in called.said) == (3, True), called.said
+
+
+@pytest.mark.spec("M6", "G27")
+def test_a_policy_that_a_file_gets_later_is_not_left_out(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "sums.json"
+    definition: dict[str, Any] = {"name": "sums", "capabilities": ["test_math"], "governance": {}}
+    file.write_text(json.dumps(definition))
+    first = run("call", "add", "--agent", "sums.json", "--args", '{"a": 1, "b": 2}')
+    assert first.code == 0, first.said
+    again = ("call", "add", "--session", newest(run), "--args", '{"a": 1, "b": 2}')
+    assert run(*again).code == 0
+    (tmp_path / "policies.py").write_text(
+        "from capset import deny\n\ndef closed(request):\n    return deny('closed')\n"
+    )
+    file.write_text(json.dumps(definition | {"policies": ["./policies.py:closed"]}))
+    refused = run(*again)
+    assert (refused.code, "has changed since the session" in refused.said) == (2, True), refused.said
+    file.write_text(json.dumps(definition))
+    assert run(*again).code == 0
+
+
+@pytest.mark.spec("M6")
+def test_a_session_is_continued_under_a_file_that_is_named(run: Run, tmp_path: Path) -> None:
+    definition = {"name": "sums", "capabilities": ["test_math"]}
+    (tmp_path / "sums.json").write_text(json.dumps(definition))
+    assert run("call", "add", "--agent", "sums.json", "--args", '{"a": 1, "b": 2}').code == 0
+    session = newest(run)
+    governed = definition | {"governance": {"allowance": {"session": {"calls": 1}}}}
+    (tmp_path / "moved.json").write_text(json.dumps(governed))
+    call = ("call", "add", "--session", session, "--args", '{"a": 1, "b": 2}')
+    assert run(*call, "--agent", "moved.json").code == 3
+    assert run(*call).code == 0
+    both = run(*call, "--agent", "other")
+    assert (both.code, "not both" in both.said) == (2, True), both.said
+
+
+@pytest.mark.spec("M6")
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no such owners on Windows")
+def test_a_file_that_others_can_change_is_not_read_because_a_database_names_it(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "sums.json"
+    file.write_text(json.dumps({"name": "sums", "capabilities": ["test_math"], "governance": {}}))
+    assert run("call", "add", "--agent", "sums.json", "--args", '{"a": 1, "b": 2}').code == 0
+    call = ("call", "add", "--session", newest(run), "--args", '{"a": 1, "b": 2}')
+    file.chmod(0o666)
+    refused = run(*call)
+    assert (refused.code, "other users can change" in refused.said) == (2, True), refused.said
+    assert run(*call, "--agent", "sums.json").code == 0, "the person who names it trusts it"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,8 +17,8 @@ from capset.flows import as_tool
 from capset.kernel.registry import Registry
 from capset.schemas.strict_json import copy_bounded
 from capset.schemas.validation_errors import SchemaMismatch, validation_fields
-from capset.wire.agents import AgentDefinitionShape, AgentShape, CapabilityEntry, SubAgentEntry
-from capset_connect.agents.entries import refer
+from capset.wire.agents import AgentDefinitionShape, AgentShape, SubAgentEntry
+from capset_connect.agents.entries import refer, well_formed_entries
 
 
 def build_agent(data: Any, registry: Registry, where: str) -> Agent:  # any JSON
@@ -133,13 +132,7 @@ def _listed(heading: str, problems: Iterable[Field | str]) -> str:
 
 def _entry_mismatches(data: Mapping[str, Any], registry: Registry) -> list[Field]:
     """Return the mismatches of the well-formed capability entries in data that is otherwise invalid."""
-    entries = data.get("capabilities")
-    if not isinstance(entries, list):
-        return []
-    formed: dict[int, CapabilityEntry] = {}
-    for position, entry in enumerate(cast("list[Any]", entries)):
-        with suppress(ValidationError):
-            formed[position] = CapabilityEntry.model_validate({"id": entry} if isinstance(entry, str) else entry)
-    places = list(formed)
-    referred = refer(formed.values(), registry)
-    return [replace(misfit, position=places[misfit.position]).field for misfit in referred.misfits]
+    entries = well_formed_entries(data)
+    positions = list(entries)
+    referred = refer(entries.values(), registry)
+    return [replace(misfit, position=positions[misfit.position]).field for misfit in referred.misfits]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
@@ -15,7 +16,14 @@ from capset.errors import DefinitionError, Field, NotFound, unknown
 from capset.kernel.registry import Registry
 from capset.schemas.strict_json import MAX_SIZE, size_of
 from capset.schemas.validation_errors import validation_fields
-from capset.wire.agents import CapabilityEntry
+from capset.wire.agents import CapabilityEntry, Entry, SubAgentEntry
+
+
+class HasCapabilities(Protocol):
+    """The shape of an agent, or of a configuration file."""
+
+    capabilities: list[Entry]
+    agents: list[str | SubAgentEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,24 @@ def refer(entries: Iterable[CapabilityEntry], registry: Registry, *, is_new: boo
             for problem in problems
         ]
     return Referred(tuple(refs.values()), tuple(wrong))
+
+
+def well_formed_entries(data: Mapping[str, Any]) -> Mapping[int, CapabilityEntry]:  # any JSON
+    """Return the well-formed entries of ``capabilities`` in a file by their positions."""
+    entries = data.get("capabilities")
+    well_formed: dict[int, CapabilityEntry] = {}
+    for position, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
+        with suppress(ValidationError):
+            well_formed[position] = CapabilityEntry.model_validate({"id": entry} if isinstance(entry, str) else entry)
+    return well_formed
+
+
+def capability_ids(shape: HasCapabilities) -> Iterator[str]:
+    """Yield the ids that ``capabilities`` lists, in an agent and in the agents defined within it."""
+    yield from (entry if isinstance(entry, str) else entry.id for entry in shape.capabilities)
+    for sub_agent in shape.agents:
+        if not isinstance(sub_agent, str) and not isinstance(sub_agent.agent, str):
+            yield from capability_ids(sub_agent.agent)
 
 
 def _chosen(ref: AnyRef, entry: CapabilityEntry) -> tuple[AnyRef, list[Field]]:

@@ -73,11 +73,17 @@ class Configuration:
     digest: str
     sources: tuple[Source, ...]
     """The MCP servers and APIs of the file and of its sub-agents' files."""
+    own_sources: tuple[Source, ...]
+    """The MCP servers and APIs of the file itself."""
+    source_capabilities: tuple[AnyCapability, ...]
+    """The capabilities of all ``sources``."""
+    inner: tuple[Configuration, ...]
+    """The configurations in the files of sub-agents."""
     channels: tuple[NotificationChannel, ...]
     shared: tuple[AnyCapability, ...]
     """The capabilities that stored agents can use: ``actions``, and those of the file's MCP servers and APIs."""
-    files: tuple[Path, ...]
-    """The file, the Python files that it names, and the same of its sub-agents' files."""
+    files: Mapping[Path, str]
+    """The SHA-256 of the file, of the Python files that it names, and the same of its sub-agents' files."""
     is_needed: bool
     """Whether sessions of the agent can be continued only with the file: it declares more than an agent has."""
 

@@ -7,9 +7,10 @@ import importlib
 import posixpath
 import re
 import sys
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from capset.errors import DefinitionError, closest
@@ -36,6 +37,8 @@ class Handlers:
         self._folder = folder.resolve()
         self._prefix = f"_capset_configuration_{next(_LOADS)}"
         self._loaded: dict[Path, tuple[ModuleType, str] | DefinitionError] = {}
+        self.files: dict[str, str] = {}
+        """The SHA-256 of each loaded file, by its place in the configuration file."""
 
     def resolve(self, reference: str) -> FoundHandler:
         """Load a handler: ``./handlers/weather.py``, with or without ``:function``, or ``package.module:function``.
@@ -53,11 +56,6 @@ class Handlers:
             raise DefinitionError(f"{place} has no {name!r}{hint}")
         return FoundHandler(getattr(module, name), digest)
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that were loaded."""
-        return tuple(self._loaded)
-
     def forget(self) -> None:
         """Remove the loaded modules, because the configuration file was refused."""
         for loaded in self._loaded.values():
@@ -74,6 +72,7 @@ class Handlers:
         loaded = self._loaded[path]
         if isinstance(loaded, DefinitionError):
             raise DefinitionError(loaded.message)
+        self.files[place] = loaded[1]
         return loaded
 
     def _inside(self, place: str) -> Path:
@@ -115,7 +114,7 @@ class Unloaded:
     It reads no file and imports nothing, so it cannot tell whether a handler exists. ``taken`` collects the references.
     """
 
-    files: Final[tuple[Path, ...]] = ()
+    files: Final[Mapping[str, str]] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.taken: set[str] = set()

@@ -42,6 +42,7 @@ def actions_capability(
         tools=tools,
         uses=uses,
         policies=policies if tools else (),
+        risk="high",  # only an administrator gives them to another agent, for which other approvers may be in charge
     )
 
 

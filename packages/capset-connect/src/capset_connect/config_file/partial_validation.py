@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, Generic, cast, get_args
@@ -13,10 +12,10 @@ from typing_extensions import TypeVar
 
 from capset.errors import Field, closest
 from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
-from capset.wire.agents import CapabilityEntry
+from capset.wire.agents import AgentDefinitionShape
 from capset.wire.shapes import Shape
 from capset_connect.config_file.actions import ActionEntry
-from capset_connect.config_file.shapes import ActionShape, ConfigurationShape, GovernanceShape
+from capset_connect.config_file.shapes import SERVER_MEMBERS, ActionShape, ConfigurationShape, GovernanceShape
 from capset_connect.notifications.declarations import ChannelShape
 
 S = TypeVar("S", bound=Shape)
@@ -57,6 +56,9 @@ def _with_advice(field: Field) -> Field:
     if not places:
         return replace(field, did_you_mean=closest(name, _names_of(shape)))
     here = "at the top level" if not above else f"in {above}"
+    if shape is AgentDefinitionShape and "" in places and name not in SERVER_MEMBERS:
+        advice = f"an agent with {name} needs a file of its own, which agents then names"
+        return replace(field, expected=f"there is no such field {here}: {advice}", did_you_mean=None)
     there = " or ".join(f"in {place}" if place else "at the top level" for place in places[:_MAX_PLACES])
     return replace(field, expected=f"there is no such field {here}: it belongs {there}", did_you_mean=None)
 
@@ -122,16 +124,6 @@ def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[ValidPart[ActionShape]
             yield part, ActionEntry(part.shape, part.invalid)
 
 
-def capabilities_in(data: Mapping[str, Any]) -> Mapping[int, CapabilityEntry]:
-    """Return the well-formed entries of capabilities by their positions."""
-    entries = data.get("capabilities")
-    formed: dict[int, CapabilityEntry] = {}
-    for position, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
-        with suppress(ValidationError):
-            formed[position] = CapabilityEntry.model_validate({"id": entry} if isinstance(entry, str) else entry)
-    return formed
-
-
 def governance_in(data: Mapping[str, Any]) -> GovernanceShape | None:
     """Return the valid content of the governance."""
     part = _valid_part("governance", GovernanceShape, data.get("governance"))
@@ -163,9 +155,8 @@ def _valid_part(path: str, kind: type[S], raw: object) -> ValidPart[S] | None:
         return ValidPart(path, kind.model_validate(members), frozenset())
     except ValidationError as error:
         wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False) if problem["loc"]}
-    names = {field.alias or name: name for name, field in kind.model_fields.items()}
     try:
         valid = kind.model_validate({name: value for name, value in members.items() if name not in wrong})
     except ValidationError:
         return None
-    return ValidPart(path, valid, frozenset(names.get(name, name) for name in wrong))
+    return ValidPart(path, valid, frozenset(wrong))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os.path import realpath
 from pathlib import Path
@@ -27,7 +27,7 @@ from capset.kernel.registry import Registry
 from capset.schemas.validation_errors import UNKNOWN_FIELD
 from capset.wire.agents import AgentDefinitionShape, SubAgentEntry
 from capset_connect.agents.definitions import agent_of_definition, as_agent_tool, context_of
-from capset_connect.agents.entries import refer
+from capset_connect.agents.entries import capability_ids, refer, well_formed_entries
 from capset_connect.config_file.actions import Borrowed, build_action
 from capset_connect.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem, warnings_of
 from capset_connect.config_file.governance import governance_setting
@@ -35,7 +35,6 @@ from capset_connect.config_file.handlers import Handlers, Unloaded
 from capset_connect.config_file.installed_tools import actions_capability, borrowed_tools, with_tools
 from capset_connect.config_file.partial_validation import (
     actions_in,
-    capabilities_in,
     channels_in,
     check_shape,
     governance_in,
@@ -125,18 +124,32 @@ class Reading:
         self._outer = outer
         self._problems: list[Problem] = []
         self._places: dict[str, Callable[[str], str]] = {}
+        self._inner_readings: list[Reading] = []
         self._inner: list[Configuration] = []
         """The configurations of sub-agents in other files."""
         self._unread: list[Problem] = []
         """Warnings of files that were not read, because handlers are ``Unloaded``."""
+        self._unused_names: list[Problem] = []
+        """Warnings of new names for tools that their server does not offer, or that are not approved."""
 
-    def read(self, registry: Registry, upstream: Upstream | None = None) -> Configuration:
-        """Return the configuration. Raises ``InvalidConfiguration`` with up to ``MAX_PROBLEMS`` problems."""
+    def read(
+        self, registry: Registry, upstream: Upstream | None = None, outer: Governance | None = None
+    ) -> Configuration:
+        """Return the configuration. Raises ``InvalidConfiguration`` with up to ``MAX_PROBLEMS`` problems.
+
+        ``outer`` is the governance of the file that uses this one.
+        """
         try:
-            return self._read(registry, upstream)
+            return self._read(registry, upstream, outer)
         except BaseException:
-            self._handlers.forget()
+            self.forget()
             raise
+
+    def forget(self) -> None:
+        """Remove the loaded modules of this file and of its sub-agents' files."""
+        self._handlers.forget()
+        for reading in self._inner_readings:
+            reading.forget()
 
     def unfollowed(self) -> list[Problem]:
         """Return a warning for each path of a valid file that was not checked because its handlers are ``Unloaded``."""
@@ -151,7 +164,7 @@ class Reading:
         ]
         return [*warnings, *self._unread]
 
-    def _read(self, registry: Registry, upstream: Upstream | None) -> Configuration:
+    def _read(self, registry: Registry, upstream: Upstream | None, outer: Governance | None) -> Configuration:
         for field in check_shape(self._data):
             meant = f" (did you mean {field.did_you_mean!r}?)" if field.did_you_mean else ""
             message = _OF_MODELS.sub("", field.expected.replace(UNKNOWN_FIELD, "there is no such field"))
@@ -164,14 +177,15 @@ class Reading:
         sources = self._sources(members)
         upstream_capabilities = self._capabilities_of_sources(sources, upstream)
         extended = self._try("", lambda: registry.extended(upstream_capabilities)) or registry
-        refs = self._capabilities(borrowed, extended, upstream_capabilities)
+        refs = self._capabilities(members, borrowed, extended, upstream_capabilities)
         channels = self._channels()
         workspace = self._workspace(members.workspace)
         checkpoints = None if members.audit is None else self._checkpoints(members.audit)
         borrowed_names = {borrowed_tool.tool.name for borrowed_tool in borrowed}
         own_tools = [action.tool for name, action in actions.items() if name not in borrowed_names]
+        effective_governance = outer or governance
         sub_agents = self._sub_agents(
-            members, extended, lambda path: _reading(path, self._outer).read(registry, upstream)
+            members, extended, lambda reading: reading.read(registry, upstream, effective_governance)
         )
         policies = self._policies(members)
         agent = None
@@ -180,12 +194,22 @@ class Reading:
         capability = self._try("actions", lambda: actions_capability(self._path, own_tools, refs, borrowed, policies))
         if self._problems or governance is None or agent is None:
             raise InvalidConfiguration(self._path, self._problems)
+        digest = hashlib.sha256(self._text.encode()).hexdigest()
         warnings = [
             Problem(self._lines.of(place), place, warning, action)
-            for action, member, warning in warnings_of(actions.values(), governance)
+            for action, member, warning in warnings_of(actions.values(), outer or governance)
+            if action or outer is None
             for place in [self._places[action](member) if action else f"governance.{member}"]
         ]
-        all_sources = self._all_sources(sources)
+        warnings += [
+            Problem(self._lines.of("agents"), "agents", f"{inner.path.name}: {warning}")
+            for inner in self._inner
+            for warning in inner.warnings
+        ]
+        inner_capabilities = (capability for inner in self._inner for capability in inner.source_capabilities)
+        source_capabilities = {
+            capability.name: capability for capability in (*inner_capabilities, *upstream_capabilities)
+        }
         return Configuration(
             path=self._path,
             agent=agent,
@@ -194,14 +218,22 @@ class Reading:
             governance=governance,
             workspace=workspace,
             checkpoints=checkpoints,
-            warnings=(*warnings, *self._inner_warnings()),
-            digest=hashlib.sha256(self._text.encode()).hexdigest(),
-            sources=tuple(all_sources.values()),
+            warnings=(*warnings, *self._unused_names),
+            digest=digest,
+            sources=tuple(self._all_sources(sources).values()),
+            own_sources=tuple(sources.values()),
+            source_capabilities=tuple(source_capabilities.values()),
+            inner=tuple(self._inner),
             channels=channels,
             shared=(*upstream_capabilities, *([] if capability is None else [capability])),
-            files=(self._path, *self._handlers.files, *(file for inner in self._inner for file in inner.files)),
+            files=self._files(digest),
             is_needed=bool(self._inner or self._data.keys() - AgentDefinitionShape.model_fields - {"$schema"}),
         )
+
+    def _files(self, digest: str) -> Mapping[Path, str]:
+        own_files = {self._path.parent / place: sha for place, sha in self._handlers.files.items()}
+        inner_files = {file: sha for inner in self._inner for file, sha in inner.files.items()}
+        return MappingProxyType({self._path: digest} | own_files | inner_files)
 
     def _refuse_server_members(self) -> None:
         for name in SERVER_MEMBERS:
@@ -259,17 +291,26 @@ class Reading:
 
     def _capabilities(
         self,
+        members: ConfigurationShape,
         borrowed: list[Borrowed],
         registry: Registry,
         upstream_capabilities: list[AnyCapability],
     ) -> tuple[AnyRef, ...]:
-        """Return the references of the agent: those listed, those whose tools actions use, and the file's sources."""
-        entries = capabilities_in(self._data)
+        """Return the references of the agent: those listed, those whose tools actions use, and the file's sources.
+
+        An agent has all sources of the file if no ``capabilities`` in the file name one.
+        """
+        entries = well_formed_entries(self._data)
         positions = list(entries)
         referred = refer(entries.values(), registry)
         for mismatch in (replace(misfit, position=positions[misfit.position]) for misfit in referred.misfits):
             meant = f" (did you mean {mismatch.did_you_mean!r}?)" if mismatch.did_you_mean else ""
-            self._report(mismatch.field.path, f"{mismatch.expected}{meant}")
+            path, message = mismatch.field.path, f"{mismatch.expected}{meant}"
+            source = next((capability for capability in upstream_capabilities if capability.name == mismatch.id), None)
+            if source is None or not mismatch.place.startswith("rename."):
+                self._report(path, message)
+            elif source.every_tool:  # without any, none is approved yet, or approvals are not read here
+                self._unused_names.append(Problem(self._lines.of(path), path, f"no approved tool: {message}"))
         refs = {reference.name: reference for reference in referred.refs}
         for borrowed_tool in borrowed:
             refs.setdefault(borrowed_tool.capability.name, borrowed_tool.capability.ref)
@@ -277,8 +318,8 @@ class Reading:
             if tools := borrowed_tools(ref.base, borrowed):
                 restricted = self._try("actions", lambda ref=ref, tools=tools: with_tools(ref, tools))
                 refs[name] = restricted or ref
-        for capability in upstream_capabilities:
-            refs.setdefault(capability.name, capability.ref)
+        if not {capability.name for capability in upstream_capabilities} & set(capability_ids(members)):
+            refs |= {capability.name: capability.ref for capability in upstream_capabilities}
         return tuple(refs.values())
 
     def _sources(self, members: ConfigurationShape) -> dict[str, Source]:
@@ -316,13 +357,13 @@ class Reading:
         return [capability for capability in capabilities if capability is not None]
 
     def _sub_agents(
-        self, members: ConfigurationShape, registry: Registry, read_file: Callable[[Path], Configuration]
+        self, members: ConfigurationShape, registry: Registry, read: Callable[[Reading], Configuration]
     ) -> list[AnyTool]:
         """Return the sub-agents as tools. ``registry`` includes the file's own MCP servers and APIs."""
 
         def find_agent(name: str) -> Agent:
             is_file = name not in registry.agents and bool(Path(name).suffix)
-            return self._agent_in_file(name, read_file) if is_file else registry.get_agent(name)
+            return self._agent_in_file(name, read) if is_file else registry.get_agent(name)
 
         tools: list[AnyTool] = []
         for position, named in enumerate(members.agents):
@@ -348,27 +389,28 @@ class Reading:
             self._report(place, error.message)
         return None
 
-    def _agent_in_file(self, name: str, read_file: Callable[[Path], Configuration]) -> Agent:
+    def _agent_in_file(self, name: str, read: Callable[[Reading], Configuration]) -> Agent:
         """Return the agent in another file; if files are not read here, one that stands for it."""
         if isinstance(self._handlers, Unloaded):
             message = f"files are not read here: the agent in {name!r:.80} was not checked"
             self._unread.append(Problem(self._lines.of("agents"), "agents", message))
             return Agent(f"unread-{len(self._unread)}", description="not known here")
-        inner = read_file(self._path.parent / name)
+        reading = _reading(self._path.parent / name, self._outer)
+        inner = read(reading)
+        self._inner_readings.append(reading)
         self._inner.append(inner)
         return inner.agent
 
-    def _inner_warnings(self) -> Iterator[Problem]:
-        for inner in self._inner:
-            for warning in inner.warnings:
-                yield Problem(self._lines.of("agents"), "agents", f"{inner.path.name}: {warning}")
-
     def _policies(self, members: ConfigurationShape) -> list[Policy]:
-        policies: list[Policy] = []
+        policies: dict[str, Policy] = {}
         for position, reference in enumerate(members.policies):
-            made = self._try(f"policies.{position}", lambda reference=reference: self._policy(reference))
-            policies += [] if made is None else [made]
-        return policies
+            place = f"policies.{position}"
+            loaded = self._try(place, lambda reference=reference: self._policy(reference))
+            if loaded is not None and loaded.id in policies:
+                self._report(place, f"another policy of this list has the id {loaded.id!r}")
+            elif loaded is not None:
+                policies[loaded.id] = loaded
+        return [*policies.values()]
 
     def _policy(self, reference: str) -> Policy | None:
         """Return a policy, or ``None`` if handlers are not loaded here."""

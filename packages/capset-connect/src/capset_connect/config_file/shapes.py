@@ -51,8 +51,6 @@ BUILT_IN: Final = {
 }
 """Actions that need only their names, and the installed tools that they use. ``_`` is accepted for ``-``."""
 *_NAMES, _LAST = (f"`{name}`" for name in BUILT_IN)
-_TITLE: Final = "A name for people."
-_DESCRIPTION: Final = "Its purpose, by which models choose it; the title, if left out."
 
 
 class ActionShape(StrictShape):
@@ -63,8 +61,8 @@ class ActionShape(StrictShape):
     )
 
     name: Name = Field(description="The name that models use.")
-    title: str | None = Field(None, description=_TITLE)
-    description: str | None = Field(None, description=_DESCRIPTION)
+    title: str | None = Field(None, description="A name for people.")
+    description: str | None = Field(None, description="Its purpose, by which models choose it; the title, if left out.")
     handler: str | None = Field(
         None,
         description="A Python file below this file's folder, `./handlers/weather.py`, with `:function` unless that is "

@@ -25,15 +25,25 @@ SourceProblem = tuple[str, str]
 async def source_problems(configuration: Configuration) -> Sequence[Problem]:
     """Return the problems of a file's sources that this machine can detect without connecting to them."""
     problems: list[SourceProblem] = []
-    for source in configuration.sources:
+    for source in configuration.own_sources:
         problems += await _api_problems(source) if isinstance(source, OpenApi) else _server_problems(source)
-    return _placed(configuration, problems)
+    placed = [*_placed(configuration, problems)]
+    for inner in configuration.inner:
+        placed += [_in_file(inner, problem) for problem in await source_problems(inner)]
+    return placed
 
 
 def source_warnings(configuration: Configuration) -> Sequence[Problem]:
     """Return possible problems of a file's sources that only their documents could confirm."""
-    apis = [api for api in configuration.sources if isinstance(api, OpenApi) and api.document_url is not None]
-    return _placed(configuration, [problem for api in apis for problem in _likely_misspellings(api)])
+    apis = [api for api in configuration.own_sources if isinstance(api, OpenApi) and api.document_url is not None]
+    warnings = [*_placed(configuration, [problem for api in apis for problem in _likely_misspellings(api)])]
+    for inner in configuration.inner:
+        warnings += [_in_file(inner, problem) for problem in source_warnings(inner)]
+    return warnings
+
+
+def _in_file(inner: Configuration, problem: Problem) -> Problem:
+    return Problem(None, "agents", f"{inner.path.name}: {problem}")
 
 
 def _placed(configuration: Configuration, problems: Sequence[SourceProblem]) -> Sequence[Problem]:

@@ -8,7 +8,8 @@ import pytest
 
 from capset import Agent, Capability, Kernel, Principal, Registry
 from capset.errors import PermissionDenied
-from tests.helpers.connect.config_file.support import REGISTRY, folder, read, refused
+from capset_connect.pins import capability_with
+from tests.helpers.connect.config_file.support import REGISTRY, add, folder, read, refused
 
 POLICIES = """
     from capset import deny
@@ -121,3 +122,61 @@ def test_an_installed_capability_named_actions_is_in_the_way(tmp_path: Path) -> 
     configuration = read(tmp_path, f"actions: [{NOTIFY}]")
     with pytest.raises(Exception, match="two different capabilities named 'actions'"):
         configuration.within(Registry.of([Capability("actions")]))
+
+
+@pytest.mark.spec("M6", "G27")
+def test_servers_belong_to_the_agents_that_name_them(tmp_path: Path) -> None:
+    def servers_of(more: str) -> tuple[set[str], ...]:
+        text = f"{{mcp_servers: {{books: {{url: 'https://a.example'}}, pay: {{url: 'https://b.example'}}}}, {more}}}"
+        configuration = read(tmp_path, text, upstream=lambda _: capability_with)
+        agents = [configuration.agent, *(tool.block for tool in configuration.agent.part.tools)]
+        return tuple({ref.name for ref in agent.uses if not callable(ref)} for agent in agents if agent is not None)
+
+    assert servers_of("name: clerk") == ({"mcp:books", "mcp:pay"},), "all of them, if none is named"
+    assert servers_of("capabilities: ['mcp:books']") == ({"mcp:books"},)
+    payer = "agents: [{agent: {name: payer, description: Pays., capabilities: ['mcp:pay']}}]"
+    assert servers_of(payer) == (set[str](), {"mcp:pay"})
+
+
+@pytest.mark.spec("M6")
+def test_new_names_of_tools_that_are_not_approved_yet_are_no_problem(tmp_path: Path) -> None:
+    text = """\
+    mcp_servers: {books: {url: 'https://a.example'}}
+    capabilities: [{id: 'mcp:books', prefix: lib_, rename: {title: heading}}]
+    """
+    assert read(tmp_path, text, upstream=lambda _: capability_with).warnings == ()
+    configuration = read(tmp_path, text, upstream=lambda _: lambda source: capability_with(source, [add]))
+    (warning,) = configuration.warnings
+    assert (warning.line, warning.path) == (2, "capabilities.0.rename.title")
+
+
+@pytest.mark.spec("G28", "R25")
+def test_an_agent_in_place_that_needs_more_is_sent_to_a_file(tmp_path: Path) -> None:
+    text = "agents: [{agent: {name: helper, description: Helps., actions: [], governance: {}}}]"
+    problems = {path: message for _, path, message in refused(tmp_path, text)}
+    assert "needs a file of its own" in problems["agents.0.agent.actions"]
+    assert "it belongs at the top level" in problems["agents.0.agent.governance"]
+
+
+@pytest.mark.spec("G28", "R25")
+def test_warnings_of_a_sub_agents_file_count_the_outer_governance(tmp_path: Path) -> None:
+    sending = NOTIFY.replace("permissions: []", "permissions: [notes:send], effect: external")
+    folder(tmp_path, {"helper.yaml": f"{{name: helper, description: Notifies., actions: [{sending}]}}"})
+    text = "agents: [helper.yaml]\ngovernance: {require_auth: true, allowance: {limits: [10/1h]}}"
+    assert read(tmp_path, text).warnings == ()
+    assert len(read(tmp_path, "agents: [helper.yaml]").warnings) == 1, "nothing limits how often it is called"
+
+
+@pytest.mark.spec("G28")
+def test_a_policy_that_is_listed_twice_is_a_problem_at_its_place(tmp_path: Path) -> None:
+    folder(tmp_path, {"policies.py": POLICIES})
+    twice = "policies: [./policies.py:small_sums, ./policies.py:small_sums]"
+    assert [path for _, path, _ in refused(tmp_path, twice)] == ["policies.1"]
+
+
+@pytest.mark.spec("G28")
+def test_the_files_of_a_configuration_are_those_that_it_names(tmp_path: Path) -> None:
+    folder(tmp_path, {})
+    (tmp_path / "alias.py").symlink_to(tmp_path / "handlers" / "notify.py")
+    configuration = read(tmp_path, f"actions: [{NOTIFY.replace('./handlers/notify.py', './alias.py')}]")
+    assert set(configuration.files) == {tmp_path / "capset.yaml", tmp_path / "alias.py"}

@@ -18,9 +18,10 @@ HEIGHT: Final = 160
 _OF: Final[Mapping[str, str]] = {
     "succeeded": "succeeded",
     **dict.fromkeys(("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected"), "refused"),
+    "pending": "waiting",
 }
 """The group of each outcome; outcomes that are not listed count as failed."""
-GROUPS: Final[tuple[str, ...]] = ("succeeded", "refused", "failed")
+GROUPS: Final[tuple[str, ...]] = ("succeeded", "refused", "failed", "waiting")
 _COLOURS: Final = {
     "succeeded": "good",
     "failed": "bad",
@@ -29,6 +30,7 @@ _COLOURS: Final = {
     "timed_out": "bad",
     "unknown": "bad",
     "limited": "accent",
+    "pending": "accent",
     "allow": "good",
     "deny": "bad",
     "p50_us": "good",
