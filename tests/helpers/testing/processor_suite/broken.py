@@ -164,7 +164,7 @@ async def littering(message: CountUp, emit: Emit, ctx: Context) -> None:
 
 
 async def background() -> None:
-    await asyncio.sleep(0.5)
+    await asyncio.Event().wait()
 
 
 KEPT: Final[list[asyncio.Task[None]]] = []

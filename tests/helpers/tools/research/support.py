@@ -9,13 +9,15 @@ from typing import Any
 
 from capset import Agent, Context, Kernel, Principal, Session, tool
 from capset_testing import FakeClock
-from capset_tools.research import ResearchConfig, Source, research
+from capset_tools.research import ResearchConfig, Source, research_over
 from capset_tools.research.sources import texts
-from capset_tools.web_fetch import WebFetchConfig, web_fetch
+from capset_tools.web_fetch import WebFetchConfig, web_fetch_over
 from tests.helpers.net.support import Answer, Server, answer, server
 
 PERMISSIONS = ("research:write", "http:read")
 PLAIN = ResearchConfig()
+patient_fetch = web_fetch_over(first_byte=60)  # a second is too short on a busy machine
+research = research_over(patient_fetch)
 
 
 @tool(effect="read")
@@ -93,7 +95,7 @@ async def study(
     async with server(
         {"/tea": TEA, "/coffee": COFFEE, **{f"/{name}": page for name, page in pages.items()}}
     ) as page_server:
-        allowed = web_fetch.with_config(WebFetchConfig(allow=(f"127.0.0.1:{page_server.port}",)))
+        allowed = patient_fetch.with_config(WebFetchConfig(allow=(f"127.0.0.1:{page_server.port}",)))
         uses = [allowed, research.with_config(config)]
         agent = Agent("scholar", uses=uses, tools=[stored_texts, every_source, leave_behind])
         async with (

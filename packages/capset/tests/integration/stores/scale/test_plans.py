@@ -60,6 +60,8 @@ async def asked_of(url: str, names: Names) -> Asked:
 
     async with opened_at(url) as store:
         assert store._engines is not None
+        assert store._maintenance is not None
+        store._maintenance.cancel()  # it reads whole tables, which hold only what is running or being written
         event.listen(store._engines[1], "before_cursor_execute", keep)
         await read_everything(store, names, before="z")
     return list(statements.values())

@@ -346,6 +346,7 @@ replies: Final = Table(
     Column("size", BigInteger),
     Index("ix_replies_created_at", "created_at"),
     Index("ix_replies_org", "org", "created_at", "size"),
+    _partial_index("ix_replies_reserved", "session", where=text("status IS NULL")),
 )
 """The stored replies to idempotent requests."""
 
