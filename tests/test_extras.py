@@ -92,7 +92,7 @@ def test_every_extra_is_used() -> None:
         for name in ("capset", "capset-tools")
     )
     code = "".join(path.read_text(encoding="utf-8") for path in root.glob("packages/*/src/**/*.py"))
-    used = set(re.findall(r"""(?:require_extra|install_command)\(\s*["'](\w+)["']""", code))
+    used = set(re.findall(r"""(?:require_extra|install_command)\(\s*["']([a-z]\w*)["']""", code))
     used |= {extra for point in tools["entry-points"]["capset.capabilities"].values() for extra in extras_of(point)}
     extras = core["optional-dependencies"]
     assert set(extras_of(extras["all"][0])) - {*PACKAGES} == used

@@ -234,7 +234,7 @@ def test_an_agent_file_declares_its_own_apis(run: Run, tmp_path: Path, api: Libr
     assert (refused.code, "These arguments are not allowed here: pet_id" in refused.said) == (3, True)
     file.write_text(json.dumps({**keeper, "apis": {"pets": {**declared, "url": "ftp://x"}}}))
     wrong = run("call", "pets_get_pet", "--agent", name, "--args", "{}")
-    assert (wrong.code, "apis: API 'pets': url: " in wrong.said) == (2, True)
+    assert (wrong.code, "url: " in wrong.said) == (2, True), wrong.said
 
 
 @pytest.mark.spec("M22", "M23")

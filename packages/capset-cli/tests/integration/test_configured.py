@@ -47,7 +47,7 @@ def test_a_session_goes_on_with_its_file(run: Run, tmp_path: Path) -> None:
     assert (resumed.code, resumed.json["session"]) == (0, session)
     (tmp_path / "handlers" / "weather.py").write_text("def handler(params): return 1", encoding="utf-8")
     other = run(*call, "--session", session)
-    assert (other.code, "has changed since the session began" in other.json["error"]["message"]) == (2, True)
+    assert (other.code, "has changed since the session" in other.json["error"]["message"]) == (2, True)
 
 
 @pytest.mark.spec("G28")

@@ -152,8 +152,8 @@ def test_what_does_not_fit_is_listed_with_its_places(library: Command) -> None:
     assert done.code == 2
     assert [field["path"] for field in done.json["error"]["fields"]] == [
         "capabilities.0",
-        "capabilities.1.presets.quite",
         "capabilities.1.config.count",
+        "capabilities.1.presets.quite",
         "capabilities.2",
     ]
     assert "did you mean 'quiet'?" in library("compose", "wrong.yaml").said

@@ -123,7 +123,7 @@ parrot = Capability("parrot", tools=[echo])
     (workshop.folder / "a.yaml").write_text("name: a\ncapabilities: [workshop, parrot]\n", encoding="utf-8")
     for arguments in (("compose", "a.yaml"), ("call", "echo", "--agent", "a.yaml")):
         done = workshop(*arguments, "--json")
-        assert (done.code, done.json["error"]["code"]) == (2, "tool_name_conflict")
+        assert (done.code, done.json["error"]["code"]) == (2, "invalid_definition")
         message = done.json["error"]["message"]
         assert "two different tools named 'echo'" in message
         assert "capability 'workshop' (a → workshop) and capability 'parrot' (a → parrot)" in message

@@ -96,8 +96,8 @@ def test_a_session_of_a_file_is_governed_as_the_file_says(run: Run, tmp_path: Pa
     assert run("run", "adder.json", "add", *model).out == "Three.\n"
     session = newest(run)
     adder(tmp_path, governance={"allowance": {"session": {"calls": 1}}})
-    called = run("call", "shelf_add", "--session", session, "--args", '{"a": 2, "b": 2}')
-    assert (called.code, "budget" in called.said) == (3, True), called.said
+    call = ("call", "shelf_add", "--session", session, "--args", '{"a": 2, "b": 2}')
+    assert [run(*call).code, run(*call).code] == [0, 3], "the second call is over the budget"
 
 
 @pytest.mark.spec("M6", "G27")
@@ -128,7 +128,7 @@ def test_a_session_is_continued_under_a_file_that_is_named(run: Run, tmp_path: P
     governed = definition | {"governance": {"allowance": {"session": {"calls": 1}}}}
     (tmp_path / "moved.json").write_text(json.dumps(governed))
     call = ("call", "add", "--session", session, "--args", '{"a": 1, "b": 2}')
-    assert run(*call, "--agent", "moved.json").code == 3
+    assert [run(*call, "--agent", "moved.json").code for _ in range(2)] == [0, 3]
     assert run(*call).code == 0
     both = run(*call, "--agent", "other")
     assert (both.code, "not both" in both.said) == (2, True), both.said

@@ -61,6 +61,8 @@ EXEMPT = {
     **dict.fromkeys(("mcp list", "mcp diff"), READS),
     "gateway import": "prints a text, and opens no database",
     "import": "writes new files, and opens no database",
+    "init": "writes new files, and opens no database",
+    "doctor": READS,
     "audit keygen": "writes files, and opens no database",
     "audit checkpoint": "a checkpoint is a signed statement by itself",
     "db upgrade": "changes the shape of the tables, and names its revision in them",

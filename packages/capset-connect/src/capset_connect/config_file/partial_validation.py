@@ -84,12 +84,12 @@ def _inner_shape(shape: type[Shape], name: str) -> tuple[type[Shape] | None, int
 
 
 def _shape_in(annotation: Any, depth: int) -> tuple[type[Shape] | None, int]:  # any annotation of a shape
+    origin, arguments = getattr(annotation, "__origin__", None), get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Shape):
         return annotation, depth
-    origin = getattr(annotation, "__origin__", None)
     depth += origin in _COLLECTIONS
-    found = (_shape_in(argument, depth) for argument in get_args(annotation))
-    return next((result for result in found if result[0] is not None), (None, 0))
+    shapes = (_shape_in(argument, depth) for argument in arguments)
+    return next((shape for shape in shapes if shape[0] is not None), (None, 0))
 
 
 @cache

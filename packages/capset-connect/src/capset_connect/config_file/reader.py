@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from os.path import realpath
 from pathlib import Path
 from types import MappingProxyType
@@ -126,7 +127,6 @@ class Reading:
         self._places: dict[str, Callable[[str], str]] = {}
         self._inner_readings: list[Reading] = []
         self._inner: list[Configuration] = []
-        """The configurations of sub-agents in other files."""
         self._unread: list[Problem] = []
         """Warnings of files that were not read, because handlers are ``Unloaded``."""
         self._unused_names: list[Problem] = []
@@ -353,7 +353,7 @@ class Reading:
         make = self._try(next(iter(sources)), lambda: upstream([*sources.values()]))
         if make is None:
             return []
-        capabilities = [self._try(place, lambda source=source: make(source)) for place, source in sources.items()]
+        capabilities = [self._try(place, partial(make, source)) for place, source in sources.items()]
         return [capability for capability in capabilities if capability is not None]
 
     def _sub_agents(

@@ -113,7 +113,7 @@ async def test_a_call_asks_and_is_made_again_with_the_answer() -> None:
         }
         assert started == ["tea", "tea"]
         first, second = await workbench.records()
-        assert (first.outcome, first.code, first.decision) == ("denied", "input_required", "allow")
+        assert (first.outcome, first.code, first.decision) == ("pending", "input_required", "allow")
         assert second.outcome == "succeeded"
         intents = [record for record in await workbench.kernel.audit.read() if record.phase == "intent"]
         assert len(intents) == 2, "each round may have effects, as far as anybody can know"
@@ -141,7 +141,7 @@ async def test_questions_follow_each_other_and_what_does_not_fit_is_asked_for_ag
         assert text_of(await workbench.client.call_tool(tool, {"article": "tea"})) == text
         assert [question.message for question in person.asked] == questions
         rounds = [record.outcome for record in await workbench.records(tool=tool)]
-        assert rounds == ["denied"] * len(questions) + ["succeeded"]
+        assert rounds == ["pending"] * len(questions) + ["succeeded"]
 
 
 @pytest.mark.spec("M12")

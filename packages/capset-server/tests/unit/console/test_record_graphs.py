@@ -31,10 +31,12 @@ SUMMARY = {
 
 
 def test_every_outcome_has_its_group_and_none_is_lost() -> None:
-    assert grouped({"succeeded": 3, "denied": 1, "limited": 2, "timed_out": 1, "of a later version": 1}) == {
+    outcomes = {"succeeded": 3, "denied": 1, "limited": 2, "timed_out": 1, "pending": 4, "of a later version": 1}
+    assert grouped(outcomes) == {
         "succeeded": 3,
         "refused": 3,
         "failed": 2,
+        "waiting": 4,
     }
 
 

@@ -35,11 +35,11 @@ class CapabilityEntry(Shape):
 
     id: str = Field(description="The name of the capability, or an alias of it.")
     presets: dict[str, StrictBool] | None = Field(
-        None, description="The presets that are switched on (`true`) or off; the others keep their defaults."
+        default=None, description="The presets that are switched on (`true`) or off; the others keep their defaults."
     )
-    config: dict[str, Any] | None = Field(None, description="Its configuration, validated by its own model.")
-    prefix: str | None = Field(None, description="Text that is put before the name of each of its tools.")
-    rename: dict[str, str] | None = Field(None, description="New names of its tools, by their original names.")
+    config: dict[str, Any] | None = Field(default=None, description="Its configuration, validated by its own model.")
+    prefix: str | None = Field(default=None, description="Text that is put before the name of each of its tools.")
+    rename: dict[str, str] | None = Field(default=None, description="New names of its tools, by their original names.")
 
     def short(self) -> str | CapabilityEntry:
         """Return the shortest equivalent entry: a plain id if nothing is chosen."""
@@ -61,17 +61,17 @@ class AgentShape(Shape):
     """The written form of an agent. No hash covers ``model``, ``static_context`` and ``allowance``."""
 
     name: Annotated[str, Field(description="The agent's name.", json_schema_extra={"pattern": f"^{AGENT.pattern}$"})]
-    description: str = Field("", description="Its purpose, by which people and other agents choose it.")
-    system_prompt: str = Field("", description="The system prompt.")
+    description: str = Field(default="", description="Its purpose, by which people and other agents choose it.")
+    system_prompt: str = Field(default="", description="The system prompt.")
     instructions: list[str] = Field(default_factory=list[str], description="Texts after the system prompt, in order.")
     capabilities: list[Entry] = Field(
         default_factory=list[Entry], description="The capabilities that it uses, in the order of their priority."
     )
     model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL_CHARACTERS)] | None = Field(
-        None, description="The name of the model that runs it."
+        default=None, description="The name of the model that runs it."
     )
-    static_context: dict[str, Any] | None = Field(None, description="Data for hosts, which no model sees.")
-    allowance: AllowanceShape | None = Field(None, description="What its sessions and runs may use.")
+    static_context: dict[str, Any] | None = Field(default=None, description="Data for hosts, which no model sees.")
+    allowance: AllowanceShape | None = Field(default=None, description="What its sessions and runs may use.")
 
     def entries(self) -> list[CapabilityEntry]:
         """Return the capabilities in order, each as a ``CapabilityEntry``."""
@@ -97,11 +97,11 @@ class SubAgentEntry(Shape):
     agent: str | AgentDefinitionShape = Field(
         description="The name of an installed agent, the path of a file relative to this file, or a definition."
     )
-    name: str | None = Field(None, description="The name of the tool; that of the agent, if left out.")
-    description: str | None = Field(None, description="Its purpose; that of the agent, if left out.")
-    effect: Effect | None = Field(None, description="`write`, if left out.")
-    permissions: list[str] | None = Field(None, description="The permissions that a principal needs.")
-    timeout: float | None = Field(None, description="The timeout of a call, in seconds.")
+    name: str | None = Field(default=None, description="The name of the tool; that of the agent, if left out.")
+    description: str | None = Field(default=None, description="Its purpose; that of the agent, if left out.")
+    effect: Effect | None = Field(default=None, description="`write`, if left out.")
+    permissions: list[str] | None = Field(default=None, description="The permissions that a principal needs.")
+    timeout: float | None = Field(default=None, description="The timeout of a call, in seconds.")
 
 
 class AgentInput(AgentShape):

@@ -84,7 +84,7 @@ async def test_a_question_without_an_answer_ends_every_call_around_it() -> None:
             await harness.session.options(client=Person(None, elicitation={})).call(relay)
         assert caught.value.status == 409
         records = [(record.tool, record.outcome, record.code) for record in await harness.records()]
-        assert records == [("greet", "denied", "input_required"), ("relay", "denied", "input_required")]
+        assert records == [("greet", "pending", "input_required"), ("relay", "pending", "input_required")]
 
 
 async def approved(harness: Desk, tool_name: str, **arguments: str) -> Session:
