@@ -41,6 +41,9 @@ def said(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, "".join(map(str, parts))
 
 
+_PLACEHOLDER = re.compile(r"(?:[a-z]+:)?[A-Z]+|.*VALUE.*|\w+[.]yaml|[a-z]+_[a-z]+")
+
+
 @cache
 def texts() -> list[tuple[str, str]]:
     """Return the texts of all modules, each with its place. It takes seconds: not while tests are collected."""
@@ -90,7 +93,7 @@ def commands() -> Iterator[tuple[str, str, list[str]]]:
             taken = list[str]()
             needs_value = False
             for word in words:
-                if not (word.startswith("--") or needs_value or re.fullmatch(r"(?:[a-z]+:)?[A-Z]+|.*VALUE.*", word)):
+                if not (word.startswith("--") or needs_value or _PLACEHOLDER.fullmatch(word)):
                     break
                 taken.append(word)
                 needs_value = any(word in parameter.opts and not parameter.is_flag for parameter in command.params)

@@ -207,7 +207,7 @@ def servers(installation: Installation) -> Iterator[Diagnosis]:
         return
     from capset_cli.mcp.pins import query_sources
 
-    where = f"--agent {shlex.quote(str(installation.file))}{installation.options}"
+    where = f"{shlex.quote(str(installation.file))}{installation.options}"
     for report in query_sources(configuration.sources, installation.settings):
         yield _diagnose_source(report, where)
 
@@ -217,17 +217,20 @@ def _diagnose_source(report: SeenSource[Source], where: str) -> Diagnosis:
     if report.problem is not None:
         return Diagnosis("servers", "problem", f"{key}: {report.problem}")
     if report.unmatched:
-        return Diagnosis("servers", "problem", f"{key}: {report.unmatched[0]}", f"capset mcp list {where}")
+        return Diagnosis("servers", "problem", f"{key}: {report.unmatched[0]}", f"capset mcp list --agent {where}")
     offered = [tool for tool in report.tools if tool.offer is not None]
     approved = [tool for tool in offered if tool.state == "approved"]
     changed = [tool for tool in offered if tool.state == "changed"]
     counts = f"{len(approved)} of {counted(len(offered), 'tool')} approved"
     if changed:
         return Diagnosis(
-            "servers", "problem", f"{key}: {counts}; {len(changed)} changed since", f"capset mcp diff {key} {where}"
+            "servers",
+            "problem",
+            f"{key}: {counts}; {len(changed)} changed since",
+            f"capset mcp diff {key} --agent {where}",
         )
     if offered and not approved:
-        return Diagnosis("servers", "problem", f"{key}: {counts}", f"capset mcp approve {key} {where}")
+        return Diagnosis("servers", "problem", f"{key}: {counts}", f"capset mcp approve {key} --agent {where}")
     return Diagnosis("servers", "ok", f"{key}: {counts}")
 
 

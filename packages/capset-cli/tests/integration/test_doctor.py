@@ -27,9 +27,9 @@ def diagnoses(run: Run, *options: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_new_installation_has_no_problem(run: Run, tmp_path: Path) -> None:
-    found = diagnoses(run)
-    assert {item["level"] for items in found.values() for item in items} <= {"ok", "note"}
-    assert "no database yet" in found["database"][0]["message"]
+    items = diagnoses(run)
+    assert {item["level"] for entries in items.values() for item in entries} <= {"ok", "note"}
+    assert "no database yet" in items["database"][0]["message"]
     assert not list(tmp_path.glob("*.db"))
     text = run("doctor")
     assert (text.code, "sandbox" in text.out) == (0, True)
@@ -42,26 +42,26 @@ def test_a_server_without_approvals_a_secret_and_a_dead_one_are_problems(
     shelf = {"command": [sys.executable, str(SCRIPT), "shelf", str(tmp_path)], "env": {"SHELF": "${SHELF_KEY}"}}
     dead = {"command": [sys.executable, "-c", "raise SystemExit(3)"]}
     (tmp_path / "capset.json").write_text(json.dumps({"mcp_servers": {"shelf": shelf, "dead": dead}}))
-    found = diagnoses(run, "capset.json")
-    (secret,) = found["secrets"]
+    items = diagnoses(run, "capset.json")
+    (secret,) = items["secrets"]
     assert (secret["level"], "SHELF_KEY is not set" in secret["message"]) == ("problem", True)
     monkeypatch.setenv("SHELF_KEY", "x")
-    found = diagnoses(run, "capset.json")
-    assert found["secrets"][0]["level"] == "ok"
-    servers = {item["message"].partition(":")[0]: item for item in found["servers"]}
+    items = diagnoses(run, "capset.json")
+    assert items["secrets"][0]["level"] == "ok"
+    servers = {item["message"].partition(":")[0]: item for item in items["servers"]}
     assert {name: item["level"] for name, item in servers.items()} == {"shelf": "problem", "dead": "problem"}
     assert "0 of " in servers["shelf"]["message"]
     assert run(*servers["shelf"]["remedy"].split()[1:]).code == 0, "the remedy is a command that mends it"
-    found = diagnoses(run, "capset.json")
-    assert [item["level"] for item in found["servers"] if item["message"].startswith("shelf")] == ["ok"]
+    items = diagnoses(run, "capset.json")
+    assert [item["level"] for item in items["servers"] if item["message"].startswith("shelf")] == ["ok"]
 
 
 def test_an_invalid_file_and_a_file_that_is_no_database_are_problems(run: Run, tmp_path: Path) -> None:
     (tmp_path / "capset.yaml").write_text("nam: x\nactions: 5\n")
     (tmp_path / "other.db").write_text("not a database, but long enough to be taken for one by its size")
-    found = diagnoses(run, "capset.yaml", "--db", "other.db")
-    assert "(and 1 more)" in found["file"][0]["message"]
-    assert found["database"][0]["level"] == "problem"
+    items = diagnoses(run, "capset.yaml", "--db", "other.db")
+    assert "(and 1 more)" in items["file"][0]["message"]
+    assert items["database"][0]["level"] == "problem"
 
 
 def test_a_record_from_the_future_is_a_problem_of_the_clock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
