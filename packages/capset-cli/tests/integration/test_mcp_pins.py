@@ -221,7 +221,7 @@ def test_an_agent_file_declares_its_own_servers(run: Run, tmp_path: Path) -> Non
     assert run("mcp", "list").code == 2
     (tmp_path / "adder.json").write_text(json.dumps({**inner, "mcp_servers": {"shelf": {}}}))
     wrong = run("call", "shelf_add", "--agent", "adder.json", "--args", "{}")
-    assert (wrong.code, "mcp_servers: MCP server 'shelf' needs either a url or a command" in wrong.said) == (2, True)
+    assert (wrong.code, "MCP server 'shelf' needs either a url or a command" in wrong.said) == (2, True)
 
 
 @pytest.mark.realtime

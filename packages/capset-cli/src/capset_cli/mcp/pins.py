@@ -98,7 +98,7 @@ def diff_command(
         print_json({"items": items, "problems": _problems(reports)})
     else:
         _warn(reports)
-        where = format_options(agent=agent, db=db)
+        where = f"{shlex.quote(str(agent))}{format_options(db=db)}"
         for report, tool in changed:
             for line in _difference(report.source, tool, where):
                 out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
@@ -337,7 +337,7 @@ def _effect(report: SeenSource[Source], tool: Standing) -> str:
 def _difference(source: Source, tool: Standing, where: str) -> Iterator[str]:
     """Yield the lines of a unified diff of a tool, from its approved to its current description.
 
-    ``where`` has the options by which ``capset mcp approve`` finds it.
+    ``where`` has the file and the options by which ``capset mcp approve`` finds it.
     """
     server, pin, offer = source.pin_key, tool.pin, tool.offer
     before = f"approved by {pin.approved_by} on {pin.approved_at[:10]}" if pin else "not approved"
@@ -355,5 +355,6 @@ def _difference(source: Source, tool: Standing, where: str) -> Iterator[str]:
     for note in tool.notes:
         yield f"  {note}"
     if offer is not None and not offer.is_unusable:
-        yield f"  capset mcp approve {server} {shlex.quote(f'{shown(tool.name)}@{offer.hash}')}{where}"
+        reference = shlex.quote(f"{shown(tool.name)}@{offer.hash}")
+        yield f"  capset mcp approve {server} {reference} --agent {where}"
     yield ""
