@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import typer
 
 from capset.errors import counted
 from capset.kernel.kernel import Kernel
@@ -52,11 +51,8 @@ def approve_servers(text: str, settings: Settings, options: str) -> Exit:
     if not number:
         err().print("[dim]there is no tool to approve[/]")
         return code
-    try:
-        is_agreed = typer.confirm(f"Approve {counted(number, 'tool')} as described here?", err=True)
-    except typer.Abort:  # the input has ended
-        is_agreed = False
-    if not is_agreed:
+    err().print(escaped(f"Approve {counted(number, 'tool')} as described here? [y/N] "), end="")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):  # stdout may be the file
         err().print("[dim]nothing was approved[/]")
         return Exit.REFUSED
     asyncio.run(_approve(reports, settings))

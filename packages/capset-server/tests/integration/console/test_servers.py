@@ -100,6 +100,7 @@ async def test_an_administrator_of_an_organisation_reads_and_cannot_approve(own:
     async with browsing(own, "boss") as browser:
         page = await browser.get("/servers/shop?ask=1")
         assert ("price" in page.text, chosen(page), "127.0.0.1" in page.text) == (True, {}, False)
+        assert "<code>capset mcp approve --agent FILE shop</code>" in page.text, "for an operator"
         data = {"token": token_of(page), **choice}
         for verb in ("approve", "withdraw"):
             assert (await browser.post(f"/servers/shop/{verb}", data=data)).status_code == 403
