@@ -118,11 +118,13 @@ class DeclaredSources:
         enough, unless the source announced a change or a tool differs from its pin. ``report`` is called with each
         source whose need has changed; needs that were known before the first look are not reported.
         """
-        needs = {summary.source.pin_key: summary.need for summary in await self.summaries()}
+        needs: dict[str, SourceNeed | None] = {}
+        with suppress(CapsetError):  # of the store, which reports its failures elsewhere
+            needs |= {summary.source.pin_key: summary.need for summary in await self.summaries()}
 
         async def look(source: Source) -> None:
             key = source.pin_key
-            with suppress(CapsetError):  # of the store, which reports its failures elsewhere
+            with suppress(CapsetError):
                 pins, _ = await self._look(source, at_once=self._has_changed(key))
                 summary = await self._summary(source, pins)
                 if key in self._sources and summary.need != needs.get(key):

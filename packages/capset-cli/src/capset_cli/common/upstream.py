@@ -76,11 +76,13 @@ class Upstream:
         try:
             async with kernel:
                 self._kernel, self.is_shared = kernel, self.is_shared and db == self._db
-                yield kernel
+                try:
+                    yield kernel
+                finally:
+                    if self._watch_task is not None:
+                        self._watch_task.cancel()
+                        await asyncio.wait([self._watch_task])
         finally:
-            if self._watch_task is not None:
-                self._watch_task.cancel()
-                await asyncio.wait([self._watch_task])
             if self._servers is not None:
                 await self._servers.__aexit__(None, None, None)
 

@@ -290,8 +290,11 @@ def _exit_code(reports: Iterable[SeenSource[Source]]) -> Exit:
 
 
 def _warn(reports: Iterable[SeenSource[Source]]) -> None:
-    for problem in _problems(reports):
-        err().print(f"[yellow]warning:[/] {escaped(': '.join(problem.values()))}", soft_wrap=True)
+    for report in reports:
+        for problem in _problems([report]):
+            err().print(f"[yellow]warning:[/] {escaped(': '.join(problem.values()))}", soft_wrap=True)
+        for line in report.output:
+            err().print(f"  [dim]{escaped(line)}[/]", soft_wrap=True)
 
 
 def _shapes(tool: Standing) -> dict[str, Any]:
