@@ -31,8 +31,8 @@ from capset_cli.common.remote import format_options
 from capset_cli.common.settings import Settings, has_db, load_settings
 from capset_connect.config_file import Configuration, InvalidConfiguration, read_configuration
 from capset_connect.declarations import secrets_in
+from capset_connect.declared_sources import approvals_text, need_of
 from capset_connect.pins import capability_with
-from capset_connect.source_needs import approvals_text, need_of
 
 Level = Literal["ok", "note", "problem"]
 _COLOURS: Final = {"ok": "green", "note": "yellow", "problem": "red"}

@@ -15,11 +15,10 @@ from capset.wire.agent_servers import (
     ToolSourceState,
 )
 from capset.wire.pages import fitting_items
-from capset_connect.declared_sources import SourceSummary
+from capset_connect.declared_sources import ANY_FILE, SourceSummary
 from capset_connect.mcp.server import McpServer
 from capset_connect.openapi.api import OpenApi
 from capset_connect.pins import SeenSource, Standing, shape_of
-from capset_connect.source_needs import ANY_FILE
 from capset_connect.sources import Source
 
 AnySource = TypeVar("AnySource", bound=Source)

@@ -1,4 +1,4 @@
-"""What the MCP servers and APIs of a configuration file need, told before and while it is served."""
+"""Needs of the MCP servers and APIs of a configuration file, reported before and while it is served."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from capset.stores.base.pins import ToolPin
 from capset_cli.common.configuration import print_warnings
 from capset_cli.common.output import err, escaped
 from capset_cli.common.remote import format_options
+from capset_connect.declared_sources import need_of
 from capset_connect.pins import unlisted
-from capset_connect.source_needs import need_of
 from capset_connect.sources import Source
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from capset_cli.common.output import cell, err, escaped, table
 from capset_cli.common.settings import Settings
 from capset_cli.common.sources import unset_secrets
 from capset_cli.mcp.pins import query_sources, tool_effect
+from capset_connect.declared_sources import need_of
 from capset_connect.mcp.client_files import read_client_file
 from capset_connect.mcp.server import server_of
 from capset_connect.pins import SeenSource, Standing, approve
-from capset_connect.source_needs import need_of
 from capset_connect.sources import Source
 
 
