@@ -2,8 +2,8 @@
 
 A block with a title (``yaml title="capset.yaml"``) is a file. In a ``text`` or ``console`` block a line after ``$`` is
 a command, ``>`` continues it, and the lines up to the next one are what it prints on both streams. A command that
-begins with ``capset serve`` stays. An ``sh`` block prints nothing that matters; one that installs capset is left out,
-since the tests have it. The reader's own package is installed beside the folder.
+serves stays, and what it prints is compared without its log. An ``sh`` block prints nothing that matters; one that
+installs capset is left out, since the tests have it. The reader's own package is installed beside the folder.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.waiting import wait_until
 
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([^"]+)"')
+SERVES = re.compile(r"capset (?:serve|gateway (?!import))")
 CTRL_C = "^C"
 """A block of this alone ends the servers."""
 PORT = "8000"
@@ -95,8 +96,10 @@ class Terminal:
         """Run a command, and compare what it prints. Raises ``AssertionError``."""
         command = self._with_ids(step.command).replace(f":{PORT}", f":{self._port}")
         command = command.replace("pip install -e .", 'uv pip install --quiet --no-deps --target "$PYTHONPATH" .')
-        if command.startswith("capset serve"):
-            self._serve(command)
+        if SERVES.match(command):
+            printed = self._serve(command)
+            if step.printed is not None:
+                self._compare(step, printed)
             return
         if command == CTRL_C:
             self._end_servers()
@@ -115,7 +118,7 @@ class Terminal:
         lines = list(iter(self._shell.stdout.readline, f"{end}\n"))
         return "".join(lines).replace(f":{self._port}", f":{PORT}")
 
-    def _serve(self, command: str) -> None:
+    def _serve(self, command: str) -> str:
         log = self._folder / f"server{len(self._servers)}.log"
         words = [*shlex.split(command), "--port", self._port]
         with log.open("wb") as errors:
@@ -125,7 +128,10 @@ class Terminal:
             lambda: "serves http://" in log.read_text(encoding="utf-8") or server.poll() is not None,
             f"{command} to serve",
         )
-        assert server.poll() is None, log.read_text(encoding="utf-8")
+        printed = log.read_text(encoding="utf-8")
+        assert server.poll() is None, printed
+        lines = [line for line in printed.splitlines() if not line.startswith("{")]
+        return "\n".join(lines).replace(f":{self._port}", f":{PORT}")
 
     def _environ(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}

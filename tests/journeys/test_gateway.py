@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 from pathlib import Path
 
 import httpx2
@@ -12,10 +13,11 @@ import pytest
 import yaml
 
 from tests.helpers.cli.gateway import call, connected
-from tests.helpers.cli.mcp_servers import declare
-from tests.helpers.cli.support import Command
+from tests.helpers.cli.mcp_servers import declare, states
+from tests.helpers.cli.support import Command, Run
+from tests.helpers.connect.mcp.opening import SCRIPT
 from tests.helpers.server.running import running
-from tests.waiting import until
+from tests.waiting import until, wait_until
 
 RULES = """\
     rules:
@@ -89,18 +91,24 @@ async def test_tools_are_listed_while_their_servers_start_which_the_gateway_does
 def test_what_keeps_a_source_from_being_used_is_told_at_the_start(capset: Command, tmp_path: Path) -> None:
     declare(tmp_path, "shelf", "library")
     approve(capset, "tools.yaml", "add")
-    more = "  gone: {command: [no-such-program]}\napis:\n  pets: {document: pets.json}\n"
+    more = (
+        "  gone: {command: [no-such-program]}\napis:\n  pets: {document: pets.json}\n"
+        "  locked: {document: pets.json, headers: {Key: '${LOCKED_KEY}'}}\n"
+    )
     (tmp_path / "tools.yaml").write_text((tmp_path / "tools.yaml").read_text() + more)
     with running(tmp_path, "tools.yaml", "--db", "capset.db", verb="gateway") as server:
-        before, _, after = server.log.read_text().partition("capset serves ")
+        before, _, _ = server.log.read_text().partition("capset serves ")
+        wait_until(lambda: "library: 0 of " in server.log.read_text(), "the number of tools to be in the log")
     warnings = [line.removeprefix("warning: ") for line in before.splitlines()]
-    assert [line for line in warnings if "approve" in line] == [
-        f"{name}: no tool is approved: capset mcp approve --agent tools.yaml --db capset.db {name}"
-        for name in ("library", "gone", "api:pets")
+    assert [line for line in warnings if "run: " in line] == [
+        *(
+            f"{name}: no tool approved, run: capset mcp approve --agent tools.yaml --db capset.db {name}"
+            for name in ("library", "gone", "api:pets")
+        ),
+        "api:locked: secret LOCKED_KEY is not set, run: export LOCKED_KEY=…",
     ]
     assert "tools.yaml: line 6: mcp_servers.gone.command: there is no program 'no-such-program'" in before
     assert "tools.yaml: line 8: apis.pets.document: API 'pets': the document 'pets.json' cannot be read" in before
-    assert "no tool is approved" not in after
 
 
 @pytest.mark.realtime
@@ -194,3 +202,20 @@ def test_the_servers_of_another_client_are_taken_over(capset: Command, tmp_path:
     )
     (tmp_path / "gateway.yaml").write_text(done.out)
     assert capset("check", "gateway.yaml").code == 0
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("M7")
+def test_the_tools_of_imported_servers_are_approved_once_their_table_was_seen(run: Run, tmp_path: Path) -> None:
+    servers = {
+        "shelf": {"command": sys.executable, "args": [str(SCRIPT), "shelf", str(tmp_path)]},
+        "dead": {"command": sys.executable, "args": ["-c", "raise SystemExit('the shelf is empty')"]},
+    }
+    (tmp_path / "client.json").write_text(json.dumps({"mcpServers": servers}))
+    refused = run("gateway", "import", "client.json", "--approve", stdin="n\n")
+    assert (refused.code, "Add two numbers." in refused.err, "the shelf is empty" in refused.err) == (3, True, True)
+    assert not (tmp_path / "capset.db").exists()
+    done = run("gateway", "import", "client.json", "--approve", stdin="y\n")
+    assert done.code == 1, "one of the servers did not answer"
+    (tmp_path / "gateway.yaml").write_text(done.out)
+    assert states(run, "gateway.yaml") == dict.fromkeys(TOOLS, "approved")

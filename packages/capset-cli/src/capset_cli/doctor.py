@@ -32,8 +32,8 @@ from capset_cli.common.settings import Settings, has_db, load_settings
 from capset_cli.db import sql_store_at
 from capset_connect.config_file import Configuration, InvalidConfiguration, read_configuration
 from capset_connect.declarations import secrets_in
-from capset_connect.pins import SeenSource, capability_with
-from capset_connect.sources import Source
+from capset_connect.declared_sources import approvals_text, need_of
+from capset_connect.pins import capability_with
 
 Level = Literal["ok", "note", "problem"]
 _COLOURS: Final = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -205,33 +205,17 @@ def servers(installation: Installation) -> Iterator[Diagnosis]:
     configuration = installation.configuration
     if configuration is None or not configuration.sources:
         return
+    from capset_cli.common.sources import unset_secrets
     from capset_cli.mcp.pins import query_sources
 
-    where = f"{shlex.quote(str(installation.file))}{installation.options}"
+    options = f" --agent {shlex.quote(str(installation.file))}{installation.options}"
     for report in query_sources(configuration.sources, installation.settings):
-        yield _diagnose_source(report, where)
-
-
-def _diagnose_source(report: SeenSource[Source], where: str) -> Diagnosis:
-    key = report.source.pin_key
-    if report.problem is not None:
-        return Diagnosis("servers", "problem", f"{key}: {report.problem}")
-    if report.unmatched:
-        return Diagnosis("servers", "problem", f"{key}: {report.unmatched[0]}", f"capset mcp list --agent {where}")
-    offered = [tool for tool in report.tools if tool.offer is not None]
-    approved = [tool for tool in offered if tool.state == "approved"]
-    changed = [tool for tool in offered if tool.state == "changed"]
-    counts = f"{len(approved)} of {counted(len(offered), 'tool')} approved"
-    if changed:
-        return Diagnosis(
-            "servers",
-            "problem",
-            f"{key}: {counts}; {len(changed)} changed since",
-            f"capset mcp diff {key} --agent {where}",
-        )
-    if offered and not approved:
-        return Diagnosis("servers", "problem", f"{key}: {counts}", f"capset mcp approve {key} --agent {where}")
-    return Diagnosis("servers", "ok", f"{key}: {counts}")
+        need = need_of(report, unset_secrets(report.source))
+        if need is None:
+            yield Diagnosis("servers", "ok", f"{report.source.pin_key}: {approvals_text(report)}")
+            continue
+        output = "".join(f"\n        {line}" for line in report.output)
+        yield Diagnosis("servers", "problem", f"{need.key}: {need.text}{output}", need.remedy(options))
 
 
 @check

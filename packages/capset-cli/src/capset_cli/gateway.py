@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
+from capset.errors import DefinitionError
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Db, Grant, Who
+from capset_cli.common.settings import load_settings
+from capset_cli.common.sources import source_options
 from capset_cli.serve import serve_command
 from capset_cli.serve.jwt import PublicUrl
 from capset_connect.plain_files import read_text
@@ -56,12 +59,27 @@ def gateway_command(
 @guarded
 def import_command(
     file: Annotated[Path, typer.Argument(help="A client's JSON file with mcpServers.")],
+    approve: Annotated[
+        bool, typer.Option("--approve", help="Start the servers, show their tools in a table, and ask to approve them.")
+    ] = False,
+    principal: Who = None,
+    db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Print a configuration with the MCP servers in a client's file, as YAML.
 
-    Values that look like secrets are left out: ${NAME} stands for the environment variable of that name.
+    Values that look like secrets are left out: ${NAME} stands for the environment variable of that name. With
+    --approve, exits with 1 if a server cannot be queried, and with 3 if you do not agree. Tools whose descriptions have
+    problems are left out.
     """
     from capset_cli.interop.imports import print_servers
 
-    return print_servers(read_text(file, "a client's file"), as_json=as_json)
+    if not approve and (db is not None or principal is not None):
+        raise DefinitionError("--db and --principal say where and by whom tools are approved: give --approve, too")
+    text = read_text(file, "a client's file")
+    code = print_servers(text, as_json=as_json)
+    if not approve:
+        return code
+    from capset_cli.interop.approvals import approve_servers
+
+    return approve_servers(text, load_settings(db=db, principal=principal), source_options(Path("FILE"), db))

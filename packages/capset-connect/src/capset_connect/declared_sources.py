@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, Literal, Protocol
 
 from capset.definitions.principals import Principal
-from capset.errors import CapsetError, Conflict, NotFound, unknown
+from capset.errors import CapsetError, Conflict, NotFound, counted, unknown
 from capset.kernel.kernel import Kernel
+from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base.pins import ToolPin
 from capset_connect.offers import Offer
+from capset_connect.openapi.api import OpenApi
 from capset_connect.pins import (
     SeenSource,
     SourceClient,
@@ -21,13 +26,93 @@ from capset_connect.pins import (
     check_names,
     check_seen,
     look_at,
+    side_by_side,
     standings,
+    unlisted,
     withdraw,
 )
 from capset_connect.sources import Source, source_named
 
 SourceState = Literal["connected", "unreachable", "not connected"]
 """A source is ``not connected`` until it is first used, and after its connection was lost."""
+LOOK_SECONDS: Final = 10.0
+"""The pause between two looks at a source that is watched."""
+ANY_FILE: Final = " --agent FILE"
+"""The options of a command for readers who may not see where the configuration file and the database are."""
+_NEEDS_SECONDS: Final = 2.0
+"""How long the needs count as current: readiness is asked for often, by callers without a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNeed:
+    """A lack that keeps the tools of a source from being used.
+
+    ``message`` has only numbers and the names of secrets, so that callers without rights may read it. ``detail`` may
+    have addresses, paths and output of the source. ``verb`` is that of the ``capset mcp`` command that mends it.
+    """
+
+    key: str
+    message: str
+    detail: str | None = field(default=None, compare=False)
+    verb: str | None = None
+    secrets: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The message with its detail."""
+        return self.message if self.detail is None else f"{self.message}: {self.detail}"
+
+    def remedy(self, options: str) -> str | None:
+        """Return the command that mends it. ``options``, each after a space, name the file and the database."""
+        if self.secrets:
+            return " ".join(["export", *(f"{name}=…" for name in self.secrets)])
+        if self.verb is None:
+            return None
+        argument = "" if self.verb == "list" else f" {shlex.quote(self.key)}"
+        return f"capset mcp {self.verb}{options}{argument}"
+
+    def line(self, options: str, *, is_public: bool = False) -> str:
+        """Return it in one line, with its remedy; without the detail if ``is_public``."""
+        remedy = self.remedy(options)
+        text = self.message if is_public else self.text
+        return text if remedy is None else f"{text}, run: {remedy}"
+
+
+def need_of(report: SeenSource[Source], unset: Sequence[str] = ()) -> SourceNeed | None:
+    """Return what a source needs first, or ``None`` if its approved tools can be used.
+
+    ``unset`` are the secrets that it names and that are not set.
+    """
+    key = report.source.pin_key
+    if unset:
+        names = " and ".join(unset)
+        message = f"secret {names} is not set" if len(unset) == 1 else f"secrets {names} are not set"
+        return SourceNeed(key, message, secrets=tuple(unset))
+    if report.problem is not None:
+        return SourceNeed(key, "unreachable", report.problem)
+    if report.unmatched:
+        return SourceNeed(key, "its declaration names what it does not have", "; ".join(report.unmatched), "list")
+    offered = [tool for tool in report.tools if tool.offer is not None]
+    changed = [tool for tool in offered if tool.state == "changed"]
+    if changed:
+        return SourceNeed(key, f"quarantined: {counted(len(changed), 'tool')} changed", verb="diff")
+    if offered and not any(tool.state == "approved" for tool in offered):
+        return SourceNeed(key, approvals_text(report), verb="approve")
+    if not report.is_listed and not report.tools and _has_tools(report.source):
+        return SourceNeed(key, "no tool approved", verb="approve")
+    return None
+
+
+def approvals_text(report: SeenSource[Source]) -> str:
+    """Return how many of the tools that a source offers are approved: ``2 of 13 tools approved``."""
+    offered = [tool for tool in report.tools if tool.offer is not None]
+    approved = [tool for tool in offered if tool.state == "approved"]
+    return f"{len(approved)} of {counted(len(offered), 'tool')} approved"
+
+
+def _has_tools(source: Source) -> bool:
+    """Return whether a source may have more to offer than resources, which need no approval."""
+    return isinstance(source, OpenApi) or source.tools is None or bool(source.tools or source.prompts)
 
 
 class SourceConnection(SourceClient, Protocol):
@@ -54,7 +139,8 @@ class SourceSummary:
     """The cached state of a source.
 
     ``approved`` is the number of its pins. ``waiting`` is the number of new or changed tools, or ``None`` if its tools
-    have not been listed.
+    have not been listed. ``need`` is what keeps its tools from being used, if anything, and ``output`` the last lines
+    of its process if it failed.
     """
 
     source: Source
@@ -62,13 +148,16 @@ class SourceSummary:
     problem: str | None
     approved: int
     waiting: int | None
+    need: SourceNeed | None
+    output: Sequence[str]
 
 
 class DeclaredSources:
     """The MCP servers and APIs that the operator of a server declares.
 
     ``connection`` returns the connection through which agents use a source. ``is_shared`` says whether agents use the
-    approvals in the kernel's store; if not, nothing can be approved here.
+    approvals in the kernel's store; if not, nothing can be approved here. ``options`` are those by which commands find
+    the same file and database, each after a space.
     """
 
     def __init__(
@@ -78,30 +167,75 @@ class DeclaredSources:
         connection: Callable[[Source], SourceConnection],
         *,
         is_shared: bool = True,
+        options: str = ANY_FILE,
     ) -> None:
         self._kernel = kernel
         self._connection = connection
         self._is_shared = is_shared
+        self.options: Final = options
         self._sources: Mapping[str, Source] = {}
+        self._reports: dict[str, SeenSource[Source]] = {}
+        """The last look at each source."""
+        self._public_needs = TtlCache[str, Mapping[str, str]](_NEEDS_SECONDS)
         self.declare(sources)
 
     def declare(self, sources: Iterable[Source]) -> None:
         """Replace the sources after their configuration has been reloaded."""
         self._sources = {source.pin_key: source for source in sources}
+        self._reports = {
+            key: report for key, report in self._reports.items() if report.source == self._sources.get(key)
+        }
+
+    async def watch(self, report: Callable[[SourceSummary], object]) -> None:
+        """List the tools of every source now, a few sources at a time, and again every ``LOOK_SECONDS``.
+
+        This starts servers that are processes, and retries those that failed. A list of a few minutes ago is good
+        enough, unless the source announced a change or a tool differs from its pin. ``report`` is called with each
+        source whose need has changed; needs that were known before the first look are not reported.
+        """
+        needs: dict[str, SourceNeed | None] = {}
+        with suppress(CapsetError):  # of the store, which reports its failures elsewhere
+            needs |= {summary.source.pin_key: summary.need for summary in await self.summaries()}
+
+        async def look(source: Source) -> None:
+            key = source.pin_key
+            with suppress(CapsetError):
+                pins, _ = await self._look(source, at_once=self._has_changed(key))
+                summary = await self._summary(source, pins)
+                if key in self._sources and summary.need != needs.get(key):
+                    needs[key] = summary.need
+                    report(summary)
+
+        while True:
+            await side_by_side(partial(look, source) for source in self._sources.values())
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def summaries(self) -> list[SourceSummary]:
         """Return the cached state of every source, sorted by the key of its pins."""
         pins: dict[str, list[ToolPin]] = {}
         for pin in await self._kernel.store.pins.list() if self._sources else ():
             pins.setdefault(pin.server, []).append(pin)
-        return [self._summary(source, pins.get(key, ())) for key, source in sorted(self._sources.items())]
+        return [await self._summary(source, pins.get(key, ())) for key, source in sorted(self._sources.items())]
+
+    async def public_needs(self) -> Mapping[str, str]:
+        """Return what each source needs, by the key of its pins, in words that callers without rights may read.
+
+        Sources that need nothing are left out. The result may be a second or two old, so many callers may ask.
+        """
+        return await self._public_needs.get("", self._find_public_needs)
+
+    async def _find_public_needs(self) -> Mapping[str, str]:
+        return {
+            summary.need.key: summary.need.line(ANY_FILE, is_public=True)
+            for summary in await self.summaries()
+            if summary.need is not None
+        }
 
     async def look(self, key: str) -> tuple[SourceSummary, SeenSource[Source]]:
         """List the tools of a source, and compare them with their pins. Raises ``NotFound``."""
         source = self._named(key)
-        pins = await self._kernel.store.pins.list(key)
-        report = await look_at(source, pins, nullcontext(self._connection(source)))
-        return self._summary(source, pins), report
+        pins, report = await self._look(source)
+        return await self._summary(source, pins), report
 
     async def approve(self, key: str, tools: Mapping[str, str], by: Principal) -> list[Standing]:
         """Approve tools of a source, given by their names and the hashes of what was reviewed, on record; all or none.
@@ -138,13 +272,35 @@ class DeclaredSources:
                 hint="serve it with a database: --db sqlite:///capset.db",
             )
 
-    def _summary(self, source: Source, pins: Sequence[ToolPin]) -> SourceSummary:
+    async def _look(self, source: Source, *, at_once: bool = True) -> tuple[Sequence[ToolPin], SeenSource[Source]]:
+        """List the tools of a source, and return its pins, and the tools compared with them."""
+        pins = await self._kernel.store.pins.list(source.pin_key)
+        client = nullcontext(self._connection(source))
+        report = self._reports[source.pin_key] = await look_at(source, pins, client, at_once=at_once)
+        return pins, report
+
+    def _has_changed(self, key: str) -> bool:
+        """Return whether a tool of a source differed from its pin at the last look."""
+        report = self._reports.get(key)
+        return report is not None and any(tool.state == "changed" for tool in report.tools)
+
+    async def _summary(self, source: Source, pins: Sequence[ToolPin]) -> SourceSummary:
         client = self._connection(source)
+        last = self._reports.get(source.pin_key)
+        offers = client.known_offers
         state: SourceState = "connected" if client.is_connected else "not connected"
         problem = None
         if not client.is_connected and client.failure is not None:
             state, problem = "unreachable", client.failure.message
+        elif offers is None and last is not None:
+            problem = last.problem
+        report = unlisted(source, pins, problem, () if problem is None else client.last_output)
+        if offers is not None:
+            unmatched = () if last is None else last.unmatched
+            report = replace(report, tools=standings(pins, offers), unmatched=unmatched, is_listed=True)
+        unset = [name for name in source.secrets if await self._kernel.secrets.get(name) is None]
         waiting = None
-        if client.known_offers is not None:
-            waiting = sum(standing.state in ("new", "changed") for standing in standings(pins, client.known_offers))
-        return SourceSummary(source, state, problem, len(pins), waiting)
+        if offers is not None:
+            waiting = sum(standing.state in ("new", "changed") for standing in report.tools)
+        need = need_of(report, unset)
+        return SourceSummary(source, state, problem, len(pins), waiting, need, report.output)

@@ -9,27 +9,24 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from typing_extensions import Unpack
 
 from capset.definitions.capabilities import Capability
 from capset.definitions.governance.acts import ActName
-from capset.definitions.governance.policies import Decision, Policy, Request, allow, deny
 from capset.definitions.model_context import ContextFunction
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.mcp_offers import McpOffer
 from capset.definitions.tools.options import Limits
-from capset.errors import CapsetError, Conflict, DefinitionError, StoreError, ToolError, TransientError, unknown
+from capset.errors import CapsetError, Conflict, DefinitionError, unknown
 from capset.fingerprint.canonical import read
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.kernel import Kernel
-from capset.kernel.revocation import RevocationWatch
 from capset.stores.base import AuditQuery
 from capset.stores.base.pins import ToolPin
 from capset_connect.offers import Offer, hash_of
-from capset_connect.tool_rules import RuleNames
 
 State = Literal["approved", "changed", "new", "gone", "left out"]
 """How a tool compares with its pin. A tool is ``left out`` if the declaration of its source does not select it."""
@@ -193,15 +190,26 @@ class SourceClient(Protocol):
         """Return whether its declaration leaves out an approved tool of this shape."""
         ...
 
+    @property
+    def last_output(self) -> Sequence[str]:
+        """The last lines that its process wrote to stderr; empty for a source that is not a process."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class SeenSource(Generic[Source]):
-    """A source, its tools compared with their pins, the declared names that it does not have, and any failure."""
+    """A source, its tools compared with their pins, the declared names that it does not have, and any failure.
+
+    ``is_listed`` is whether its tools were listed; if not, ``tools`` are those of its pins. ``output`` has the last
+    lines that its process wrote to stderr, if it failed.
+    """
 
     source: Source
     tools: Sequence[Standing]
     unmatched: Sequence[str] = ()
     problem: str | None = None
+    is_listed: bool = True
+    output: Sequence[str] = ()
 
     def state(self, tool: Standing) -> State | Literal["not asked"]:
         """Return the state of one of the tools, or ``not asked`` if the source could not be asked."""
@@ -209,16 +217,36 @@ class SeenSource(Generic[Source]):
 
 
 async def look_at(
-    source: Source, pins: Sequence[ToolPin], connection: AbstractAsyncContextManager[SourceClient]
+    source: Source,
+    pins: Sequence[ToolPin],
+    connection: AbstractAsyncContextManager[SourceClient],
+    *,
+    at_once: bool = True,
 ) -> SeenSource[Source]:
-    """Compare the tools of a source with their pins. If it cannot be asked, return the pins and the reason."""
+    """Compare the tools of a source with their pins. If it cannot be asked, return the pins and the reason.
+
+    Without ``at_once``, a list of a few minutes ago is good enough.
+    """
+    output: Sequence[str] = ()
     try:
         async with connection as client:
-            tools = standings(pins, await client.offers(at_once=True))
-            return SeenSource(source, await as_declared(client, tools), await client.unmatched())
+            try:
+                tools = standings(pins, await client.offers(at_once=at_once))
+                return SeenSource(source, await as_declared(client, tools), await client.unmatched())
+            except CapsetError:
+                output = client.last_output
+                raise
     except CapsetError as error:
         problem = error.message if error.hint is None else f"{error.message}; {error.hint}"
-        return SeenSource(source, [Standing(pin.tool, "approved", pin, None) for pin in pins], problem=problem)
+        return unlisted(source, pins, problem, output)
+
+
+def unlisted(
+    source: Source, pins: Iterable[ToolPin], problem: str | None = None, output: Sequence[str] = ()
+) -> SeenSource[Source]:
+    """Return a source whose tools were not listed: its pins, and the reason if that failed."""
+    tools = [Standing(pin.tool, "approved", pin, None) for pin in pins]
+    return SeenSource(source, tools, problem=problem, is_listed=False, output=output)
 
 
 async def as_declared(client: SourceClient, tools: Iterable[Standing]) -> list[Standing]:
@@ -378,115 +406,3 @@ async def _was_approved(kernel: Kernel, source: ToolSource) -> bool:
 def approved_in(kernel: Kernel, source: ToolSource) -> Approved:
     """Return a function that looks up the approved tools of a source in the store of a kernel."""
     return lambda: kernel.current.pins(source.pin_key)
-
-
-class Guard:
-    """Refuses calls of tools that differ from their approved form, or that are no longer offered.
-
-    It also refuses tools whose approval was withdrawn, all tools of a source that is no longer declared, and all of
-    them while the host's rules name tools that the source does not have.
-    """
-
-    def __init__(
-        self,
-        source: ToolSource,
-        offers: Ask,
-        pins: Mapping[str, ToolPin],
-        approved: Approved | None,
-        latest: Ask | None = None,
-        rules: RuleNames | None = None,
-    ) -> None:
-        """``offers`` returns the tools as described; ``pins`` are the pins by the tools' local names.
-
-        ``approved`` looks up the approvals at each call; ``None`` if they cannot be withdrawn. ``latest`` asks the
-        source again before a tool is refused: it may have been approved since ``offers`` asked.
-        """
-        self._source = source
-        self._offers = offers
-        self._latest = latest
-        self._pins = pins
-        self._approved = approved
-        self._rules = rules
-        self.policy = Policy(f"{source.capability}:pinned", self._decide, phase="call")
-
-    async def verify(self, name: str) -> str | None:
-        """Return why a tool, by its local name, must not be called, or ``None`` if it is as approved.
-
-        Raises ``CapsetError`` if the tools cannot be listed.
-        """
-        pin = self._pins[name]
-        if (withdrawn := await self.withdrawal(pin)) is not None:
-            return withdrawn
-        return await self._looked(lambda offers: self._misnamed(offers) or self._difference(pin, offers))
-
-    async def verify_rules(self) -> str | None:
-        """Return why no tool of the source may be called, or ``None`` if it has all tools that the rules name.
-
-        The source is asked only if the rules name any. Raises as ``verify`` does.
-        """
-        if (withdrawn := await self.withdrawal()) is not None:
-            return withdrawn
-        return await self._looked(self._misnamed) if self._rules else None
-
-    def until_withdrawn(self, name: str | None = None) -> RevocationWatch:
-        """Return a context manager that cancels a running call once its tool, by its local name, is withdrawn.
-
-        Without a name, the tool needs no approval. Raises ``ToolError``.
-        """
-        pin = None if name is None else self._pins[name]
-
-        async def check() -> None:
-            if (withdrawn := await self.withdrawal(pin)) is not None:
-                message = f"{withdrawn}: the call was cancelled, and its outcome is unknown"
-                raise ToolError(message, code="withdrawn", status=409)
-
-        return RevocationWatch(check)
-
-    async def withdrawal(self, pin: ToolPin | None = None) -> str | None:
-        """Return what was withdrawn since the tools were read, if anything: the source, or the approval of ``pin``."""
-        if self._approved is None:
-            return None
-        approved = await self._approved()
-        if approved is None:
-            return f"The {self._source.label} is not declared any more"
-        if pin is None or approved.get(pin.tool) == pin.hash:
-            return None
-        if pin.tool in approved:
-            return f"The tool {pin.tool!r} of the {self._source.label} has since been approved in another form"
-        return f"The approval of the tool {pin.tool!r} of the {self._source.label} was withdrawn"
-
-    async def _looked(self, problem: Callable[[Sequence[Offer]], str | None]) -> str | None:
-        message = problem(await self._offers())
-        if message is None or self._latest is None:
-            return message
-        return problem(await self._latest())
-
-    def _misnamed(self, offers: Sequence[Offer]) -> str | None:
-        return None if self._rules is None else self._rules.problem(self._source.label, offers)
-
-    def _difference(self, pin: ToolPin, offers: Iterable[Offer]) -> str | None:
-        offer = next((candidate for candidate in offers if candidate.name == pin.tool), None)
-        if offer is None:
-            return f"The {self._source.label} has no tool {pin.tool!r} any more"
-        if is_as_approved(pin, offer):
-            why = "; ".join(offer.problems) if offer.is_unusable else None
-            return why and f"The {self._source.label} has a tool {pin.tool!r} that nothing can call: {why}"
-        restart = "" if self._latest is None else "; or restart its server, if that was started before the approval"
-        return (
-            f"The {self._source.label} describes its tool {pin.tool!r} differently than {pin.approved_by} approved: "
-            f"it has to be approved again{restart}"
-        )
-
-    async def _decide(self, request: Request) -> Decision:
-        return await decided(self.verify(cast("AnyTool", request.tool).name))
-
-
-async def decided(refusal: Awaitable[str | None]) -> Decision:
-    """Return a policy's decision about a call: deny if there is a reason to refuse it, else allow."""
-    try:
-        reason = await refusal
-    except TransientError:
-        return allow()  # the handler asks again and raises the error itself, with nothing called
-    except CapsetError as error:
-        reason = error.public if isinstance(error, StoreError) else error.message
-    return allow() if reason is None else deny(reason)

@@ -15,7 +15,7 @@ from capset.wire.agent_servers import (
     ToolSourceState,
 )
 from capset.wire.pages import fitting_items
-from capset_connect.declared_sources import SourceSummary
+from capset_connect.declared_sources import ANY_FILE, SourceSummary
 from capset_connect.mcp.server import McpServer
 from capset_connect.openapi.api import OpenApi
 from capset_connect.pins import SeenSource, Standing, shape_of
@@ -36,9 +36,12 @@ def server_page(report: SeenSource[McpServer], *, limit: int, cursor: str | None
     return _server_state(report, *_page(report, limit, cursor))
 
 
-def source_shape(summary: SourceSummary, *, is_operator: bool) -> ToolSourceShape:
-    """Return the wire shape of a source in the configuration. Only operators see its address."""
-    source = summary.source
+def source_shape(summary: SourceSummary, options: str, *, is_operator: bool) -> ToolSourceShape:
+    """Return the wire shape of a source in the configuration.
+
+    Only operators see its address, its output, and the file and the database in the command, which ``options`` name.
+    """
+    source, need = summary.source, summary.need
     return ToolSourceShape(
         id=source.pin_key,
         kind="api" if isinstance(source, OpenApi) else "mcp",
@@ -49,15 +52,24 @@ def source_shape(summary: SourceSummary, *, is_operator: bool) -> ToolSourceShap
         problem=summary.problem,
         approved=summary.approved,
         waiting=summary.waiting,
+        need=need and need.message,
+        command=need and need.remedy(options if is_operator else ANY_FILE),
+        output=list(summary.output) if is_operator else [],
     )
 
 
 def source_page(
-    summary: SourceSummary, report: SeenSource[Source], *, is_operator: bool, limit: int, cursor: str | None
+    summary: SourceSummary,
+    options: str,
+    report: SeenSource[Source],
+    *,
+    is_operator: bool,
+    limit: int,
+    cursor: str | None,
 ) -> ToolSourceState:
     """Return the wire shape of a source in the configuration, with one page of its tools."""
     tools, following = _page(report, limit, cursor)
-    members: dict[str, Any] = {**dict(source_shape(summary, is_operator=is_operator))}
+    members: dict[str, Any] = {**dict(source_shape(summary, options, is_operator=is_operator))}
     members["problem"] = report.problem or summary.problem
     return ToolSourceState(**members, tools=tools, unmatched=list(report.unmatched), next=following)
 

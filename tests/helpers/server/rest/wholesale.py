@@ -45,7 +45,11 @@ class Wholesale:
 
 @asynccontextmanager
 async def wholesale(
-    store: str = "memory://", capabilities: Sequence[Capability] = (), rule: str = "price", **more: Any
+    store: str = "memory://",
+    capabilities: Sequence[Capability] = (),
+    rule: str = "price",
+    more_servers: Sequence[McpServer] = (),
+    **more: Any,
 ) -> AsyncGenerator[Wholesale]:
     """Serve it, with connections of its own, with these capabilities, and a rule for the tool of this name."""
     shop = Shop()
@@ -57,6 +61,7 @@ async def wholesale(
         servers = [
             McpServer(name="shop", url=remote.url, internal=[remote.host], rules={rule: {"effect": "read"}}),
             McpServer(name="gone", url=gone, internal=["127.0.0.1"]),
+            *more_servers,
         ]
         api = OpenApi(name="pets", document=f"{animals.url}/openapi.json", internal=[animals.host])
 

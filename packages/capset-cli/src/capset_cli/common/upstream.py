@@ -23,7 +23,7 @@ from capset_connect.sources import Source
 
 if TYPE_CHECKING:
     from capset_connect.config_file import Configuration
-    from capset_connect.declared_sources import DeclaredSources
+    from capset_connect.declared_sources import DeclaredSources, SourceSummary
     from capset_connect.mcp import McpServers
     from capset_connect.mcp.connection import McpConnection
     from capset_connect.offers import Offer
@@ -61,7 +61,7 @@ class Upstream:
         self._pins_by_key: dict[str, Sequence[ToolPin]] = {}
         self._apis: dict[str, OpenApiClient] = {}
         self._kernel: Kernel | None = None
-        self._start_task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
         self.is_shared = not db.startswith("memory:")
         """Whether other processes can approve tools in the database of the kernel."""
         self._declared_places: Mapping[str, str] | None = None
@@ -76,21 +76,22 @@ class Upstream:
         try:
             async with kernel:
                 self._kernel, self.is_shared = kernel, self.is_shared and db == self._db
-                yield kernel
+                try:
+                    yield kernel
+                finally:
+                    if self._watch_task is not None:
+                        self._watch_task.cancel()
+                        await asyncio.wait([self._watch_task])
         finally:
-            if self._start_task is not None:
-                self._start_task.cancel()
-                await asyncio.wait([self._start_task])
             if self._servers is not None:
                 await self._servers.__aexit__(None, None, None)
 
-    def start_servers(self) -> None:
-        """Start MCP servers that are processes in the background, so that first calls do not wait for them.
+    def watch(self, sources: DeclaredSources, report: Callable[[SourceSummary], object]) -> None:
+        """Start the sources in the background, so that first calls do not wait for them, and report what they need.
 
         This is for commands that keep running. Call it within ``opened``.
         """
-        if self._servers is not None:
-            self._start_task = asyncio.create_task(self._servers.start(), name="start MCP servers")
+        self._watch_task = asyncio.create_task(sources.watch(report), name="watch MCP servers and APIs")
 
     def declare(self, sources: Iterable[Source]) -> None:
         """Refuse calls of all other sources from now on, after the configuration was reloaded."""
@@ -126,13 +127,16 @@ class Upstream:
             raise LookupError(source.pin_key)
         return self._servers.connection(source)
 
-    def declared_sources(self, kernel: Kernel, configuration: Configuration | None) -> DeclaredSources | None:
-        """Return the MCP servers and APIs of a configuration for the service on a kernel; ``None`` without one."""
-        if configuration is None:
-            return None
+    def declared_sources(self, kernel: Kernel, configuration: Configuration, options: str) -> DeclaredSources:
+        """Return the MCP servers and APIs of a configuration, for the service on a kernel.
+
+        ``options`` are those by which commands find the same file and database.
+        """
         from capset_connect.declared_sources import DeclaredSources
 
-        return DeclaredSources(kernel, configuration.sources, self.connection, is_shared=self.is_shared)
+        return DeclaredSources(
+            kernel, configuration.sources, self.connection, is_shared=self.is_shared, options=options
+        )
 
     async def capability(self, source: Source, kernel: Kernel) -> AnyCapability:
         """Return the capability of a source, as ``__call__`` makes it, but from the pins in a kernel's store."""

@@ -18,7 +18,7 @@ from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who
 from capset_cli.common.process import on_termination_signal
 from capset_cli.common.settings import Settings, load_settings
-from capset_cli.common.sources import warn_of_sources
+from capset_cli.common.sources import log_need, source_options, warn_of_sources
 from capset_cli.common.targets import Target, find_target, open_kernel, print_session
 from capset_cli.common.temporary_folder import own_temporary_folder
 
@@ -53,20 +53,25 @@ def mcp_command(
     with own_temporary_folder(), contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         # Resolved first, so that a misspelt name creates no database.
         target = find_target(Registry.installed(), agent, session, settings, allowance)
+        options = ""
         if target.configuration is not None and target.upstream is not None:
-            warn_of_sources(target.configuration, target.upstream.pins, db)
-        asyncio.run(_serve(settings, target, session, is_permanent=not new_session))
+            options = source_options(target.configuration.path, db)
+            warn_of_sources(target.configuration, target.upstream.pins, options)
+        asyncio.run(_serve(settings, target, session, options, is_permanent=not new_session))
     return Exit.DONE
 
 
-async def _serve(settings: Settings, target: Target, session_id: str | None, *, is_permanent: bool) -> None:
+async def _serve(
+    settings: Settings, target: Target, session_id: str | None, command_options: str, *, is_permanent: bool
+) -> None:
     from capset_server.auth.signing_keys import StoredKeys
     from capset_server.mcp import serve_stdio
     from capset_server.mcp.exchanges import ApprovalAccess
 
     async with open_kernel(settings, target, session_id, is_permanent=is_permanent) as (kernel, session):
-        if target.upstream is not None:
-            target.upstream.start_servers()
+        if target.configuration is not None and target.upstream is not None:
+            sources = target.upstream.declared_sources(kernel, target.configuration, command_options)
+            target.upstream.watch(sources, partial(log_need, command_options))
         principal = session.snapshot.principal
         access = ApprovalAccess(
             decide=partial(kernel.approvals.decide, by=principal) if kernel.governance.own_approvals else None,

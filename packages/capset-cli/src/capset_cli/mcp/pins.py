@@ -290,8 +290,11 @@ def _exit_code(reports: Iterable[SeenSource[Source]]) -> Exit:
 
 
 def _warn(reports: Iterable[SeenSource[Source]]) -> None:
-    for problem in _problems(reports):
-        err().print(f"[yellow]warning:[/] {escaped(': '.join(problem.values()))}", soft_wrap=True)
+    for report in reports:
+        for problem in _problems([report]):
+            err().print(f"[yellow]warning:[/] {escaped(': '.join(problem.values()))}", soft_wrap=True)
+        for line in report.output:
+            err().print(f"  [dim]{escaped(line)}[/]", soft_wrap=True)
 
 
 def _shapes(tool: Standing) -> dict[str, Any]:
@@ -307,7 +310,7 @@ def _tool_data(report: SeenSource[Source], tool: Standing) -> dict[str, Any]:
         "state": report.state(tool),
         "hash": offer.hash if offer else None,
         "approved": pin and {"hash": pin.hash, "by": pin.approved_by, "at": pin.approved_at},
-        "effect": _effect(report, tool),
+        "effect": tool_effect(report, tool),
         "problems": list(tool.problems),
         "notes": list(tool.notes),
     }
@@ -318,12 +321,13 @@ def _row(report: SeenSource[Source], tool: Standing) -> Iterator[str]:
     yield tool.name
     yield report.state(tool)
     yield short_hash(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
-    yield _effect(report, tool)
+    yield tool_effect(report, tool)
     yield f"{tool.pin.approved_by}, {tool.pin.approved_at[:10]}" if tool.pin else "–"
     yield "; ".join((*tool.problems, *tool.notes)) or "–"
 
 
-def _effect(report: SeenSource[Source], tool: Standing) -> str:
+def tool_effect(report: SeenSource[Source], tool: Standing) -> str:
+    """Return the effect of a tool under its source's rules."""
     from capset_connect.tool_states import effect_in_source
 
     shape: Mapping[str, Any] = {}

@@ -11,6 +11,7 @@ import webbrowser
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +34,7 @@ from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens
 from capset_cli.common.options import Attribute, Db, Env, Grant, Redis, Who
 from capset_cli.common.output import cell, err, escaped
 from capset_cli.common.settings import Settings, load_settings
-from capset_cli.common.sources import warn_of_sources
+from capset_cli.common.sources import log_need, source_options, warn_of_sources
 from capset_cli.common.temporary_folder import own_temporary_folder
 from capset_cli.common.upstream import Upstream
 from capset_cli.serve.agent_servers import AgentHost, AgentSecret
@@ -200,8 +201,9 @@ def serve_command(
     )
     installed, upstream = Registry.installed(), Upstream(settings.db)
     configuration = None if file is None else load_configuration(file, installed, upstream)
+    command_options = "" if file is None else source_options(file, db)
     if configuration is not None:
-        warn_of_sources(configuration, upstream.pins, db)
+        warn_of_sources(configuration, upstream.pins, command_options)
     signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)
     governance = Governance() if configuration is None else configuration.governance
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
@@ -221,6 +223,7 @@ def serve_command(
         installed=installed,
         configuration=configuration,
         upstream=upstream,
+        command_options=command_options,
         drain_delay=drain_delay,
         signing=signing,
         allowance=allowance,
@@ -260,7 +263,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, slots=True)
 class _ServerOptions:
-    """The validated options of a server. ``upstream`` has the connections of the configuration's MCP servers."""
+    """The validated options of a server. ``upstream`` has the connections of the configuration's MCP servers.
+
+    ``command_options`` are those by which commands find the file and the database.
+    """
 
     host: str
     port: int
@@ -272,6 +278,7 @@ class _ServerOptions:
     installed: Registry
     configuration: Configuration | None
     upstream: Upstream
+    command_options: str
     drain_delay: float
     signing: SigningOptions
     allowance: Allowance | None
@@ -335,6 +342,9 @@ async def _serve(settings: Settings, options: _ServerOptions) -> None:
             place = await begin_signing(kernel, settings.db, options.signing, by=actor)
             has_keys = await kernel.store.keys.any()
             tokens = None if make_tokens is None else make_tokens(kernel)
+            sources = None
+            if options.configuration is not None:
+                sources = options.upstream.declared_sources(kernel, options.configuration, options.command_options)
             service = Service(
                 kernel,
                 registry,
@@ -348,11 +358,12 @@ async def _serve(settings: Settings, options: _ServerOptions) -> None:
                 open_id=None if options.open_id is None else OpenIdSignIn(options.open_id, kernel),
                 root_path=options.root_path,
                 takes_system_texts=options.takes_system_texts,
-                sources=options.upstream.declared_sources(kernel, options.configuration),
+                sources=sources,
             )
             async with open_app(service, options.allowed_hosts, log=log) as app:
                 tune_garbage_collection()
-                options.upstream.start_servers()
+                if sources is not None:
+                    options.upstream.watch(sources, partial(log_need, options.command_options))
                 with options.reloading(service, actor):
                     await serve(
                         app,

@@ -46,7 +46,7 @@ from capset_connect.mcp.offers import is_used, kept_of, offers_of, unmatched
 from capset_connect.mcp.rooms import Room
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.transports import INTERRUPTED, NOT_SENT, SESSION_OVER
-from capset_connect.offers import Offer
+from capset_connect.offers import Offer, shown
 
 _LASTING_SECONDS: Final = 1.0
 """A connection that breaks sooner counts as a failure, except the first one, which is reopened at once."""
@@ -83,7 +83,7 @@ class McpConnection:
         """The number of consecutive failures, when it was opened, and the earliest time of the next attempt."""
         self._why = ""
         self.failure: CapsetError | None = None
-        """The error of the last attempt to connect, if it failed."""
+        """The error of the last attempt to connect, if it failed, or the end of the process since."""
         self._lists = ListMeter(server, room)
         self._offers: Sequence[Offer] | None = None
         """The tools as last listed, without their shapes: the hashes are enough to compare them with pins."""
@@ -122,6 +122,11 @@ class McpConnection:
     def _hidden(self) -> Sequence[str]:
         """The credentials that are masked in the server's messages."""
         return self._connector.credentials.hidden
+
+    @property
+    def last_output(self) -> Sequence[str]:
+        """The last lines that the server's process wrote to stderr, with credentials masked; empty for a URL."""
+        return [shown(mask_text(line, self._hidden).rstrip()) for line in self._connector.output.lines()]
 
     @property
     def list_size(self) -> int:
@@ -381,6 +386,8 @@ class McpConnection:
             if self.is_connected:
                 self._failures = 0 if monotonic() - self._since >= _LASTING_SECONDS else self._failures + 1
                 self._again = monotonic() + pause_after(self._failures - 1)
+                if why and self.server.url is None:  # one at a URL may only have ended an idle connection
+                    self.failure = unreachable(self.server, mask_text(why, self._hidden))
             self._number += 1
             self._why = mask_text(why, self._hidden) or self._why
             self._ready = None

@@ -24,7 +24,7 @@ from capset_connect.client_credentials import AccessTokens
 from capset_connect.declarations import fill_secrets, maskable, proxies_of
 from capset_connect.mcp.failures import was_closed
 from capset_connect.mcp.lists import ListMeter
-from capset_connect.mcp.processes import process_streams
+from capset_connect.mcp.processes import ProcessOutput, process_streams
 from capset_connect.mcp.raw_results import raw_results
 from capset_connect.mcp.server import INHERITED, McpServer
 from capset_connect.mcp.server_headers import ServerHeaders
@@ -114,6 +114,7 @@ class Connector:
         self._ended = ended
         self._changed = changed
         self.credentials: Final = SentCredentials(secrets)
+        self.output: Final = ProcessOutput()
         secret = self.credentials.secret
         self._tokens = server.oauth and AccessTokens(server.label, server.oauth, secret, self._token_client)
         self._is_older = False
@@ -140,7 +141,7 @@ class Connector:
                     self._ended(number, why)
 
             try:
-                client = await self._client(stack, process_streams(server, env, ended, self._lists))
+                client = await self._client(stack, process_streams(server, env, self.output, ended, self._lists))
             except Exception as error:
                 if not was_closed(error):
                     raise
@@ -149,7 +150,7 @@ class Connector:
                 is_open = True
                 return OpenConnection(client, number)
         try:
-            streams = process_streams(server, env, partial(self._ended, number), self._lists)
+            streams = process_streams(server, env, self.output, partial(self._ended, number), self._lists)
             return OpenConnection(await self._client(stack, streams, "legacy"), number)
         except Exception:  # by the next attempt, the program may have been replaced
             self._is_older = False

@@ -7,8 +7,7 @@ import contextlib
 import shutil
 import signal
 import sys
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
@@ -31,28 +30,61 @@ _GRACE_SECONDS: Final = 2.0
 _END_SECONDS: Final = keeper.GRACE_SECONDS + 5.0
 """How long the keeper may take to end the process and all that it has started."""
 _KEEPER: Final = (sys.executable, "-I", "-S", keeper.__file__)
-_LAST_WORDS: Final = 1_024
-_PARTS: Final = 8
-"""How many chunks of stderr are kept, and bytes of each, for the error message if the process fails."""
+_OUTPUT_BYTES: Final = 8 * 1024
+_OUTPUT_LINES: Final = 10
+"""How much of a process's stderr is kept, and how many of its last lines are shown if it fails."""
+
+
+class ProcessOutput:
+    """The last output of a server's process on stderr."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._is_cut = False
+
+    def clear(self) -> None:
+        """Forget the output of an earlier process."""
+        self._bytes.clear()
+        self._is_cut = False
+
+    def add(self, part: bytes) -> None:
+        """Add a part, and forget the oldest bytes beyond the limit."""
+        self._bytes += part
+        if len(self._bytes) > _OUTPUT_BYTES:
+            del self._bytes[:-_OUTPUT_BYTES]
+            self._is_cut = True
+
+    def lines(self) -> list[str]:
+        """Return the last lines that are not empty.
+
+        A line whose beginning is lost is left out, since a secret in it could not be recognised.
+        """
+        lines = self._bytes.decode(errors="replace").splitlines()[1 if self._is_cut else 0 :]
+        return [line for line in lines if line.strip()][-_OUTPUT_LINES:]
 
 
 @asynccontextmanager
 async def process_streams(
-    server: McpServer, env: Mapping[str, str], ended: Callable[[str], object], lists: ListMeter
+    server: McpServer,
+    env: Mapping[str, str],
+    output: ProcessOutput,
+    ended: Callable[[str], object],
+    lists: ListMeter,
 ) -> AsyncGenerator[Streams]:
     """Start the process of a server, and yield its message streams.
 
-    The process leads its own session. Its ``keeper`` ends it together with all processes that it has started. ``ended``
-    is called with the reason when its output ends. Raises ``DefinitionError`` if it cannot be started.
+    The process leads its own session. Its ``keeper`` ends it together with all processes that it has started.
+    ``output`` collects its stderr; ``ended`` is called with the reason when its stdout ends. Raises
+    ``DefinitionError`` if it cannot be started.
     """
+    output.clear()
     process = await _start(server, env)
     received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-    stderr = deque[bytes](maxlen=_PARTS)
     tasks = [
-        asyncio.create_task(_read(server, process, received, stderr, ended, lists)),
+        asyncio.create_task(_read(server, process, received, output, ended, lists)),
         asyncio.create_task(_write(process, sent)),
-        asyncio.create_task(_listen(process, stderr)),
+        asyncio.create_task(_listen(process, output)),
     ]
     try:
         yield reading, writing
@@ -83,7 +115,7 @@ async def _read(
     server: McpServer,
     process: Process,
     received: MemoryObjectSendStream[SessionMessage | Exception],
-    stderr: Iterable[bytes],
+    output: ProcessOutput,
     ended: Callable[[str], object],
     lists: ListMeter,
 ) -> None:
@@ -102,7 +134,7 @@ async def _read(
                 if isinstance(message, JSONRPCResponse) and not MEMBERS.isdisjoint(message.result):
                     lists.count(line)
                 await received.send(SessionMessage(message))
-            if words := await _last_words(process, stderr):
+            if words := await _last_words(process, output):
                 why = f"it exited, and its last output was {words}"
         except ToolError as error:
             why = error.message
@@ -135,19 +167,19 @@ async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessag
                 )
 
 
-async def _listen(process: Process, stderr: deque[bytes]) -> None:
+async def _listen(process: Process, output: ProcessOutput) -> None:
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async for part in cast("AsyncIterable[bytes]", process.stderr):
-            stderr.append(part[-_LAST_WORDS:])
+            output.add(part)
 
 
-async def _last_words(process: Process, stderr: Iterable[bytes]) -> str:
+async def _last_words(process: Process, output: ProcessOutput) -> str:
     """Return the last line that a process wrote to stderr before it exited, with invisible characters escaped."""
     with anyio.move_on_after(_GRACE_SECONDS):
         await process.wait()
         await asyncio.sleep(0.05)  # its last output may still be in transit
-    lines = b"".join(stderr).decode(errors="replace").strip().splitlines()
-    return shown(lines[-1]) if lines else ""
+    lines = output.lines()
+    return shown(lines[-1].strip()) if lines else ""
 
 
 async def _end(process: Process) -> None:

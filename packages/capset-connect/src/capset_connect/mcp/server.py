@@ -226,14 +226,14 @@ class McpServer(McpSource):
 
 
 def tool_options(
-    server: McpServer, original_name: str, effect: Effect, policy: Policy, arguments: Collection[str]
+    server: McpServer, original_name: str, effect: Effect, policies: Iterable[Policy], arguments: Collection[str]
 ) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
     """Return the options of a tool under its server's rules; ``arguments`` are the names in the tool's schema."""
     return options_of(
         f"mcp:{server.tool_name(original_name)}",
         {**rules_of(server.rules, original_name), "effect": effect},
         permissions=server.permissions,
-        policies=[policy],
+        policies=policies,
         timeout=server.longest,
         names=arguments,
         unknown=unknown_arguments(server.rules, original_name, arguments),

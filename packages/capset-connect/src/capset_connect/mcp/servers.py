@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Self
 
 from capset.definitions.capabilities import Capability
 from capset.definitions.secrets import Secrets
-from capset.errors import CapsetError, DefinitionError
+from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.stores.base.pins import ToolPin
 from capset_connect.mcp.connection import McpConnection
@@ -28,7 +28,6 @@ class McpServers:
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._connections: list[McpConnection] = []
-        self._with_tools: list[McpConnection] = []
 
     async def __aenter__(self) -> Self:
         """Open no connection yet."""
@@ -52,24 +51,7 @@ class McpServers:
         ``approved`` is as in ``capability_of``. Raises ``DefinitionError`` for damaged pins.
         """
         connection = self.connection(server)
-        capability = capability_of(connection, (pin for pin in pins if pin.server == server.pin_key), approved)
-        if capability.every_tool and connection not in self._with_tools:
-            self._with_tools.append(connection)
-        return capability
-
-    async def start(self) -> None:
-        """Start the servers that are processes and have tools here, a few at a time.
-
-        Calls do not wait for this: the first call of a server that has not started yet starts it. If a server cannot be
-        started, its next call reports that.
-        """
-        processes = [connection for connection in self._with_tools if connection.server.url is None]
-        await side_by_side(partial(_start, connection) for connection in processes)
-
-
-async def _start(connection: McpConnection) -> None:
-    with suppress(CapsetError):
-        await connection.offers()
+        return capability_of(connection, (pin for pin in pins if pin.server == server.pin_key), approved)
 
 
 def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:

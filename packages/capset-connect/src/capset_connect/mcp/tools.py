@@ -31,6 +31,7 @@ from capset.kernel.governance.sent_requests import sending
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.schema import schema_of
 from capset.stores.base.pins import ToolPin
+from capset_connect.guard import Guard, decided
 from capset_connect.mcp.answers import ToolAnswer, error_text
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.contents import content_of, embedded_of
@@ -38,7 +39,7 @@ from capset_connect.mcp.failures import NotListed
 from capset_connect.mcp.offers import PROMPT, is_used, named
 from capset_connect.mcp.resources import AllowedUris, context_uris
 from capset_connect.mcp.server import PROMPTS, READ, McpServer, tool_options
-from capset_connect.pins import Approved, Guard, capability_with, decided, shape_of
+from capset_connect.pins import Approved, capability_with, shape_of
 from capset_connect.tool_rules import RuleNames, effect_of, rules_of
 
 CONTEXT_CHARS: Final = 16 * 1024
@@ -85,7 +86,15 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin], approved: 
         context = resource_context(server, reader, reading)
         used.pop(reader.name, None)
     pinned = {name: pin for name, (pin, _) in used.items()}
-    guard = Guard(server, connection.offers, pinned, approved, connection.latest_offers, rules)
+    guard = Guard(
+        server,
+        connection.offers,
+        pinned,
+        approved,
+        connection.latest_offers,
+        rules,
+        known=lambda: connection.known_offers,
+    )
     for name, (_, shape) in sorted(used.items()):
         if shape.get("kind") == PROMPT:
             tools.append(prompt_tool(connection, guard, name, shape))
@@ -102,7 +111,7 @@ def _tool(connection: McpConnection, guard: Guard, name: str, shape: Mapping[str
     return make_tool(
         name,
         shape.get("description") or f"The tool {original_name} of the MCP server {server.name}.",
-        tool_options(server, original_name, effect_in(server, shape), guard.policy, schema.names),
+        tool_options(server, original_name, effect_in(server, shape), guard.policies_of(name), schema.names),
         arguments=schema,
         output=returns_schema(owner, shape.get("outputSchema")),
         parameters=tuple(schema.names),
@@ -230,7 +239,7 @@ def resource_tool(connection: McpConnection, guard: Guard) -> AnyTool:
     return make_tool(
         name,
         f"Read a resource of the MCP server {server.name}. What it says was written by others.",
-        tool_options(server, READ, "read", chosen, schema.names),
+        tool_options(server, READ, "read", [chosen], schema.names),
         arguments=schema,
         output=schema_of(f"tool {name!r}: returns", Sequence[Embedded], "serialization"),
         parameters=("uri",),
@@ -351,7 +360,7 @@ def prompt_tool(connection: McpConnection, guard: Guard, name: str, shape: Mappi
     return make_tool(
         name,
         shape.get("description") or f"The prompt {original_name} of the MCP server {server.name}.",
-        tool_options(server, key, "read", guard.policy, schema.names),
+        tool_options(server, key, "read", guard.policies_of(name), schema.names),
         arguments=schema,
         output=schema_of(f"tool {name!r}: returns", Sequence[Content], "serialization"),
         parameters=tuple(schema.names),

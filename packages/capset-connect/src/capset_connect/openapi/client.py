@@ -82,6 +82,11 @@ class OpenApiClient:
         return None if self._document is None else self._offers
 
     @property
+    def last_output(self) -> Sequence[str]:
+        """Nothing: an API is not a process."""
+        return ()
+
+    @property
     def names(self) -> frozenset[str]:
         """The names of all operations of the document when it was last read, selected or not."""
         return self._names

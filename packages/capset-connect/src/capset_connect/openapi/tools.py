@@ -14,11 +14,12 @@ from capset.errors import DefinitionError, PermissionDenied
 from capset.kernel.kernel import Kernel
 from capset.schemas.json_schema import compile_json_schema
 from capset.stores.base.pins import ToolPin
+from capset_connect.guard import Guard
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.client import OpenApiClient
 from capset_connect.openapi.operations import is_named, names_of, rules_for
 from capset_connect.openapi.uploads import takes_files, upload_policy, with_uploads
-from capset_connect.pins import Approved, Guard, approved_in, capability_with, pins_of, shape_of
+from capset_connect.pins import Approved, approved_in, capability_with, pins_of, shape_of
 from capset_connect.tool_rules import RuleNames, options_of, unknown_arguments
 
 
@@ -54,7 +55,7 @@ def capability_of(client: OpenApiClient, pins: Sequence[ToolPin], approved: Appr
     # An approved operation may be gone from the document; a rule for it is still valid.
     pinned_names = {name for shape in shapes.values() for name in names_of(shape)}
     rules = RuleNames(api.rules, lambda _: client.names | pinned_names)
-    guard = Guard(api, client.offers, used, approved, rules=rules)
+    guard = Guard(api, client.offers, used, approved, rules=rules, known=lambda: client.known_offers)
     tools = [_tool(client, guard, name, shapes[pin.tool]) for name, pin in sorted(used.items())]
     return capability_with(api, tools)
 
@@ -64,7 +65,7 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
     owner = f"tool {name!r}"
     schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     sends_files = takes_files(shape["arguments"])
-    policies = [guard.policy, *([upload_policy(f"api:{name}", shape["arguments"])] if sends_files else [])]
+    policies = [*guard.policies_of(name), *([upload_policy(f"api:{name}", shape["arguments"])] if sends_files else [])]
     options = options_of(
         f"api:{name}",
         rules_for(api, shape),

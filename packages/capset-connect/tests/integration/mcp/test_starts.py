@@ -12,6 +12,7 @@ import pytest
 
 from capset import Agent, Kernel, Principal
 from capset.stores.base.pins import ToolPin
+from capset_connect.declared_sources import DeclaredSources
 from capset_connect.mcp import McpServer, McpServers, open_mcp_servers
 from capset_connect.offers import examined
 from capset_connect.pins import AT_ONCE, pin_of, side_by_side
@@ -48,7 +49,8 @@ async def test_tools_are_there_before_their_servers_and_a_call_waits_for_its_own
         async with kernel.open(Agent("reader", uses=used), principal=ADA) as session:
             assert set(session.snapshot.tools) == {"shelf_count", "late0_shout", "late1_shout", "late2_shout"}
             assert started(tmp_path) == 0
-            starting = asyncio.create_task(servers.start())
+            sources = DeclaredSources(kernel, [shelf, *waits], servers.connection)
+            watching = asyncio.create_task(sources.watch(lambda _: None))
             await until(lambda: started(tmp_path) == len(waits), "all to be started, though none has answered")
             (count,), (shout,) = used[0].every_tool, used[1].every_tool
             assert await session.call(count, text="x") == "done"
@@ -57,8 +59,9 @@ async def test_tools_are_there_before_their_servers_and_a_call_waits_for_its_own
             assert not waiting.done()
             (tmp_path / "go").touch()
             assert await waiting == "done"
-            await starting
             assert started(tmp_path) == len(waits), "each was started once"
+            watching.cancel()
+            await asyncio.wait([watching])
 
 
 @pytest.mark.realtime

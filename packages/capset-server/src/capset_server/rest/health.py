@@ -7,11 +7,13 @@ from typing import Final, cast
 
 from fastapi import APIRouter, Request, Response
 
+from capset.errors import StoreError
 from capset.wire.capabilities import readiness_of
 from capset.wire.operations import HealthShape, ReadyShape, SigningShape
 from capset_server.http.request_rules import HttpRefusal
 from capset_server.observability.metrics import Exposition
 from capset_server.rest.routing import Measures, Served, StrictRoute, problems
+from capset_server.store_probe import PROBE_SECONDS
 
 _OPEN: Final = {code: response for code, response in problems(422).items() if code not in (401, 503)}
 router = APIRouter(tags=["health"], route_class=StrictRoute)
@@ -28,18 +30,24 @@ async def readyz(service: Served) -> ReadyShape:
     """Report that calls can be served: pending writes are done, the store answers, and no shutdown has begun.
 
     A server that does not sign the log is ready; ``signing`` says why it does not. For capabilities that depend on the
-    machine, ``capabilities`` says what they work with here.
+    machine, ``capabilities`` says what they work with here. ``sources`` says what MCP servers and APIs of the
+    configuration need, such as an approval; the server is ready without them.
     """
     if service.is_draining:
         raise _draining()
-    await service.store_probe.check()
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            await service.store_probe.check()
+            sources = {} if service.sources is None else await service.sources.public_needs()
+    except TimeoutError:
+        raise StoreError(f"the store did not answer within {PROBE_SECONDS:g} s") from None
     signing_state = service.kernel.signing
     signing = SigningShape(signs=signing_state.key is not None, key=signing_state.key, reason=signing_state.reason)
     dependent = [
         capability for capability in service.registry.capabilities.values() if capability.readiness is not None
     ]
     readiness = await asyncio.to_thread(lambda: {capability.name: readiness_of(capability) for capability in dependent})
-    return ReadyShape(status="ok", signing=signing, capabilities=readiness)
+    return ReadyShape(status="ok", signing=signing, capabilities=readiness, sources=dict(sources))
 
 
 def _draining() -> HttpRefusal:

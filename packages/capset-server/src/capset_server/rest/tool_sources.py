@@ -11,6 +11,7 @@ from capset.wire.agent_servers import (
     ChangedApprovals,
     ToolApprovals,
     ToolSources,
+    ToolSourceShape,
     ToolSourceState,
     ToolWithdrawals,
 )
@@ -40,11 +41,12 @@ Operates = Annotated[Caller, Depends(_operates)]
 @router.get("", responses=problems(422), operation_id="list_tool_sources")
 async def list_tool_sources(service: Served, caller: Administers) -> ToolSources:
     """List the MCP servers and APIs of the configuration, without querying them."""
-    summaries = [] if service.sources is None else await service.sources.summaries()
-    is_operator = _is_operator(caller)
-    return ToolSources(
-        items=[source_shape(summary, is_operator=is_operator) for summary in summaries], may_approve=is_operator
-    )
+    is_operator, sources = _is_operator(caller), service.sources
+    items: list[ToolSourceShape] = []
+    if sources is not None:
+        summaries = await sources.summaries()
+        items = [source_shape(summary, sources.options, is_operator=is_operator) for summary in summaries]
+    return ToolSources(items=items, may_approve=is_operator)
 
 
 @router.get("/{id}", responses=problems(404, 409, 422), operation_id="get_tool_source")
@@ -52,9 +54,16 @@ async def get_tool_source(
     service: Served, caller: Administers, id: Id, query: Annotated[ToolFilter, Query()]
 ) -> ToolSourceState:
     """Query one source, and return it with the approved and the current description of each tool."""
-    summary, source = await _sources(service).look(id)
-    is_operator = _is_operator(caller)
-    return source_page(summary, source, is_operator=is_operator, limit=query.limit, cursor=query.cursor)
+    sources = _sources(service)
+    summary, report = await sources.look(id)
+    return source_page(
+        summary,
+        sources.options,
+        report,
+        is_operator=_is_operator(caller),
+        limit=query.limit,
+        cursor=query.cursor,
+    )
 
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve_source_tools")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ import httpx2
 import pytest
 
 from capset_connect.agents.server_allowances import ServerAllowances
+from capset_connect.mcp import McpServer
 from tests.helpers.connect.mcp.urls import serving
 from tests.helpers.server.console.app import sign_in, token_of
 from tests.helpers.server.console.evil import EVIL
@@ -100,6 +102,7 @@ async def test_an_administrator_of_an_organisation_reads_and_cannot_approve(own:
     async with browsing(own, "boss") as browser:
         page = await browser.get("/servers/shop?ask=1")
         assert ("price" in page.text, chosen(page), "127.0.0.1" in page.text) == (True, {}, False)
+        assert "<code>capset mcp approve --agent FILE shop</code>" in page.text, "for an operator"
         data = {"token": token_of(page), **choice}
         for verb in ("approve", "withdraw"):
             assert (await browser.post(f"/servers/shop/{verb}", data=data)).status_code == 403
@@ -107,6 +110,17 @@ async def test_an_administrator_of_an_organisation_reads_and_cannot_approve(own:
         assert "MCP servers" not in (await browser.get("/capabilities")).text
         for path in ("/servers", "/servers/shop", "/servers/shop/tools"):
             assert (await browser.get(path)).status_code == 403
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("N9", "M27")
+async def test_the_last_output_of_a_dead_process_is_for_operators() -> None:
+    dead = McpServer(name="dead", command=[sys.executable, "-c", "raise SystemExit('no shelf\\nin /srv')"])
+    async with wholesale(more_servers=[dead]) as own:
+        for user, is_shown in (("operator", True), ("boss", False)):
+            async with browsing(own, user) as browser:
+                page = await browser.get("/servers/dead?ask=1")
+                assert ("no shelf\nin /srv</pre>" in page.text) is is_shown
 
 
 @pytest.mark.spec("N9", "M26")

@@ -65,9 +65,12 @@ class ToolSourceShape(Shape):
     """An MCP server or an API that the server's configuration declares, as far as is known without asking it.
 
     ``id`` is its name, or ``api:NAME`` for an API. ``address`` is its location, which only operators see; it is null
-    for administrators of an organisation. ``state`` is ``unreachable`` if the last attempt to connect failed, for the
-    reason in ``problem``, and ``not connected`` until the first request to it. ``approved`` is the number of approved
-    tools; ``waiting`` is the number of new or changed ones, null if unknown.
+    for administrators of an organisation. ``state`` is ``unreachable`` if the last attempt to connect failed or its
+    process has ended, for the reason in ``problem``, and ``not connected`` until the first request to it. ``approved``
+    is the number of approved tools; ``waiting`` is the number of new or changed ones, null if unknown. ``need`` says
+    what keeps its tools from being used, if anything, and ``command`` is the command that mends it; only operators see
+    the file and the database in it. ``output`` has the last lines that its process wrote to stderr, if it failed, for
+    operators.
     """
 
     id: str
@@ -79,6 +82,9 @@ class ToolSourceShape(Shape):
     problem: str | None = None
     approved: int
     waiting: int | None = None
+    need: str | None = None
+    command: str | None = None
+    output: list[str] = Field(default_factory=list[str])
 
 
 class ToolSources(Shape):

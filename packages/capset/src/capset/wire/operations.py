@@ -33,11 +33,14 @@ class SigningShape(Shape):
 class ReadyShape(HealthShape):
     """The server is ready. If it is not, the response is a problem.
 
-    ``capabilities`` maps the ids of capabilities that depend on the machine to what they work with here.
+    ``capabilities`` maps the ids of capabilities that depend on the machine to what they work with here. ``sources``
+    maps the ids of the configuration's MCP servers and APIs whose tools cannot be used to what they need; they do not
+    make the server unready.
     """
 
     signing: SigningShape
     capabilities: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
+    sources: dict[str, str] = Field(default_factory=dict[str, str])
 
 
 class StepShape(Shape):
