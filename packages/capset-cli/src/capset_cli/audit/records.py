@@ -248,7 +248,8 @@ def export_command(
     """Write the chain to a file, for capset audit verify FILE: all records in order, then the checkpoints over them.
 
     The last line is a new checkpoint, over the last record of the file. A log without a key adopts one, as with capset
-    serve. With --url, a server exports and signs its own chain, with a key that belongs to no organisation.
+    serve. With --url, a server exports and signs its own chain, with an operator's key: capset:admin, without an
+    organisation.
     """
     if as_json and to is None:
         raise DefinitionError(

@@ -124,7 +124,7 @@ class RecordResource:
         """Iterate over the lines of the chain's export: records in order, then the checkpoints over them.
 
         ``first`` is the position of the first record, ``since`` its earliest time, in ISO 8601 with an offset. Needs a
-        key without an organisation. Raises ``Unreachable`` if the response breaks off.
+        key with the scope ``capset:admin``, without an organisation. Raises ``Unreachable`` if the response breaks off.
         """
         return self._lines("chain", {"first": first, "since": since})
 

@@ -36,7 +36,7 @@ from capset.wire.audit import (
 from capset.wire.chain_files import chain_pages, first_exported
 from capset_server.auth.callers import Caller
 from capset_server.http.record_exports import ExportFormat, ExportResponse, record_pages
-from capset_server.rest.routing import Asked, Audits, Id, Served, StrictRoute, check_operator, problems
+from capset_server.rest.routing import Administers, Asked, Audits, Id, Served, StrictRoute, check_operator, problems
 from capset_server.service import Service
 
 SLICE: Final = 500
@@ -374,7 +374,7 @@ def _prefers_csv(accept: str) -> bool:
     },
 )
 async def export_chain(
-    service: Served, caller: Audits, params: Annotated[ChainFilter, Query()], request: Request
+    service: Served, caller: Administers, params: Annotated[ChainFilter, Query()], request: Request
 ) -> Response:
     """Export the chain, for verification with ``capset audit verify FILE``. Only for operators, who are of none.
 
