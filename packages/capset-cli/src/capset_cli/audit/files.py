@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from capset.definitions.calls.records import COLUMNS, NUMBERS
 from capset.errors import DefinitionError
 from capset.fingerprint.chain import Verification, verify
 from capset.fingerprint.checkpoints import Checkpoint, TrustedKey, VerificationError, checkpoint_of
 from capset_cli.audit.keys import require_file
+
+_COLUMNS: Final = frozenset(COLUMNS)
 
 
 def verify_file(path: Path, keys: Sequence[TrustedKey], kept: Sequence[Checkpoint]) -> Verification:
@@ -71,7 +73,7 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
                 except (ValueError, RecursionError):
                     data = None
                 if not isinstance(data, dict) or not (
-                    "signature" in data or (data.keys() <= set(COLUMNS) and "seq" in data)
+                    "signature" in data or (data.keys() <= _COLUMNS and "seq" in data)
                 ):
                     raise DefinitionError(
                         f"line {number} is not a record or a checkpoint",
