@@ -260,7 +260,7 @@ class _Basis:
             if self.kept:
                 basis = "the checkpoints that were kept vouch for it"
             elif self.in_file:
-                basis = "this shows integrity, not origin; with --key, name one that the operator gave you elsewhere"
+                basis += ", since the checkpoints came with the records; name a key from the operator with --key"
             return f"[yellow]no key was given:[/] {basis}"
         if not self.sourced:
             return None
@@ -276,7 +276,7 @@ def _sourced_keys(files: Sequence[Path], pin: Pin | None) -> list[_SourcedKey]:
     """Return the keys in files that come from whoever has the log, unless they are pinned, or in another file too."""
     keys = [_SourcedKey(read_public_key(file).id, key_source(file), file) for file in files]
     independent = {key.id for key in keys if key.source is None}
-    independent |= {trusted_key.key.id for trusted_key in pin.keys} if pin else set()
+    independent |= {trusted_key.key.id for trusted_key in pin.keys} if pin else set[str]()
     return [key for key in keys if key.id not in independent]
 
 
