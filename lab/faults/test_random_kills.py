@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from capset.ext import CheckpointKey
-from capset.fingerprint.checkpoints import Checkpoint, checkpoints_in
+from capset.fingerprint.checkpoints import Checkpoint, checkpoint_of
 from lab.faults import load
 from tests.helpers.stores.sql.support import opened_at, run_at
 from tests.waiting import wait_until
@@ -44,7 +44,7 @@ class Left:
         return file.read_text().splitlines() if file.exists() else []
 
     def kept(self) -> list[Checkpoint]:
-        return checkpoints_in("\n".join(self.lines(load.KEPT)))
+        return [checkpoint_of(json.loads(line)) for line in self.lines(load.KEPT)]
 
     def open_intents(self) -> set[str]:
         if not run_at(self.url, "SELECT 1 FROM records LIMIT 1"):

@@ -42,7 +42,7 @@ ADMINISTERED = frozenset(
     {
         *("list_agent_mcp_servers", "get_agent_mcp_server", "approve_agent_mcp_tools", "withdraw_agent_mcp_tools"),
         *("list_keys", "create_key", "get_key", "revoke_key", "list_principals", "list_orgs"),
-        *("list_people", "add_person", "remove_person", "retry_delivery"),
+        *("list_people", "add_person", "remove_person", "retry_delivery", "export_chain"),
         *("list_tool_sources", "get_tool_source", "approve_source_tools", "withdraw_source_tools"),
     }
 )
@@ -183,6 +183,8 @@ def steps(document: dict[str, Any], belongings: Belongings) -> list[Step]:
         "verify_records": "",
         "export_records": "",
         "summarize_records": "",
+        "export_chain": "",
+        "get_log_key": "",
         "get_usage": "",
         "whoami": "",
         "list_principals": "",

@@ -92,6 +92,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "verify": "audit.chain:verify_command",
         "tail": "audit.records:tail_command",
         "export": "audit.records:export_command",
+        "key": "audit.keys:key_command",
         "keygen": "audit.keys:keygen_command",
         "pin": "audit.keys:pin_command",
         "succeed": "audit.keys:succeed_command",

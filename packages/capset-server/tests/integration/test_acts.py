@@ -100,7 +100,7 @@ def acts(server: Running) -> list[dict[str, Any]]:
     done = server.capset("audit", "export")
     assert done.code == 0, done.err
     rows = [json.loads(line) for line in done.out.splitlines()]
-    return [row for row in rows if row["phase"] == "act"]
+    return [row for row in rows if row.get("phase") == "act"]
 
 
 async def asked(client: httpx2.AsyncClient, method: str, path: str, **more: Any) -> Any:

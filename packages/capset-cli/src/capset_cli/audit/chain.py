@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
 from capset.clock import iso
-from capset.definitions.calls.records import COLUMNS, NUMBERS
 from capset.definitions.governance.limits import window_seconds
 from capset.errors import Conflict, DefinitionError, counted
-from capset.fingerprint.chain import Verification, verify
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, TrustedKey, VerificationError, checkpoints_in
+from capset.fingerprint.chain import Verification
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, TrustedKey
 from capset.ids import Ids
 from capset.kernel.governance.checkpoints import prune_act
 from capset.stores.base import Pruned
 from capset.wire.audit import PrunedShape, VerificationShape, verification_shape
-from capset_cli.audit.keys import Pins, print_pin_hint, read_private_key, read_public_key, require_file, trusted_keys
+from capset_cli.audit.files import read_checkpoints, verify_file
+from capset_cli.audit.keys import Pins, print_pin_hint, read_private_key, read_public_key, trusted_keys
 from capset_cli.common.actors import local_actor
-from capset_cli.common.checkpoint_keys import default_pins_file, read_pin
+from capset_cli.common.checkpoint_keys import Pin, default_pins_file, key_source, read_pin
 from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
 from capset_cli.common.options import AsJson, Db, parse_time
 from capset_cli.common.output import cell, err, escaped, out, print_error, print_json, short_hash, table
@@ -43,6 +42,14 @@ PrivateKey = Annotated[
     Path,
     typer.Option("--key", metavar="FILE", help="The private key to sign with, as created by capset audit keygen FILE."),
 ]
+
+
+class _SourcedKey(NamedTuple):
+    """The id of a key, its file, and the source that the file names, which has the log, if any."""
+
+    id: str
+    source: str | None
+    file: Path
 
 
 @guarded
@@ -145,7 +152,9 @@ def verify_command(
     ] = None,
     checkpoint: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A file with checkpoints that were kept elsewhere; may be repeated."),
+        typer.Option(
+            metavar="FILE", help="Checkpoints that were kept elsewhere, or an earlier export; may be repeated."
+        ),
     ] = None,
     pins: Pins = None,
     db: Db = None,
@@ -159,34 +168,39 @@ def verify_command(
 
     Only keys and checkpoints that you name, or have pinned (capset audit pin), vouch for the chain. Without any, the
     first line says so, and the chain can only be consistent in itself: an emptied or recomputed log is consistent, too.
+    A key that capset audit key printed comes from whoever has the log. The first line says so: it shows integrity, not
+    origin.
     """
     server = select_server(url or "", db=db, pins=pins, key=key, checkpoint=checkpoint)
     if server is not None:
         if file is not None:
             raise DefinitionError("records are verified either in a file or on a server: leave out FILE or --url")
         return _verify_on_server(server, as_json=as_json)
-    named_keys, checkpoints = [read_public_key(path) for path in key or ()], read_checkpoints(checkpoint)
-    keys = trusted_keys((), named_keys)
+    named_keys = [read_public_key(path) for path in key or ()]
+    kept = [saved for path in checkpoint or () for saved in read_checkpoints(path)]
+    pin: Pin | None = None
     pinned_at: tuple[str, Path] | None = None
     if file is None:
         url = require_db(load_settings(db=db).db)
-        if (pin := read_pin(pins or default_pins_file(), url)) is not None:
-            keys = trusted_keys(pin.keys, named_keys)
-            checkpoints += [] if pin.checkpoint is None else [pin.checkpoint]
         pinned_at = (url, pins or default_pins_file())
-        verification = asyncio.run(_verify(url, keys, checkpoints))
+        pin = read_pin(pinned_at[1], url)
+        kept += [] if pin is None or pin.checkpoint is None else [pin.checkpoint]
+        keys = trusted_keys(pin.keys if pin else (), named_keys)
+        verification = asyncio.run(_verify(url, keys, kept))
     elif db is not None or pins is not None:
         raise DefinitionError(
             "records are verified either in a file or in a database: leave out FILE, or --db and --pins"
         )
     else:
-        verification = _verify_file(file, keys, checkpoints)
+        keys = trusted_keys((), named_keys)
+        verification = verify_file(file, keys, kept)
+    basis = _Basis(keys, kept, _sourced_keys(key or (), pin), in_file=file is not None)
     with ignoring_closed_pipe():
         if as_json:
             ids = [trusted_key.key.id for trusted_key in keys]
-            print_json(verification_shape(verification, ids, is_vouched=bool(keys or checkpoints)).plain())
+            print_json(verification_shape(verification, ids, is_vouched=basis.vouches).plain())
         else:
-            _print_verification(verification, keys, checkpoints, in_file=file is not None)
+            _print_verification(verification, basis)
             if verification.problem is not None and pinned_at is not None:
                 print_pin_hint(*pinned_at)
     return Exit.DONE if verification.ok else Exit.REFUSED
@@ -225,104 +239,85 @@ def _verify_on_server(server: Server, *, as_json: bool) -> Exit:
     return Exit.DONE if verification.ok else Exit.REFUSED
 
 
-def _print_verification(
-    verification: Verification, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint], *, in_file: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What a verification trusts: keys and kept checkpoints, and the keys among them that come with the log."""
+
+    keys: Sequence[TrustedKey]
+    kept: Sequence[Checkpoint]
+    sourced: Sequence[_SourcedKey]
+    in_file: bool
+
+    @property
+    def vouches(self) -> bool:
+        """Whether something vouches for the log that does not come from whoever has it."""
+        return bool(self.kept or (self.keys and not self.sourced))
+
+    def first_line(self) -> str | None:
+        """Return the first line of the result, as markup, if there is something to say."""
+        if not self.keys:
+            basis = "nothing vouches for what follows"
+            if self.kept:
+                basis = "the checkpoints that were kept vouch for it"
+            elif self.in_file:
+                basis += ", since the checkpoints came with the records; name a key from the operator with --key"
+            return f"[yellow]no key was given:[/] {basis}"
+        if not self.sourced:
+            return None
+        sourced = self.sourced[0]
+        return (
+            f"[yellow]integrity, not origin:[/] the key {sourced.id} comes from {cell(sourced.source or '')}, as the "
+            "records do; once the operator has confirmed this id over another channel, "
+            f"remove the first line of {cell(str(sourced.file))}"
+        )
+
+
+def _sourced_keys(files: Sequence[Path], pin: Pin | None) -> list[_SourcedKey]:
+    """Return the keys in files that come from whoever has the log, unless they are pinned, or in another file too."""
+    keys = [_SourcedKey(read_public_key(file).id, key_source(file), file) for file in files]
+    independent = {key.id for key in keys if key.source is None}
+    independent |= {trusted_key.key.id for trusted_key in pin.keys} if pin else set[str]()
+    return [key for key in keys if key.id not in independent]
+
+
+def _print_verification(verification: Verification, basis: _Basis) -> None:
     """Print what vouches for the records, the result, and the limits of the check."""
-    if not keys:
-        basis = "the checkpoints that were kept vouch for it" if checkpoints else "nothing vouches for what follows"
-        out().print(f"[yellow]no key was given:[/] {basis}", soft_wrap=True)
+    if (line := basis.first_line()) is not None:
+        out().print(line, soft_wrap=True)
     if verification.problem is not None:
         err().print(f"[red]not verified:[/] {escaped(verification.problem)}", soft_wrap=True)
         err().print(f"[dim]before it, every hash holds: {counted(verification.checked, 'record')}[/]")
         return
     summary = f"{counted(verification.checked, 'record')}, every hash holds"
-    if keys or checkpoints:
+    if basis.vouches:
         out().print(f"[green]verified:[/] {summary}")
+    elif basis.keys:
+        out().print(f"signed with that key: {summary}")
     elif verification.checked:
         out().print(f"consistent in itself: {summary}")
     else:
         out().print("empty: there are no records, and nothing says whether there were any")
-    for note in _caveats(verification, keys, checkpoints, in_file=in_file):
+    for note in _caveats(verification, basis):
         err().print(f"[dim]{note}[/]", soft_wrap=True)
 
 
-def _caveats(
-    verification: Verification, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint], *, in_file: bool
-) -> Iterator[str]:
+def _caveats(verification: Verification, basis: _Basis) -> Iterator[str]:
     if verification.since > 1:
-        where = "earlier records are not in the file" if in_file else "earlier records were pruned"
+        where = "earlier records are not in the file" if basis.in_file else "earlier records were pruned"
         yield f"they begin with record {verification.since}; {where}"
-    covered = verification.covered if keys else max((checkpoint.seq for checkpoint in checkpoints), default=None)
-    if not (keys or checkpoints):
+    covered = verification.covered if basis.keys else max((kept.seq for kept in basis.kept), default=None)
+    if not (basis.keys or basis.kept):
+        pinning = "" if basis.in_file else ", or pin both with capset audit pin"
         yield (
             "a log that was emptied, truncated or recomputed looks the same: "
-            "name a key with --key, or a kept checkpoint with --checkpoint, or pin both with capset audit pin"
+            f"name a key with --key, or a kept checkpoint with --checkpoint{pinning}"
         )
     elif covered is not None and covered < verification.since + verification.checked - 1:
-        which = "signed checkpoints" if keys else "checkpoints that were kept"
+        which = "signed checkpoints" if basis.keys else "checkpoints that were kept"
         yield f"{which} cover records up to {covered}; the newest records after it may be missing"
-    yield _RECORDS_ALONE if in_file else f"{_RECORDS_ALONE}; {_DATABASE_CHECK}"
+    yield _RECORDS_ALONE if basis.in_file else f"{_RECORDS_ALONE}; {_DATABASE_CHECK}"
 
 
 async def _verify(url: str, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint]) -> Verification:
     async with open_store(url) as store:
         return await store.audit.verify(keys, checkpoints)
-
-
-def _verify_file(path: Path, keys: Sequence[TrustedKey], checkpoints: Sequence[Checkpoint]) -> Verification:
-    if keys and not checkpoints:
-        raise DefinitionError(
-            "the checkpoints of exported records are in a separate file: name it with --checkpoint",
-            hint="capset audit export --checkpoints FILE writes it beside the records",
-        )
-    try:
-        with require_file(path).open(encoding="utf-8") as file:
-            rows: Iterator[Mapping[str, Any]] = exported_rows(file)
-            first = next(rows, None)
-            if first is None or first["seq"] == 1 or type(first["seq"]) is not int or first["seq"] < 1:
-                return verify(chain([first] if first else [], rows), keys=keys, external=checkpoints)
-            # The records before a partial chain are missing, so only a checkpoint can confirm its start.
-            anchored = any(checkpoint.seq == first["seq"] - 1 for checkpoint in checkpoints)
-            previous = None if anchored else str(first["previous"])
-            return verify(chain([first], rows), since=first["seq"], previous=previous, keys=keys, external=checkpoints)
-    except UnicodeDecodeError as error:
-        raise DefinitionError(f"{str(path)!r} is not UTF-8 text, at byte {error.start}") from None
-
-
-def read_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
-    """Return the checkpoints in files, one JSON object per line. Raises ``DefinitionError`` for an invalid line."""
-    collected: list[Checkpoint] = []
-    for path in paths or ():
-        try:
-            checkpoints = checkpoints_in(require_file(path).read_text(encoding="utf-8"))
-        except (VerificationError, UnicodeDecodeError) as error:
-            raise DefinitionError(f"there are no checkpoints in {str(path)!r}: {error}") from None
-        if not checkpoints:
-            raise DefinitionError(
-                f"there are no checkpoints in {str(path)!r}", hint="capset audit checkpoints --json prints them"
-            )
-        collected += checkpoints
-    return collected
-
-
-def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # an altered row can contain any value
-    """Yield the records of a file unchanged, one JSON object per line. Raises ``DefinitionError`` for other lines.
-
-    A column that is missing in a record of an earlier version becomes null.
-    """
-    for number, line in enumerate(file, 1):
-        try:
-            data: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict) or not data.keys() <= set(COLUMNS) or "seq" not in data:
-            raise DefinitionError(f"line {number} is not a record", hint="capset audit export writes a file of them")
-        row = cast("dict[str, Any]", data)
-        yield {name: _checked_value(row.get(name), name) for name in COLUMNS}
-
-
-def _checked_value(value: Any, name: str) -> Any:
-    """Return a column's value, or, if its type is wrong, a value that matches no record."""
-    expected = int if name in NUMBERS else str
-    return value if value is None or type(value) is expected else {"changed": repr(value)}

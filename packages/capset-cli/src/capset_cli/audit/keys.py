@@ -1,4 +1,4 @@
-"""``capset audit keygen|pin|succeed``: the keys that sign the log, and those that a caller trusts (G41, G42)."""
+"""``capset audit key|keygen|pin|succeed``: the keys that sign the log, and those that a caller trusts (G41, G42)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from capset.clock import iso
 from capset.errors import Conflict, DefinitionError
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey
 from capset.ids import Ids
-from capset.kernel.governance.checkpoints import succession_act
+from capset.kernel.governance.acts import Actor
+from capset.kernel.governance.checkpoints import adoption_act, succession_act
 from capset.stores.base import AuditLog
-from capset.wire.audit import KeyPairShape, PinShape, SuccessionShape
+from capset.wire.audit import KeyPairShape, LogKeyShape, PinShape, SuccessionShape
 from capset_cli.common.actors import local_actor
 from capset_cli.common.checkpoint_keys import (
     Pin,
+    create_key_file,
     database_id,
     default_key_file,
     default_pins_file,
     read_key_file,
     read_pin,
     remove_pin,
+    sourced_key,
     write_new_file,
     write_pin,
 )
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db
 from capset_cli.common.output import cell, err, escaped, print_json
+from capset_cli.common.remote import Url, run_on_server, select_server
 from capset_cli.common.settings import Settings, load_settings, require_db
 from capset_cli.common.targets import open_store
 
@@ -60,6 +64,37 @@ def keygen_command(
         print(key.public.id, flush=True)
         err().print(f"[dim]{cell(str(to))} signs: keep it secret; {cell(str(public))} verifies[/]", soft_wrap=True)
     return Exit.DONE
+
+
+@guarded
+def key_command(db: Db = None, url: Url = None, as_json: AsJson = False) -> Exit:
+    """Print the public key that signs the log, for capset audit verify --key. A server names its own with --url.
+
+    The key comes from whoever has the log, so it shows integrity, not origin, and its first line says so to verify. If
+    the operator confirms its id over another channel, remove that line.
+    """
+    server = select_server(url, db=db)
+    if server is not None:
+        shape = run_on_server(server, lambda client: client.records.key())
+        key, source = PublicKey.load(shape.public), f"the server of the log, {server.url}"
+    else:
+        key, source = asyncio.run(_log_key(require_db(load_settings(db=db).db))), "the database of the log"
+    if as_json:
+        print_json(LogKeyShape(id=key.id, public=key.pem()).plain())
+        return Exit.DONE
+    print(sourced_key(key, source), end="", flush=True)
+    err().print(f"[dim]its id is {key.id}: ask the operator over another channel whether that is right[/]")
+    return Exit.DONE
+
+
+async def _log_key(url: str) -> PublicKey:
+    async with open_store(url) as store:
+        key = await store.audit.signer()
+    if key is None:
+        raise DefinitionError(
+            "the log has no checkpoint key", hint="capset serve and capset audit export sign it, and set its key"
+        )
+    return key
 
 
 @guarded
@@ -192,6 +227,8 @@ async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: Chec
     async with open_store(settings.db) as store:
         log = store.audit
         before = await _current_key_id(log)
+        if before is None:
+            raise DefinitionError("the log has no checkpoint key to succeed", hint="the first server adopts its own")
         if old is not None and old.public.id != before:
             raise DefinitionError(f"the log is signed by the key {before}, but --key is {old.public.id}")
         key_file = default_key_file(database_id(await log.digest_key()))
@@ -210,13 +247,35 @@ async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: Chec
         return before, old is not None
 
 
-async def _current_key_id(log: AuditLog) -> str:
+async def _current_key_id(log: AuditLog) -> str | None:
+    """Return the id of the key that signs a log, or ``None`` if no key has signed it."""
     signer, newest = await log.signer(), await newest_checkpoint(log)
-    if signer is not None:
-        return signer.id
-    if newest is None:
-        raise DefinitionError("the log has no checkpoint key to succeed", hint="the first server adopts its own")
-    return newest.key
+    return signer.id if signer is not None else newest and newest.key
+
+
+async def signing_key(log: AuditLog, file: Path | None, *, by: Actor) -> CheckpointKey:
+    """Return the private key that signs a log: the one in a file, or the database's own, which its first use creates.
+
+    A log without a key adopts it, as an act. Raises ``DefinitionError`` if another key signs the log.
+    """
+    path = file or default_key_file(database_id(await log.digest_key()))
+    current = await _current_key_id(log)
+    if file is not None:
+        key = read_private_key(file)
+    elif path.exists():
+        key = read_key_file(path)
+    elif current is None:
+        key = create_key_file(path)
+    else:
+        raise DefinitionError(f"the key {current}, which signs this log, is not here", hint="name it with --key FILE")
+    if current not in (None, key.public.id):
+        raise DefinitionError(
+            f"the log is signed by the key {current}; this one is {key.public.id}",
+            hint="name that key with --key FILE, or let another sign: capset audit succeed",
+        )
+    if await log.signer() is None:
+        await log.adopt(key.public, replacing=None, act=adoption_act(Ids(), key.public, by))
+    return key
 
 
 async def newest_checkpoint(log: AuditLog) -> Checkpoint | None:

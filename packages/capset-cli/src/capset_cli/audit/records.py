@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Container, Generator, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Generator, Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -14,14 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast, get_args
 
 import typer
 
+from capset.clock import iso
 from capset.definitions.calls.records import Outcome, Phase, Record
 from capset.definitions.governance.acts import ACTS
-from capset.errors import DefinitionError, StoreError, counted
+from capset.errors import DefinitionError, ForeignAnswer, StoreError, counted
+from capset.fingerprint.checkpoints import checkpoint_of
 from capset.ids import Ids
 from capset.kernel.governance.acts import act_entry
 from capset.stores.base import AuditLog, AuditQuery, Store
 from capset.stores.base.audit import FILTERS, Kind
 from capset.wire.audit import AuditPageShape, ExportShape, audit_page_shape, record_data
+from capset.wire.chain_files import chain_pages, first_exported
+from capset_cli.audit.keys import signing_key
 from capset_cli.common.actors import local_actor
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Since, Until, parse_choice, parse_time
@@ -230,28 +235,37 @@ def _show(record: Record, *, as_json: bool) -> None:
 @guarded
 def export_command(
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="A new file to write to, instead of stdout.")] = None,
-    checkpoints: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A new file for the checkpoints of these records.")
-    ] = None,
+    first: Annotated[int | None, typer.Option(min=1, max=2**53, help="Only records from this position on.")] = None,
     since: Since = None,
-    until: Until = None,
-    first: Annotated[int | None, typer.Option(min=1, help="Only records from this position on.")] = None,
-    last: Annotated[int | None, typer.Option(min=1, help="Only records up to this position.")] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The private key to sign with; by default that of capset serve."),
+    ] = None,
     db: Db = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Write records in chain order, as they are hashed and with intents, for capset audit verify FILE."""
+    """Write the chain to a file, for capset audit verify FILE: all records in order, then the checkpoints over them.
+
+    The last line is a new checkpoint, over the last record of the file. A log without a key adopts one, as with capset
+    serve. With --url, a server exports and signs its own chain, with an operator's key: capset:admin, without an
+    organisation.
+    """
     if as_json and to is None:
         raise DefinitionError(
             "--json reports what was written to a file: name one with --to", hint="stdout is JSON anyway"
         )
-    span = parse_time("--since", since), parse_time("--until", until), first, last
-    settings = _local_settings(db)
-    with (
-        _open_output(to) as file,
-        _open_output(checkpoints) if checkpoints else contextlib.nullcontext() as checkpoint_file,
-    ):
-        exported = asyncio.run(_export(settings, span, file, checkpoint_file))
+    start = parse_time("--since", since)
+    server = select_server(url, db=db, key=key)
+    if server is not None:
+        with _open_output(to) as file:
+            exported = run_on_server(
+                server, lambda client: _write_lines(client.records.chain(first=first, since=start), file)
+            )
+    else:
+        settings = _local_settings(db)
+        with _open_output(to) as file:
+            exported = asyncio.run(_export(settings, first, start, key, file))
     if as_json:
         print_json(exported.plain())
     else:
@@ -262,62 +276,44 @@ def export_command(
 
 
 async def _export(
-    settings: Settings,
-    span: tuple[str | None, str | None, int | None, int | None],
-    file: TextIO,
-    checkpoint_file: TextIO | None,
+    settings: Settings, first: int | None, since: str | None, key: Path | None, file: TextIO
 ) -> ExportShape:
-    since, until, first, last = span
-    about = {"by": "export", "since": since, "until": until, "first": first, "last": last}
+    options = {"by": "chain", "first": first, "since": since}
     async with open_store(settings.db) as store:
-        ends = await store.audit.span(since=since, until=until)
-        await _record_reading(store, settings, {name: value for name, value in about.items() if value is not None})
-        if ends is None:
-            return ExportShape(records=0, checkpoints=0)
-        start, end = max(ends[0], first or 1), min(ends[1], last or ends[1])
-        checkpoint_count = await _write_checkpoints(store.audit, start, end, checkpoint_file)
-        return ExportShape(
-            records=await _write_records(store.audit, start, end, file),
-            checkpoints=checkpoint_count,
-            first=start,
-            last=end,
-        )
+        log = store.audit
+        signer = await signing_key(log, key, by=local_actor(settings.principal))
+        await _record_reading(store, settings, {name: value for name, value in options.items() if value is not None})
+        end = await log.checkpoint(signer, now=iso(time.time_ns()))
+        if end is None:
+            raise StoreError("the log has no records, although its export was recorded")
+        start = await first_exported(log, first=first, since=since)
+        return await _write_lines(_lines(chain_pages(log, start, end)), file)
 
 
-async def _write_records(audit: AuditLog, start: int, end: int, file: TextIO) -> int:
-    after = start - 1
-    while after < end:
-        page = await audit.read(after=after, limit=min(500, end - after))  # records in memory at once
-        for record in page:
-            after += 1
-            if record.seq != after:
-                raise StoreError(f"record {after} is missing", hint="capset audit verify checks the whole log")
-            file.write(json.dumps(asdict(record), ensure_ascii=True) + "\n")
-        if not page:
-            raise StoreError(f"record {after + 1} is missing", hint="capset audit verify checks the whole log")
-        file.flush()
-    return max(0, end - start + 1)
+async def _lines(pages: AsyncIterator[str]) -> AsyncGenerator[str]:
+    async for page in pages:
+        for line in page.splitlines():
+            yield line
 
 
-async def _write_checkpoints(audit: AuditLog, start: int, end: int, checkpoint_file: TextIO | None) -> int:
-    """Write the checkpoints of the records from ``start`` to ``end``, and the one just before; return their number.
-
-    They are written to ``checkpoint_file``; without it, they are only counted.
-    """
-    count = number = 0
-    while page := await audit.checkpoints(after=number):
-        number = page[-1].number
-        for checkpoint in page:
-            if start - 1 <= checkpoint.seq <= end:
-                count += 1
-                if checkpoint_file is not None:
-                    checkpoint_file.write(json.dumps(asdict(checkpoint)) + "\n")
-    return count
+async def _write_lines(lines: AsyncIterator[str], file: TextIO) -> ExportShape:
+    """Write the lines of an export, and return what they contain. Raises ``ForeignAnswer`` if the last is missing."""
+    count, first, last = 0, "", ""
+    async for last in lines:
+        file.write(last + "\n")
+        first = first or last
+        count += 1
+    try:
+        start, end = json.loads(first)["seq"], checkpoint_of(json.loads(last)).seq
+        record_count = end - start + 1
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ForeignAnswer("the export does not end with a checkpoint: it is not complete") from None
+    return ExportShape(records=record_count, checkpoints=count - record_count, first=start, last=end)
 
 
 @contextlib.contextmanager
 def _open_output(path: Path | None) -> Generator[TextIO]:
-    """Yield a new file, or stdout."""
+    """Yield a new file, which is removed after an error, or stdout."""
     if path is None:
         yield sys.stdout
         sys.stdout.flush()
@@ -326,5 +322,9 @@ def _open_output(path: Path | None) -> Generator[TextIO]:
         file = path.open("x", encoding="utf-8", newline="\n")
     except FileExistsError:
         raise DefinitionError(f"the file {str(path)!r} exists already", hint="name another, or remove it") from None
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+    except BaseException:
+        path.unlink()
+        raise

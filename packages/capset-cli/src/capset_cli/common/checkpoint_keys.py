@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from capset.errors import DefinitionError
 from capset.fingerprint.checkpoints import (
@@ -67,6 +67,24 @@ def write_new_file(path: Path, text: str, mode: int) -> None:
         raise DefinitionError(f"the file {str(path)!r} exists already", hint="name another, or remove it") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(text)
+
+
+_SOURCE: Final = "Source: "
+
+
+def sourced_key(key: PublicKey, source: str) -> str:
+    """Return the text of a key file whose first line says that the key comes from ``source``, which has the log.
+
+    Readers of PEM skip that line. ``capset audit verify`` says that such a key shows integrity, not origin.
+    """
+    return f"{_SOURCE}{source.encode('ascii', 'backslashreplace').decode()}\n{key.pem()}"
+
+
+def key_source(path: Path) -> str | None:
+    """Return the source that a file of a public key names in its first line, or ``None``."""
+    with path.open(encoding="ascii") as file:
+        line = file.readline(2_000)
+    return line.removeprefix(_SOURCE).strip() if line.startswith(_SOURCE) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from capset.wire.operations import DemoShape
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson
 from capset_cli.common.output import err, escaped, out, print_json
-from capset_cli.demo.display import show_records, show_session, show_skipped
+from capset_cli.demo.display import show_records, show_session, show_skipped, show_version
 from capset_cli.demo.interfaces import INTERFACES, call_interfaces, oversee, surprises_of
 from capset_cli.demo.scenario import ANALYST, Demo, Imported, import_folders, open_demo
 from capset_cli.demo.server import store_url
@@ -135,6 +135,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
     await demo.kernel.audit.flush()
     page = await demo.kernel.audit.query(AuditQuery(limit=1000))
     show_records(console, page)
+    show_version(console, demo.session)
     verification = await demo.kernel.audit.verify()
     if verification.ok:
         console.print(f"[green]consistent:[/] {counted(verification.checked, 'record')}, every hash holds")

@@ -18,13 +18,16 @@ from capset_cli.common.output import cell, escaped, short_hash, table
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:
-    """Print the running session, its folder, and its exact version."""
-    snapshot = session.snapshot
-    agent = snapshot.composition.block
+    """Print the running session, and its folder."""
+    agent = session.snapshot.composition.block
     capabilities = ", ".join(capability.name for capability in agent.uses if not callable(capability))
     console.print(f"[bold]{escaped(agent.name)}[/] with {capabilities}, in {escaped(str(folder))}", soft_wrap=True)
+
+
+def show_version(console: Console, session: Session) -> None:
+    """Print the exact version of a session: the hashes that its records contain."""
     for name in ("static_hash", "runtime_hash", "prompt_hash"):
-        console.print(f"[dim]{name:<12}[/] {getattr(snapshot, name)}", soft_wrap=True)
+        console.print(f"[dim]{name:<12}[/] {getattr(session.snapshot, name)}", soft_wrap=True)
 
 
 def show_call(

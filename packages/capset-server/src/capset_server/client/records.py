@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, TypedDict
 
 from pydantic_core import from_json
@@ -12,8 +13,8 @@ from capset.definitions.calls.records import Outcome
 from capset.definitions.governance.acts import ActName
 from capset.definitions.tools.options import refuse_unknown
 from capset.stores.base.audit import Kind
-from capset.wire.audit import ChainPartShape, RecordPageShape, RecordProofShape, SummaryShape
-from capset_server.client.connection import LARGEST_PAGE, Connection, every, path_of
+from capset.wire.audit import ChainPartShape, LogKeyShape, RecordPageShape, RecordProofShape, SummaryShape
+from capset_server.client.connection import LARGEST_PAGE, Connection, Query, every, path_of
 
 
 class RecordFilters(TypedDict, total=False):
@@ -83,6 +84,10 @@ class RecordResource:
             ChainPartShape, path_of("audit", "verify"), {"limit": limit, "cursor": cursor}
         )
 
+    async def key(self) -> LogKeyShape:
+        """Return the public key that signs the log, as the server names it. Raises ``NotFound`` if there is none."""
+        return await self._connection.get(LogKeyShape, path_of("audit", "key"))
+
     async def summary(
         self,
         *,
@@ -111,8 +116,20 @@ class RecordResource:
         Raises ``Unreachable`` if the response breaks off, so that a part is not mistaken for the whole.
         """
         refuse_unknown(self.export, filters, RecordFilters)
-        query: dict[str, Any] = {**filters, "format": "ndjson"}
-        async with self._connection.head(path_of("audit", "export"), query) as response:
+        async with aclosing(self._lines("export", {**filters, "format": "ndjson"})) as lines:
+            async for line in lines:
+                yield from_json(line)
+
+    def chain(self, *, first: int | None = None, since: str | None = None) -> AsyncGenerator[str]:
+        """Iterate over the lines of the chain's export: records in order, then the checkpoints over them.
+
+        ``first`` is the position of the first record, ``since`` its earliest time, in ISO 8601 with an offset. Needs a
+        key with the scope ``capset:admin``, without an organisation. Raises ``Unreachable`` if the response breaks off.
+        """
+        return self._lines("chain", {"first": first, "since": since})
+
+    async def _lines(self, name: str, query: Query) -> AsyncGenerator[str]:
+        async with self._connection.head(path_of("audit", name), query) as response:
             with self._connection.answers.named(safe=True):
                 async for line in response.aiter_lines():
-                    yield from_json(line)
+                    yield line

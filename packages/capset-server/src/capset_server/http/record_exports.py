@@ -1,4 +1,4 @@
-"""Export of records over HTTP: page by page, as NDJSON or CSV, in bounded memory (spec 5, P54)."""
+"""Export of records over HTTP: page by page, as NDJSON or CSV, in bounded memory (spec 5, P54, P97)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any, Final, Literal
 
@@ -15,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.definitions.calls.records import COLUMNS, Record
 from capset.errors import CapsetError, Unauthenticated
-from capset.stores.base import AuditQuery
+from capset.stores.base import AuditLog, AuditQuery
 from capset.wire.pages import PAGE_BYTES
 from capset_server.auth.callers import REFUSED, Caller
 from capset_server.http.bodies import BrokenOff, DisconnectWatch, send_in_parts
@@ -34,49 +35,65 @@ _log = logging.getLogger("capset.server")
 
 
 class ExportResponse(Response):
-    """A response that reads the records while it is sent, so that only one page is in memory."""
+    """A response whose body is read while it is sent, so that only one page is in memory."""
 
     def __init__(
-        self, service: Service, caller: Caller, query: AuditQuery, export_format: ExportFormat, authorization: str
+        self,
+        service: Service,
+        caller: Caller,
+        authorization: str,
+        pages: AsyncGenerator[str],
+        export_format: ExportFormat,
+        name: str,
     ) -> None:
         self.background = None
         self._service = service
-        self._query = replace(query, limit=_PAGE, max_bytes=PAGE_BYTES)
-        self._format: ExportFormat = export_format
         self._caller = caller
         self._authorization = authorization
+        self._pages = pages
+        self._headers = [
+            (b"content-type", MEDIA_TYPES[export_format].encode()),
+            (b"content-disposition", f'attachment; filename="{name}.{export_format}"'.encode()),
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the records. An error on the way aborts the response, so that it does not look complete."""
+        """Send the pages. An error on the way aborts the response, so that it does not look complete."""
         seconds = self._service.limits.send_seconds
-        headers = [
-            (b"content-type", MEDIA_TYPES[self._format].encode()),
-            (b"content-disposition", f'attachment; filename="records.{self._format}"'.encode()),
-        ]
-        first = await self._service.kernel.audit.query(self._query)  # an error here still becomes an error response
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        try:
-            with DisconnectWatch(receive):
-                text = _csv([COLUMNS]) if self._format == "csv" else ""
-                page = first
-                while True:
-                    text += self._text(page.items)
-                    body = {"type": "http.response.body", "body": text.encode(errors="replace"), "more_body": True}
-                    await send_in_parts(send, body, seconds)
-                    if page.next is None:
-                        break
-                    if not await self._service.callers.knows(self._caller, self._authorization):
-                        raise Unauthenticated(REFUSED)
-                    page, text = await self._service.kernel.audit.query(replace(self._query, before=page.next)), ""
-        except CapsetError as error:
-            _log.error("an export of records was aborted: %s", error.message)
-            raise BrokenOff from None
+        async with aclosing(self._pages) as pages:
+            text = await anext(pages, None)  # an error here still becomes an error response
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            try:
+                with DisconnectWatch(receive):
+                    while text is not None:
+                        body = {"type": "http.response.body", "body": text.encode(errors="replace"), "more_body": True}
+                        await send_in_parts(send, body, seconds)
+                        text = await anext(pages, None)
+                        if text is not None and not await self._service.callers.knows(
+                            self._caller, self._authorization
+                        ):
+                            raise Unauthenticated(REFUSED)
+            except CapsetError as error:
+                _log.error("an export of records was aborted: %s", error.message)
+                raise BrokenOff from None
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _text(self, items: Iterable[Record]) -> str:
-        if self._format == "csv":
-            return _csv([_cell(value) for value in asdict(record).values()] for record in items)
-        return "".join(json.dumps(asdict(record), ensure_ascii=True) + "\n" for record in items)
+
+async def record_pages(log: AuditLog, query: AuditQuery, export_format: ExportFormat) -> AsyncGenerator[str]:
+    """Yield the records that match a query, newest first, as the text of an export."""
+    query = replace(query, limit=_PAGE, max_bytes=PAGE_BYTES)
+    text = _csv([COLUMNS]) if export_format == "csv" else ""
+    while True:
+        page = await log.query(query)
+        yield text + _text(page.items, export_format)
+        if page.next is None:
+            return
+        query, text = replace(query, before=page.next), ""
+
+
+def _text(items: Iterable[Record], export_format: ExportFormat) -> str:
+    if export_format == "csv":
+        return _csv([_cell(value) for value in asdict(record).values()] for record in items)
+    return "".join(json.dumps(asdict(record), ensure_ascii=True) + "\n" for record in items)
 
 
 def _csv(rows: Iterable[Iterable[object]]) -> str:

@@ -1,4 +1,4 @@
-"""``/v1/audit``: the records of the caller's organisation, and their proofs (spec 5, P12, P52–P54)."""
+"""``/v1/audit``: the records of the caller's organisation, and their proofs (spec 5, P12, P52–P54, P97, P98)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capset.clock import iso_of
 from capset.definitions.calls.records import Outcome
 from capset.definitions.governance.acts import ActName
 from capset.definitions.governance.limits import format_window
-from capset.errors import InvalidArguments, NotFound
+from capset.errors import Conflict, InvalidArguments, NotFound
 from capset.fingerprint.checkpoints import Checkpoint, PublicKey
 from capset.kernel.governance.acts import ActEntry
 from capset.kernel.kernel import Kernel
@@ -25,6 +25,7 @@ from capset.wire.audit import (
     ChainPartShape,
     CheckpointShape,
     LinkProofShape,
+    LogKeyShape,
     RecordPageShape,
     RecordProofShape,
     SummaryShape,
@@ -32,9 +33,10 @@ from capset.wire.audit import (
     record_page_shape,
     summary_shape,
 )
+from capset.wire.chain_files import chain_pages, first_exported
 from capset_server.auth.callers import Caller
-from capset_server.http.record_exports import ExportFormat, ExportResponse
-from capset_server.rest.routing import Asked, Audits, Id, Served, StrictRoute, problems
+from capset_server.http.record_exports import ExportFormat, ExportResponse, record_pages
+from capset_server.rest.routing import Administers, Asked, Audits, Id, Served, StrictRoute, check_operator, problems
 from capset_server.service import Service
 
 SLICE: Final = 500
@@ -210,6 +212,13 @@ class ExportFilter(RecordFilter):
     format: ExportFormat | None = None
 
 
+class ChainFilter(Asked):
+    """Where the exported part of the chain begins: at a position, at a time, or by default with the first record."""
+
+    first: Annotated[int | None, Query(ge=1, le=2**53)] = None
+    since: _Moment = None
+
+
 class SummaryFilter(Asked):
     """Calls that match all given filters, by default of the last day. ``bucket`` is the length of the time buckets."""
 
@@ -339,13 +348,63 @@ async def export_records(
     await audit.flush()
     await audit.commit(_read_act(service, caller, "export", params))
     export_format = params.format or ("csv" if _prefers_csv(request.headers.get("accept", "")) else "ndjson")
-    authorization = request.headers.get("authorization", "")
-    return ExportResponse(service, caller, _query(caller, params, limit=1), export_format, authorization)
+    pages = record_pages(audit, _query(caller, params, limit=1), export_format)
+    return ExportResponse(service, caller, _authorization(request), pages, export_format, "records")
+
+
+def _authorization(request: Request) -> str:
+    return request.headers.get("authorization", "")
 
 
 def _prefers_csv(accept: str) -> bool:
     kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     return "text/csv" in kinds and "application/x-ndjson" not in kinds
+
+
+@router.get(
+    "/chain",
+    operation_id="export_chain",
+    response_class=Response,
+    responses={
+        **problems(404, 409, 422),
+        200: {
+            "description": "The records in chain order, then the checkpoints over them, one per line",
+            "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+        },
+    },
+)
+async def export_chain(
+    service: Served, caller: Administers, params: Annotated[ChainFilter, Query()], request: Request
+) -> Response:
+    """Export the chain, for verification with ``capset audit verify FILE``. Only for operators, who are of none.
+
+    All organisations of a database share one chain. Its records, with intents, come in order, with all columns as they
+    are hashed, then the checkpoints over them. The last line is a new checkpoint, over the last record of the file. If
+    the export fails midway, the connection is closed without the end of the body. The request is recorded as an act
+    ``log.read``, which the export contains. A server that does not sign answers 409.
+    """
+    check_operator(caller, "export the chain, which has the records of all organisations")
+    kernel = service.kernel
+    if kernel.signing.key is None:
+        raise Conflict(f"the log is not signed here: {kernel.signing.reason}")
+    await kernel.audit.commit(_read_act(service, caller, "chain", params))
+    end = await kernel.checkpoint()
+    since = params.since and iso_of(params.since)
+    start = await first_exported(kernel.audit, first=params.first, since=since)
+    pages = chain_pages(kernel.audit, start, end)
+    return ExportResponse(service, caller, _authorization(request), pages, "ndjson", "chain")
+
+
+@router.get("/key", responses=problems(404), operation_id="get_log_key")
+async def get_log_key(service: Served, _: Audits) -> LogKeyShape:
+    """Return the public key that signs the log. It comes from the server that it vouches for: compare its id.
+
+    No record is shown, and no act is recorded.
+    """
+    key = await service.kernel.audit.signer()
+    if key is None:
+        raise NotFound("the log has no checkpoint key")
+    return LogKeyShape(id=key.id, public=key.pem())
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_record")
@@ -374,7 +433,7 @@ def _query(caller: Caller, params: RecordFilter, *, limit: int, before: int | No
     )
 
 
-def _read_act(service: Service, caller: Caller, by: str, params: RecordFilter) -> ActEntry:
+def _read_act(service: Service, caller: Caller, by: str, params: Asked) -> ActEntry:
     """Return the act for a request for records. If it cannot be stored, no records are shown."""
     about: dict[str, Any] = {"by": by, **params.model_dump(mode="json", exclude_none=True)}
     return service.kernel.act("log.read", about, by=caller.principal, org=caller.principal.org)

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from pydantic_core import from_json, to_json
 
-from capset.errors import InvalidArguments, PermissionDenied
+from capset.errors import InvalidArguments
 from capset.stores.base import KeyQuery, KeyRow, Store
 from capset.wire.allowances import allowance_shape
 from capset.wire.operations import (
@@ -22,10 +22,9 @@ from capset.wire.operations import (
     WhoamiShape,
     key_shape,
 )
-from capset_server.auth.callers import Caller
 from capset_server.auth.issuance import check_org
 from capset_server.auth.keys import is_valid
-from capset_server.rest.routing import Administers, Asked, Known, Served, StrictRoute, problems
+from capset_server.rest.routing import Administers, Asked, Known, Served, StrictRoute, check_operator, problems
 from capset_server.service import Service
 
 KEYS_READ: Final = 2_000
@@ -144,20 +143,12 @@ async def _keys_of(
 @router.get("/orgs", responses=problems(422), operation_id="list_orgs")
 async def list_orgs(service: Served, caller: Administers, params: Annotated[IdentityPage, Query()]) -> OrgPageShape:
     """List the organisations with keys, stored agents or sessions, by name. Only for operators, who are of none."""
-    _check_operator(caller)
+    check_operator(caller, "list organisations")
     after = _after(params.cursor)
     orgs = await service.kernel.store.directory.orgs(after=after and after[0], limit=params.limit + 1)
     items = [OrgShape(org=org.org, keys=org.keys, agents=org.agents, sessions=org.sessions) for org in orgs]
     page = items[: params.limit]
     return OrgPageShape(items=page, next=_cursor((page[-1].org, "")) if len(items) > params.limit else None)
-
-
-def _check_operator(caller: Caller) -> None:
-    if caller.principal.org is not None:
-        raise PermissionDenied(
-            f"Permission denied: this key belongs to {caller.principal.org!r}; "
-            "only operators, whose keys belong to no organisation, may list organisations"
-        )
 
 
 def _cursor(last: tuple[str, str]) -> str:

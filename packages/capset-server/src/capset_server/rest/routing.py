@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Scope as HttpScope
 
 from capset.definitions.principals import Principal
-from capset.errors import InvalidArguments
+from capset.errors import InvalidArguments, PermissionDenied
 from capset.kernel.governance.acts import Actor, acting
 from capset.schemas.schema import is_finite
 from capset.wire.errors import MEDIA_TYPE, Problem
@@ -71,6 +71,15 @@ class CallerCheck:
 def needs(*scopes: Scope) -> CallerCheck:
     """Return a dependency that requires one of these scopes."""
     return CallerCheck(lambda caller: caller.check(*scopes))
+
+
+def check_operator(caller: Caller, deed: str) -> None:
+    """Raise ``PermissionDenied`` for a caller of an organisation, who may not do what ``deed`` says."""
+    if caller.principal.org is not None:
+        raise PermissionDenied(
+            f"Permission denied: this key belongs to {caller.principal.org!r}; "
+            f"only operators, whose keys belong to no organisation, may {deed}"
+        )
 
 
 def _accept(_: Caller) -> None:

@@ -52,6 +52,10 @@ async def test_records_are_proved_counted_and_exported(boss: Client, session: st
     assert (summary.calls, [tool.tool for tool in summary.tools]) == (1, ["list_directory"])
     rows = [(row["id"], row["hash"]) async for row in boss.records.export(session=session)]
     assert rows == [(called.record, proof.chain.hash)]
+    with pytest.raises(Conflict, match="it has no checkpoint key"):
+        [line async for line in boss.records.chain()]
+    with pytest.raises(NotFound):
+        await boss.records.key()
     link = await boss.links.record(session)
     sightings = await boss.fingerprints.sightings(link.runtime_hash)
     assert (sightings.links, sightings.sessions, sightings.is_partial) == (1, [session], False)

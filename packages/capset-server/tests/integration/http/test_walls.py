@@ -36,6 +36,8 @@ async def test_the_owner_gets_through_everywhere(town: Town) -> None:
                 assert any(message in response.text for message in messages), (step, response.text)
             elif step.name == "get_approval_file":
                 assert "has no file 0" in problem(response, 404, "not_found")["detail"]
+            elif step.name == "get_log_key":
+                assert "has no checkpoint key" in problem(response, 404, "not_found")["detail"]
             elif step.name in ADMINISTERED:
                 problem(response, 403, "permission_denied")
             elif not step.name.startswith("mcp"):

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from capset.errors import DefinitionError
 from capset.extras import install_command
@@ -244,25 +243,6 @@ def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
     except NotCanonical as error:
         raise VerificationError(f"checkpoint {checkpoint.number} is invalid: {error}") from None
     return checkpoint
-
-
-def checkpoints_in(text: str) -> list[Checkpoint]:
-    """Return the checkpoints in JSON lines, as written by ``capset audit``.
-
-    Raises ``VerificationError`` for an invalid line.
-    """
-    checkpoints: list[Checkpoint] = []
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        try:
-            data: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
-            raise VerificationError("a line with a checkpoint must be one JSON object")
-        checkpoints.append(checkpoint_of(cast("Mapping[str, Any]", data)))
-    return checkpoints
 
 
 def succession(key: PublicKey, before: str, old: CheckpointKey | None) -> dict[str, str | None]:

@@ -25,11 +25,12 @@ from capset.definitions.governance.limits import Budget, budget_of
 from capset.definitions.governance.settings import Governance
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
-from capset.errors import CapsetError, DefinitionError, NotFound
+from capset.errors import CapsetError, Conflict, DefinitionError, NotFound
 from capset.evaluation.code import is_code_read, read_code
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.fingerprint.checkpoints import Checkpoint
 from capset.kernel.agent_definition import definition_of
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.call.compilation import compile_tools
@@ -215,6 +216,14 @@ class Kernel:
         else:
             self._checkpoints = checkpoints
             self._keep_signing(checkpoints, signing)
+
+    async def checkpoint(self) -> Checkpoint:
+        """Sign the records up to the newest one. Raises ``Conflict`` if this kernel does not sign, or has none."""
+        runtime, checkpoints = self._open_runtime(), self._checkpoints
+        checkpoint = None if checkpoints is None else await make_checkpoint(runtime, checkpoints, self._signing)
+        if checkpoint is None:
+            raise Conflict(f"the log is not signed here: {self._signing.reason or 'it has no records'}")
+        return checkpoint
 
     def _keep_signing(self, checkpoints: Checkpoints, signing: Signing) -> None:
         runtime, self._signing = self._open_runtime(), signing

@@ -179,6 +179,13 @@ class ExportShape(Shape):
     last: int | None = None
 
 
+class LogKeyShape(Shape):
+    """The public key that signs a log, as PEM text, and its id."""
+
+    id: str
+    public: str
+
+
 class KeyPairShape(Shape):
     """A key pair: its id, and the files of the private and the public key."""
 

@@ -13,9 +13,6 @@ from capset.fingerprint.checkpoints import (
     Checkpoint,
     CheckpointKey,
     TrustedKey,
-    VerificationError,
-    checkpoints_in,
-    digest_of,
     sign_checkpoint,
     succession,
 )
@@ -248,13 +245,3 @@ def test_a_log_that_has_lost_checkpoints_that_were_kept_is_refused() -> None:
         assert problem in str(verification.problem)
         assert not checked(rows, logged[:count], external=logged[1:], keys=()).ok, "by what was kept alone"
     assert verify(rows, keys=KEYS, external=logged).ok, "a file has none of its own"
-
-
-def test_checkpoints_are_read_from_lines_of_json() -> None:
-    checkpoints = sealed(links(9), 4, 7)
-    text = "\n".join(json.dumps(row) for row in plain(checkpoints)) + "\n\n"
-    assert checkpoints_in(text) == checkpoints
-    assert checkpoints[1].previous == digest_of(checkpoints[0])
-    for bad in ("[]", "{}", "nonsense", '{"number": "1"}'):
-        with pytest.raises(VerificationError, match="checkpoint"):
-            checkpoints_in(bad)

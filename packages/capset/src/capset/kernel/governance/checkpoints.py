@@ -12,7 +12,7 @@ from typing import Final
 from capset.clock import iso
 from capset.definitions.governance.limits import window_seconds
 from capset.errors import CapsetError, DefinitionError
-from capset.fingerprint.checkpoints import CheckpointKey, PublicKey, succession
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, succession
 from capset.ids import Ids
 from capset.kernel.governance.acts import ActEntry, Actor, act_entry
 from capset.kernel.runtime import KernelRuntime
@@ -126,10 +126,15 @@ async def _prune(runtime: KernelRuntime, checkpoints: Checkpoints) -> None:
     await runtime.audit.prune(oldest, checkpoints.key, now=iso(now), act=act)
 
 
-async def make_checkpoint(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> None:
-    """Sign the current end of the records. Raises ``StoreError`` as ``AuditLog.checkpoint`` does."""
-    if await _may_sign(runtime, checkpoints, signing):
-        await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))
+async def make_checkpoint(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> Checkpoint | None:
+    """Sign the current end of the records, and return the newest checkpoint.
+
+    Returns ``None`` if the kernel no longer signs, or there are no records. Raises ``StoreError`` as
+    ``AuditLog.checkpoint`` does.
+    """
+    if not await _may_sign(runtime, checkpoints, signing):
+        return None
+    return await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))
 
 
 def prune_act(ids: Ids, before: str, done: Pruned, by: Actor) -> ActEntry:
