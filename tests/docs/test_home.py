@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from markdown.extensions.toc import slugify
 
 from scripts.packages import ROOT
 
@@ -22,7 +21,7 @@ ANSWERS: Final = QUESTION.findall((DOCS / "index.md").read_text(encoding="utf-8"
 
 def anchors_of(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {slugify(heading, "-") for heading in headings}
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
 
 
 @pytest.mark.parametrize("topic", TOPICS)

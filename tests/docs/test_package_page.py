@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from runpy import run_path
 from typing import Any
-
-import pytest
 
 from capset import Agent, Capability, Principal, compose, evaluate
 from capset.fingerprint.hashes import tool_hash
@@ -16,14 +15,12 @@ TEXT = (ROOT / "docs/guide/package.md").read_text(encoding="utf-8")
 PRINTED = re.compile(r"(\w+_hash) +([0-9a-f]{16})…")
 
 
-async def test_the_page_prints_the_hashes_of_its_capability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_page_prints_the_hashes_of_its_capability(tmp_path: Path) -> None:
     (source,) = re.findall(r'^```python title="stopwatch/stopwatch\.py"\n(.*?)^```', TEXT, re.MULTILINE | re.DOTALL)
     (prompt,) = re.findall(r"^system_prompt: (.+)$", TEXT, re.MULTILINE)
-    (tmp_path / "stopwatch.py").write_text(source, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    from stopwatch import stopwatch  # pyright: ignore[reportMissingImports]  # the page's own
-
-    capability: Capability[Any, Any] = stopwatch
+    file = tmp_path / "stopwatch.py"
+    file.write_text(source, encoding="utf-8")
+    capability: Capability[Any, Any] = run_path(str(file))["stopwatch"]
     (tool,) = capability.every_tool
     agent = Agent("timekeeper", system_prompt=prompt, uses=[capability])
     snapshot = await evaluate(compose(agent), principal=Principal("local", permissions={"laps:write"}))

@@ -9,7 +9,8 @@ import typer
 
 from capset_cli.app import app
 
-_COMMANDS: Final[dict[str, Any]] = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
+_APP: Final[Any] = typer.main.get_command(app)  # of typer's copy of click
+_COMMANDS: Final[dict[str, Any]] = _APP.commands
 _COMMAND: Final = re.compile(rf"(?:^|[\s/;`$(])capset ((?:{'|'.join(_COMMANDS)})\b[^\n|;)`#>]*)", re.MULTILINE)
 _DEFAULT: Final = "serve"
 """The command of a group that its name may leave out."""
