@@ -19,7 +19,7 @@ _DEFAULT: Final = "serve"
 def commands_in(text: str) -> list[list[str]]:
     """Return the words of every ``capset …`` command in a text."""
     return [
-        [word.strip("'\"[]…") for word in command.split()] for command in _COMMAND.findall(text.replace("\\\n", " "))
+        [word.strip("'\"[]…,") for word in command.split()] for command in _COMMAND.findall(text.replace("\\\n", " "))
     ]
 
 
@@ -35,6 +35,6 @@ def unknown_words(words: list[str]) -> list[str]:
             return [rest[0]]
         else:
             break
-    options = {option for parameter in command.params for option in parameter.opts} | {"--help", "--"}
-    named = (word.partition("=")[0].rstrip(",.") for word in rest if word.startswith("--"))
-    return [option for option in named if option not in options]
+    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    named = (word.partition("=")[0] for word in rest if word.startswith("--"))
+    return [option for option in named if option not in options | {"--help", "--"}]
