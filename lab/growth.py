@@ -28,7 +28,7 @@ _HEAD: Final = """\
 
 Each row is measured in one process while its count grows by factors of ten. The axes of the chart are logarithmic: a
 flat line does not grow. Servers and workers are those of `make lab-load`, with a quarter of a core each, so that
-none takes CPU from the others ([Scale](scale.md#several-servers)).
+none takes CPU from the others ([Scale](scale.md#how-many-replicas)).
 """
 
 

@@ -29,6 +29,7 @@ _CALLS: Final = ("times a bare validated await", "times a governed call with eve
 """How the units of the rows begin that compare calls."""
 _BARE: Final = "bare"
 _SUSPENDED: Final = "bare, after one suspension"
+_WHOLE: Final = "governed call, three policies, one suspends"
 _INK, _OWN, _PLAIN, _PEER = "#767676", "#4f7cff", "#8a8f98", "#c07f2c"
 """Colours that are readable on white and on black."""
 _LABELS, _WIDTH, _STEP, _BAR = 330, 820, 30, 16
@@ -54,6 +55,9 @@ target is reported, but fails no build. [Scale](scale.md) shows what one server 
 
 This page is generated from [one saved run](../reference/benchmarks.json).
 """
+
+_COST: Final = "CPU of a governed call and its record"
+"""The row that the headline is made of."""
 
 _OWN_TOOLS: Final = """\
 ## Your own tools
@@ -104,7 +108,8 @@ def page(result: Result) -> str:
     parts = [
         _HEAD,
         _where(result),
-        "## A call\n",
+        "## What a call costs\n",
+        _headline(result),
         _MEANS,
         "![Microseconds of one call, by library](performance.svg)\n",
         _suspension(_times(result)),
@@ -166,6 +171,16 @@ def _where(result: Result) -> str:
 
 def _is_of_calls(row: Result) -> bool:
     return row["unit"].startswith(_CALLS)
+
+
+def _headline(result: Result) -> str:
+    (row,) = [row for row in result["rows"] if row["name"] == _COST]
+    bare, governed = (float(row["peers"][name].removesuffix(" µs")) for name in (_BARE, _WHOLE))
+    return (
+        f"**{governed - bare:.0f} µs of processor time**: all checks, three policies and the record add this to a "
+        "call in process. The rest of this page shows its parts, in time and by setting; "
+        "[Scale](scale.md#how-many-replicas) has what a call costs on a server with PostgreSQL.\n"
+    )
 
 
 def _suspension(times: dict[str, float]) -> str:

@@ -1,7 +1,8 @@
 """``python -m scripts.check_docs``: hold the pages of the documentation, and how they look, to their rules.
 
-It reads ``docs/`` and the built ``site/``. Tables are measured by chromium, on a screen as narrow as a phone's; where
-that is not installed this is left out and said, but in continuous integration it fails.
+It reads ``docs/`` and the built ``site/``. In chromium, it measures tables on a screen as narrow as a phone's, and
+searches as the site does. Where chromium is not installed this is left out and said, but in continuous integration it
+fails.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from html import unescape
@@ -35,6 +36,47 @@ HISTORY: Final = "adr/history/"
 """Records of decisions as they were, which the page of decisions leads to."""
 HASHED: Final = "capabilities"
 """Pages with texts of built-in capabilities, which stay as they are: hashes cover them."""
+QUESTIONS: Final = {
+    "only finance approve": "guide/approvals",
+    "approve in Slack": "guide/approvals-where-people-are",
+    "why refused": "guide/audit",
+    "server dies": "guide/operate",
+    "rotate keys": "guide/operate",
+    "upgrade": "guide/deploy",
+    "rate limit": "guide/governance",
+    "own store": "guide/stores",
+    "sso": "guide/console",
+    "rbac": "guide/governance",
+    "claude desktop": "guide/mcp",
+    "cursor": "guide/mcp",
+    "budget per user": "guide/agent-budgets",
+    "export audit": "guide/audit",
+    "verify log": "guide/audit",
+    "replay": "guide/comparing",
+    "quarantine": "guide/pins",
+    "secret for mcp server": "guide/mcp-connections",
+    "sub path": "guide/deploy",
+    "test my capability": "guide/testing",
+    "cost per call": "guide/performance",
+}
+"""The page that the search of the site finds first, by what people search for."""
+_SEARCH: Final = """\
+<!doctype html><pre id="found"></pre><script>
+(async () => {
+  const home = new DOMParser().parseFromString(await (await fetch("/index.html")).text(), "text/html");
+  const code = await (await fetch(JSON.parse(home.getElementById("__config").textContent).search)).text();
+  let listener, answer;  // the search is a worker's script, which runs in this page instead
+  const listen = (_, handle) => { listener = handle; }, post = (message) => { answer = message; };
+  new Function("addEventListener", "postMessage", code)(listen, post);
+  const index = await (await fetch("/search/search_index.json")).json(), first = {};
+  await listener({data: {type: 0, data: {...index, options: {suggest: true}}}});
+  for (const question of %s) {
+    await listener({data: {type: 2, data: question}});
+    first[question] = answer.data.items[0]?.[0].location ?? "";
+  }
+  document.getElementById("found").textContent = JSON.stringify(first);
+})();
+</script>"""
 _HARNESS: Final = """\
 <!doctype html><iframe id="screen" style="border:0;width:%(width)dpx;height:800px"></iframe>
 <pre id="found"></pre><script>
@@ -111,12 +153,11 @@ def served(folder: Path, pages: Mapping[str, str] | None = None) -> Generator[st
             server.shutdown()
 
 
-def measured(paths: Sequence[str], browser: str) -> dict[str, list[str]]:
-    """Return the tables that are wider than a narrow screen, each by its first line, by page.
+def run_in_browser(harness: str, browser: str) -> Any:  # JSON
+    """Return what a page beside those of the site writes into its element ``found``.
 
-    Raises ``RuntimeError`` if the browser says nothing.
+    Raises ``RuntimeError`` if it writes nothing.
     """
-    harness = _HARNESS % {"width": NARROW, "paths": json.dumps([f"/{path}" for path in paths])}
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-proxy-server", "--window-size=800,900"]
     with served(SITE, {"/measure": harness}) as address:
         done = subprocess.run(
@@ -129,16 +170,26 @@ def measured(paths: Sequence[str], browser: str) -> dict[str, list[str]]:
         )
     match = re.search(r'<pre id="found">(\{.*?\})</pre>', done.stdout, re.DOTALL)
     if match is None:
-        raise RuntimeError(f"the browser measured nothing: {done.stdout[-500:]}")
+        raise RuntimeError(f"the page in the browser wrote nothing: {done.stdout[-500:]}")
     return json.loads(unescape(match[1]))
 
 
 def tables(browser: str) -> Iterator[str]:
     """Yield the tables that do not fit a narrow screen."""
-    paths = [page.relative_to(SITE).as_posix() for page in sorted(SITE.rglob("*.html")) if page.name != "404.html"]
-    for path, wide in measured(paths, browser).items():
+    pages = (page for page in sorted(SITE.rglob("*.html")) if page.name != "404.html")
+    paths = [f"/{page.relative_to(SITE).as_posix()}" for page in pages]
+    by_page: dict[str, list[str]] = run_in_browser(_HARNESS % {"width": NARROW, "paths": json.dumps(paths)}, browser)
+    for path, wide in by_page.items():
         for table in wide:
             yield f"site{path}: the table {table!r} is wider than {NARROW} px; give it fewer columns or shorter words"
+
+
+def search(browser: str) -> Iterator[str]:
+    """Yield the questions that the search of the site answers with another page first."""
+    locations: dict[str, str] = run_in_browser(_SEARCH % json.dumps([*QUESTIONS]), browser)
+    for question, page in QUESTIONS.items():
+        if locations[question].partition(".html")[0] != page:
+            yield f"the search for {question!r} finds {locations[question] or 'nothing'!r} first, not docs/{page}.md"
 
 
 def main() -> int:
@@ -146,11 +197,11 @@ def main() -> int:
     problems = [*texts(), *menu()]
     browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
     if browser is not None:
-        problems += tables(browser)
+        problems += [*tables(browser), *search(browser)]
     elif os.environ.get("CI"):
-        problems.append("no chromium is installed: the tables were not measured")
+        problems.append("no chromium is installed: the tables were not measured, and the search was not tried")
     else:
-        print("docs: no chromium is installed, so the tables are not measured", file=sys.stderr)
+        print("docs: no chromium is installed, so tables and search are not checked", file=sys.stderr)
     for problem in problems:
         print(f"docs: {problem}")
     return int(bool(problems))

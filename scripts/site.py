@@ -2,6 +2,8 @@
 
 They are the paths of the REST API, the commands, and the modules. Pages that ``mkdocs.yml`` lists as the first of a
 section are followed by the others of their folder.
+
+The search finds guides before everything else, and decisions and the specification last; their history it leaves out.
 """
 
 from __future__ import annotations
@@ -12,10 +14,20 @@ from typing import Any, Final, cast
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from scripts import cli_reference, module_index, rest_reference
 
 FOLDERS: Final = ("reference/commands", "reference/rest")
+BOOSTS: Final = {
+    "guide/first-": 0.5,
+    "guide/": 1.0,
+    "reference/": 0.2,
+    "spec/": 0.001,
+    "adr/": 0.001,
+}
+"""What the search multiplies the score of a page by: the first that its path begins with. Others have 0.5."""
+HISTORY: Final = "adr/history/"
 _TITLE: Final = re.compile(r"^# (?:REST: )?(.+)$", re.MULTILINE)
 
 
@@ -39,6 +51,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages().items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> None:
+    """Set what the search makes of a page."""
+    path = page.file.src_uri
+    boost = next((factor for start, factor in BOOSTS.items() if path.startswith(start)), 0.5)
+    page.meta["search"] = {"exclude": True} if path.startswith(HISTORY) else {"boost": boost}
 
 
 def _complete(entries: list[Any]) -> None:  # the menu as YAML has it

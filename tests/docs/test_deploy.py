@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import typer
 
-from capset_cli.app import app
+from tests.helpers.commands import commands_in, unknown_words
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
@@ -21,39 +20,10 @@ PAGES: Final = (ROOT / "docs/guide/deploy.md", ROOT / "docs/guide/containers.md"
 GUIDE: Final = "".join(path.read_text(encoding="utf-8") for path in PAGES)
 
 
-def commands_in(text: str) -> list[list[str]]:
-    """Return the words of every ``capset …`` command in a text."""
-    commands = re.findall(r"(?:^|[\s/;`])capset ((?:db|serve|key|audit)\b[^\n|;)`#]*)", text, re.MULTILINE)
-    return [[word.strip("'\"") for word in command.split()] for command in commands]
-
-
-def options_of(words: list[str]) -> tuple[str, set[str]]:
-    """Return the command that words name, and every option that it takes."""
-    command = typer.main.get_command(app)
-    name = "capset"
-    for word in words:
-        commands = getattr(command, "commands", {})
-        if word not in commands:
-            break
-        command, name = commands[word], f"{name} {word}"
-    assert not getattr(command, "commands", None), f"{name} is no command"
-    return name, {option for parameter in command.params for option in parameter.opts}
-
-
 @pytest.mark.parametrize("name", [*UNITS, "Containerfile"])
 def test_every_command_in_a_file_is_one_with_these_options(name: str) -> None:
     for words in commands_in((DEPLOY / name).read_text(encoding="utf-8")):
-        command_name, options = options_of(words)
-        assert {word for word in words if word.startswith("--")} <= options, command_name
-
-
-@pytest.mark.nightly
-def test_every_command_of_the_guide_is_one_with_these_options() -> None:
-    commands = commands_in(GUIDE)
-    assert len(commands) > 8
-    for words in commands:
-        command_name, options = options_of(words)
-        assert {word for word in words if word.startswith("--")} <= options, command_name
+        assert unknown_words(words) == [], words
 
 
 @pytest.mark.realtime

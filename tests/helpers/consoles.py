@@ -32,7 +32,7 @@ PORT = "8000"
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]*…?"
 _VOLATILE = {
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?": "TIME",
-    r"(?<!fingerprint )(?<!runtime_hash\":\")(?<!prompt_hash\":\")(?<![\w-])[0-9a-f]{8,}…?(?![\w-])": "HASH",
+    r"(?<!fingerprint )(?<!_hash )(?<!_hash\":\")(?<!, )(?<!, as )(?<![\w-])[0-9a-f]{8,}…?(?![\w-])": "HASH",
 }
 """What differs from run to run: it has to be there, and may be any such thing. Fingerprints are the same for all."""
 
