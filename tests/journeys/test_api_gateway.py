@@ -1,4 +1,4 @@
-"""APIs in configuration and agent files: ``capset mcp`` and ``capset gateway`` with them (spec 7)."""
+"""APIs in configuration files: ``capset mcp`` and ``capset gateway`` with them (spec 7)."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_operations_are_looked_at_approved_and_kept_in_a_lock_file(run: Run, tmp
 
 
 @pytest.mark.spec("M6", "M23")
-def test_an_agent_file_declares_its_own_apis(run: Run, tmp_path: Path, api: Library) -> None:
+def test_a_file_declares_its_own_apis(run: Run, tmp_path: Path, api: Library) -> None:
     with httpx2.Client() as http:
         text = http.get(f"{api.there.url}/openapi.json").text
     (tmp_path / "documents").mkdir()

@@ -202,7 +202,7 @@ def test_no_tool_is_approved_or_called_under_rules_with_a_misspelt_name(run: Run
 
 @pytest.mark.realtime
 @pytest.mark.spec("M6")
-def test_an_agent_file_declares_its_own_servers(run: Run, tmp_path: Path) -> None:
+def test_a_file_declares_its_own_servers(run: Run, tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "shelf", str(tmp_path)]
     inner: dict[str, object] = {
         "name": "adder",

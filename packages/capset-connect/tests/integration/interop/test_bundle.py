@@ -119,10 +119,10 @@ def test_what_cannot_be_in_a_bundle_is_refused(options: dict[str, Any], message:
 def test_a_file_brings_those_that_it_names(tmp_path: Path) -> None:
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "x.py").write_text("x = 1\n", encoding="utf-8")
-    (tmp_path / "a.yaml").write_text("agent: helper\n", encoding="utf-8")
+    (tmp_path / "a.yaml").write_text("name: helper\n", encoding="utf-8")
     agent = bundled_file("--agent", tmp_path / "a.yaml", ["./handlers/x.py", "handlers/x.py"])
     assert list(agent.options) == ["--agent", "a.yaml"]
-    assert agent.files == {"a.yaml": b"agent: helper\n", "handlers/x.py": b"x = 1\n"}
+    assert agent.files == {"a.yaml": b"name: helper\n", "handlers/x.py": b"x = 1\n"}
     with pytest.raises(DefinitionError, match="cannot be read: No such file"):
         bundled_file("--agent", tmp_path / "a.yaml", ["./y.py"])
 
