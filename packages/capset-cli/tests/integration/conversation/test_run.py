@@ -222,7 +222,7 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_session(keeper: Command) -> None:
     [
         (("run", "keeper"), 2, "capset run AGENT TASK"),
         (("run", "keeper", "x", "--model", "script:none.yaml"), 2, "cannot be read"),
-        (("run", "keeper", "x"), 2, "there is no default one"),
+        (("run", "keeper", "x"), 2, "names no model"),
         (("run", "nobody", "x", "--model", "test"), 2, "nobody"),
         (("run", "keeper", "x", "--model", "no-such-provider:x"), 2, "cannot be used"),
         (("run", "--session", "x", "--model", "test"), 2, "there is no"),
