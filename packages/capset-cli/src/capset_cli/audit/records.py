@@ -92,7 +92,7 @@ def query_command(
         map(_row, page.items),
         folds=("PRINCIPAL", "WHY"),
         as_json=as_json,
-        empty="no records match: outcomes of calls are shown; --kind act shows the administration",
+        empty="no records match: outcomes of calls are listed; --kind act lists acts of administration",
     )
     return Exit.DONE
 
