@@ -250,7 +250,7 @@ def test_operations_of_a_file_share_the_limits_of_their_api(run: Run, tmp_path: 
         )
     ]
     assert [done.code == 0 for done in called] == [True, True, False, False]
-    assert all("the capability 'api:pets' takes 2/1h" in done.said for done in called[2:])
+    assert all("the capability 'api:pets' is limited to 2/1h" in done.said for done in called[2:])
     assert len(api.there.got) == 2
 
 

@@ -342,7 +342,7 @@ def test_resources_need_no_approval_and_count_in_the_limits_of_the_server(run: R
     read = ("call", "archive_resources_read", "--agent", file, "--args", '{"uri": "demo://a"}')
     assert [run(*read).code for _ in range(2)] == [0, 0]
     refused = run(*read)
-    assert (refused.code, "the capability 'mcp:archive' takes 2/1h" in refused.said) == (3, True)
+    assert (refused.code, "the capability 'mcp:archive' is limited to 2/1h" in refused.said) == (3, True)
 
 
 @pytest.mark.spec("M26", "M7")

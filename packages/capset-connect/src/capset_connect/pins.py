@@ -448,7 +448,7 @@ class Guard:
             return None
         approved = await self._approved()
         if approved is None:
-            return f"The {self._source.label} is not declared any more"
+            return f"The {self._source.label} is no longer declared"
         if pin is None or approved.get(pin.tool) == pin.hash:
             return None
         if pin.tool in approved:
@@ -467,7 +467,7 @@ class Guard:
     def _difference(self, pin: ToolPin, offers: Iterable[Offer]) -> str | None:
         offer = next((candidate for candidate in offers if candidate.name == pin.tool), None)
         if offer is None:
-            return f"The {self._source.label} has no tool {pin.tool!r} any more"
+            return f"The {self._source.label} no longer has the tool {pin.tool!r}"
         if is_as_approved(pin, offer):
             why = "; ".join(offer.problems) if offer.is_unusable else None
             return why and f"The {self._source.label} has a tool {pin.tool!r} that nothing can call: {why}"

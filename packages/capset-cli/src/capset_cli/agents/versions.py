@@ -188,6 +188,6 @@ def _show_preview(preview: PreviewShape) -> None:
         if conflict.hint:
             err().print(f"[dim]hint:[/]  {escaped(conflict.hint)}", soft_wrap=True)
     if preview.needs_admin:
-        err().print(f"[yellow]notice:[/] only an administrator enables {cell(', '.join(preview.needs_admin))}")
+        err().print(f"[yellow]notice:[/] only an administrator can enable {cell(', '.join(preview.needs_admin))}")
     if preview.snapshot is not None:
         out().print(tree_of(preview.snapshot))

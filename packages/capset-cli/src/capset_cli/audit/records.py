@@ -325,6 +325,6 @@ def _open_output(path: Path | None) -> Generator[TextIO]:
     try:
         file = path.open("x", encoding="utf-8", newline="\n")
     except FileExistsError:
-        raise DefinitionError(f"the file {str(path)!r} exists already", hint="name another, or remove it") from None
+        raise DefinitionError(f"the file {str(path)!r} already exists", hint="name another, or remove it") from None
     with file:
         yield file

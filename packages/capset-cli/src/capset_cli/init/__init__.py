@@ -52,7 +52,7 @@ def write_files(folder: Path) -> list[Path]:
     paths = [folder / name for name in NAMES]
     if existing := [path for path in paths if path.exists()]:
         raise DefinitionError(
-            f"{existing[0]} exists already, and is not overwritten",
+            f"{existing[0]} already exists, and is not overwritten",
             hint="name another folder: capset init FOLDER",
         )
     folder.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ def test_all_columns_are_written_in_chain_order(filled: Run) -> None:
     assert [(row["seq"], row["phase"]) for row in rows][2:] == expected
     assert rows[5]["act"] == "log.read", "the export before this one"
     repeated = filled("audit", "export", "--to", "records.ndjson")
-    assert (repeated.code, "the file 'records.ndjson' exists already" in repeated.said) == (2, True)
+    assert (repeated.code, "the file 'records.ndjson' already exists" in repeated.said) == (2, True)
 
 
 @pytest.mark.spec("G21", "G22")
