@@ -424,7 +424,7 @@ async def test_what_came_of_a_change_that_was_cut_off_is_said_not_to_be_known() 
         ({"document": {"a": object()}}, "document: "),
         ({"document": "https://user@example.com/"}, "has a user name"),
         ({"url": "https://example.com/?a=b"}, "url must have no query"),
-        ({"url": "ftp://example.com"}, "has another scheme"),
+        ({"url": "ftp://example.com"}, "has a scheme other"),
         ({"headers": {"A B": "c"}}, "'A B' is not a valid name of a header"),
         ({"internal": ["http://x"]}, "an allowed host is"),
         ({"rules": {"a": {"effect": "nice"}}}, "rules of 'a': effect must be one of"),

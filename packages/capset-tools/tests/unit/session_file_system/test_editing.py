@@ -103,9 +103,9 @@ async def test_line_ends_can_be_changed_and_a_change_of_nothing_is_refused() -> 
     ("old", "hint"),
     [
         ("a tulip is", "read the file, and copy the text exactly"),
-        ("a rose\nis a röse", "what differs from it only in white space begins on line 2: copy it exactly"),
-        ("a rose  \n    is a röse", "what differs from it only in white space begins on line 2: copy it exactly"),
-        ("not A TULIP", "what differs from it only in white space and case begins on line 5: copy it exactly"),
+        ("a rose\nis a röse", "text that differs from it only in white space begins on line 2: copy it exactly"),
+        ("a rose  \n    is a röse", "text that differs from it only in white space begins on line 2: copy it exactly"),
+        ("not A TULIP", "text that differs from it only in white space and case begins on line 5: copy it exactly"),
         ("\t\t\t", "read the file, and copy the text exactly"),
     ],
 )
