@@ -62,8 +62,9 @@ def run(folder: Path, *arguments: str, stdin: str = "") -> str:
     environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(WIDTH), "CAPSET_DB": "sqlite:///clerk.db"}
     command = [sys.executable, "-c", "from capset_cli import main; main()", *arguments]
     ours, theirs = pty.openpty()
-    streams: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": theirs, "stderr": theirs}
-    with subprocess.Popen(command, cwd=folder, env=environ, **streams) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=environ, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs
+    ) as process:
         os.close(theirs)
         assert process.stdin is not None
         process.stdin.write(stdin.encode())

@@ -47,9 +47,9 @@ def demo_command(
     """Show what capset does: import real files into a session, work on them under governance, and verify the record.
 
     Then do the same over the interfaces of a server on a free local port: REST, an event stream and MCP. Have another
-    principal approve a call there, and share a limit between two kernels on the database. Finally, the agent runs by
-    itself, offline: it plans, reads, is refused once, and waits for an approval. A second agent, of the files that
-    capset init writes, is left with a chat and a request that you can approve in the console.
+    principal approve a call there, and share a limit between two kernels on the database. The agent runs by itself,
+    offline: it plans, reads, is refused once, and waits for an approval. Finally, another agent, from the files of
+    capset init, chats until it needs an approval, which is left to you: give it in the console.
     Exits with 0 only if every call ended as expected and the chain of records holds.
     """
     sources = folders or [Path(capset.__file__).parent]

@@ -120,8 +120,8 @@ def approve_command(
     """Approve tools of an MCP server or an API in their current form, on record. Review them with capset mcp diff.
 
     With NAME@HASH, a tool is approved only in the form that capset mcp diff showed. Tools whose descriptions have
-    problems are approved only by name, and tools that cannot be called never: without names, both are listed with the
-    reasons. Tools that are gone, or left out by their declaration, lose their approval.
+    problems are approved only by name, and tools that cannot be called are never approved: without names, both are
+    listed with the reasons. Tools that are gone, or left out by their declaration, lose their approval.
     """
     settings = load_settings(db=db, principal=principal)
     (declared,) = _declared_sources(agent, server)
