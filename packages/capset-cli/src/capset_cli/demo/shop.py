@@ -8,40 +8,42 @@ from typing import Final
 
 from rich.console import Console
 
-from capset.definitions.principals import Principal
 from capset.kernel.registry import Registry
-from capset_agents.budgets import SUMMARISE_AT
+from capset_cli.common.configuration import load_configuration
+from capset_cli.common.exits import missing_modules
 from capset_cli.common.models import make_runner
 from capset_cli.common.output import cell
-from capset_cli.common.settings import Settings
-from capset_cli.common.targets import find_target, open_kernel
-from capset_cli.conversation.conversations import LocalConversation
+from capset_cli.common.upstream import Upstream
+from capset_cli.conversation.conversations import RemoteConversation
 from capset_cli.conversation.view import TurnView
+from capset_cli.demo.interfaces import MODULES
 from capset_cli.demo.scenario import ANALYST
-from capset_cli.demo.server import store_url
+from capset_cli.demo.server import CLERK, serving, store_url
 from capset_cli.demo.turn import is_missing
 from capset_cli.init import write_files
 
-CLERK: Final = Principal("clerk", permissions={"orders:refund"})
 MESSAGES: Final = ("What is order 7?", "Refund it, please.")
 
 
 async def leave_request(console: Console, folder: Path) -> bool | None:
     """Have a clerk chat with the agent until a refund waits for an approval, and return whether it does.
 
-    The agent's files are in the folder ``shop``. Returns ``None``, after a message, if the extra is missing.
+    The agent's files are in the folder ``shop``. The clerk has a key, by which another server can continue the turn.
+    Returns ``None`` if an extra is missing.
     """
-    if is_missing():
+    if missing_modules(*MODULES) or is_missing():
         return None
+    from capset_server.client import Client
+
     file, *_ = write_files(folder / "shop")
-    settings = Settings(store_url(folder), CLERK, env={})
-    runner = make_runner(_model(folder), (), 50, summarise_at=SUMMARISE_AT)
-    target = find_target(Registry.installed(), str(file), None, settings)
+    configuration = load_configuration(file, Registry.installed(), Upstream(store_url(folder)))
     view = TurnView(console=console)
-    async with open_kernel(settings, target, None, generator=runner) as (kernel, session):
-        row = await kernel.find_session(session.id)
-        assert row is not None  # noqa: S101  # it has just been opened
-        conversation = LocalConversation(kernel, row, session.snapshot.composition.block, settings, None)
+    async with (
+        serving(folder, configuration, make_runner(_model(folder), (), 50)) as server,
+        Client(server.url, key=server.clerk) as client,
+    ):
+        session = await client.sessions.create(configuration.agent.name)
+        conversation = RemoteConversation(client, session.id, None)
         for message in MESSAGES:
             console.print(f"[bold]{CLERK.id}[/] {cell(message)}")
             async with aclosing(conversation.events(*await conversation.send(message))) as events:
