@@ -226,7 +226,7 @@ def test_markup_in_an_envelope_is_no_markup(run: Run, files: Path) -> None:
         ("diff forged.json after.json", "forged.json: the payload of the agent does not match its hash"),
         ("diff before.json 01890a5d-ac96-774b-bcce-b302099a8057", "there is no database at capset.db"),
         ("diff before.json after.json --grant x:y", "stored versions have their own principal and env"),
-        ("diff before.json typo.yaml", "typo.yaml:1: nme: there is no such field"),
+        ("diff before.json typo.yaml", "not a configuration: line 1: nme: there is no such field"),
         ("replay typo.yaml", "typo.yaml is a configuration file: replay needs an envelope"),
         ("diff before.json after.json --jsno", "No such option: --jsno"),
     ],
