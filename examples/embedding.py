@@ -11,7 +11,7 @@ async def exchange_rate(currency: str) -> float:
     """Look up how many units of a currency one euro buys."""
     rates = {"USD": 1.25, "CHF": 0.9375}
     if currency not in rates:
-        raise ToolError(f"there is no rate for {currency}; there is: {', '.join(rates)}")
+        raise ToolError(f"there is no rate for {currency}; available: {', '.join(rates)}")
     return rates[currency]
 
 

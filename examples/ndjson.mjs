@@ -1,5 +1,5 @@
 // capset from JavaScript, without a package: a process that takes messages on stdin and answers them on stdout, one JSON
-// object a line. The tool here is a Python package's own; with an agent file it would be `capset kernel --agent a.yaml`.
+// object a line. The tool here is one of an installed package; for those of a configuration file: `capset kernel --agent FILE`.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";

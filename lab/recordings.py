@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Final
@@ -20,6 +23,8 @@ GUIDE: Final = ROOT / "docs" / "guide"
 WIDTH: Final = 100
 _FONTS: Final = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 """What rich would have a browser fetch from outside."""
+_PROGRESS: Final = re.compile(r"^.*importing .*\n", re.MULTILINE)
+"""The bars of an import, which a terminal erases."""
 _BILLS: Final = (
     "def read_bill(params):\n    return {'number': params['number'], 'to': 'the plumber', 'amount': 120.0}\n\n\n"
     "def pay_bill(params):\n    return {'paid': params['amount']}\n"
@@ -53,20 +58,28 @@ def recorded(title: str, command: str, printed: str) -> str:
 
 
 def run(folder: Path, *arguments: str, stdin: str = "") -> str:
-    """Run capset in a folder, and return what it printed on both streams."""
-    environ = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "CAPSET_DB": "sqlite:///clerk.db"}
-    done = subprocess.run(
-        [sys.executable, "-c", "from capset_cli import main; main()", *arguments],
-        cwd=folder,
-        env=environ,
-        input=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        timeout=300,
-        check=True,
-    )
-    return done.stdout
+    """Run capset in a folder, and return what it printed on its terminal."""
+    environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(WIDTH), "CAPSET_DB": "sqlite:///clerk.db"}
+    command = [sys.executable, "-c", "from capset_cli import main; main()", *arguments]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command, cwd=folder, env=environ, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        assert process.stdin is not None
+        process.stdin.write(stdin.encode())
+        process.stdin.close()
+        printed = b"".join(_pieces(ours))
+    assert process.returncode == 0, printed.decode()
+    return _PROGRESS.sub("", printed.decode().replace("\r\n", "\n"))
+
+
+def _pieces(terminal: int) -> Iterator[bytes]:
+    """Yield what is printed on a terminal until its last process ends, and close it."""
+    with suppress(OSError):  # the end, on Linux
+        while piece := os.read(terminal, 65_536):
+            yield piece
+    os.close(terminal)
 
 
 def _typed(printed: str, lines: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""APIs in configuration and agent files: ``capset mcp`` and ``capset gateway`` with them (spec 7)."""
+"""APIs in configuration files: ``capset mcp`` and ``capset gateway`` with them (spec 7)."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_operations_are_looked_at_approved_and_kept_in_a_lock_file(run: Run, tmp
 
 
 @pytest.mark.spec("M6", "M23")
-def test_an_agent_file_declares_its_own_apis(run: Run, tmp_path: Path, api: Library) -> None:
+def test_a_file_declares_its_own_apis(run: Run, tmp_path: Path, api: Library) -> None:
     with httpx2.Client() as http:
         text = http.get(f"{api.there.url}/openapi.json").text
     (tmp_path / "documents").mkdir()
@@ -250,7 +250,7 @@ def test_operations_of_a_file_share_the_limits_of_their_api(run: Run, tmp_path: 
         )
     ]
     assert [done.code == 0 for done in called] == [True, True, False, False]
-    assert all("the capability 'api:pets' takes 2/1h" in done.said for done in called[2:])
+    assert all("the capability 'api:pets' is limited to 2/1h" in done.said for done in called[2:])
     assert len(api.there.got) == 2
 
 

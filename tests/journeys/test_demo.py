@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from capset import Capability, Registry, ToolError, tool
 from capset.extras import install_command
 from tests.helpers.cli.permissions import heed_permissions
 from tests.helpers.cli.support import Command, Done, Run
+from tests.helpers.server.running import running
 from tests.helpers.tools.sandbox.support import without_namespaces
+from tests.waiting import wait_until
 
 TIMEOUT = 240
 
@@ -237,7 +241,8 @@ def test_the_agent_runs_and_waits_for_an_approval(capset: Command) -> None:
         *(("write_file", None), ("file_report", None)),
     ]
     database_options = ("--db", "capset-demo/capset.db", "--json")
-    records = [record for record in capset("audit", "query", *database_options).json["items"] if is_of_the_turn(record)]
+    items = capset("audit", "query", *database_options).json["items"]
+    records = [record for record in items if is_of_the_turn(record) and record["agent"] == "librarian"]
     assert {record["principal"] for record in records} == {"analyst"}
     assert len({record["correlation"] for record in records}) == 1
     (request,) = [
@@ -247,6 +252,26 @@ def test_the_agent_runs_and_waits_for_an_approval(capset: Command) -> None:
     ]
     assert (request["status"], request["decided_by"]) == ("used", "user:editor")
     assert capset("audit", "verify", *database_options[:2]).code == 0
+
+
+@pytest.mark.realtime
+@pytest.mark.spec("N15")
+def test_the_chat_that_it_leaves_goes_on_once_its_request_is_approved(capset: Command) -> None:
+    (capset.folder / "empty").mkdir()
+    last = demo(capset, "empty").out.splitlines()[-1]
+    database = ("--db", "capset-demo/capset.db", "--json")
+    (request,) = capset("approvals", "list", "--status", "pending", *database).json["items"]
+    assert (request["tool"], request["principal"]) == ("refund_order", "user:clerk")
+    serve, *options, _ = shlex.split(last.partition("capset ")[2])
+    with running(capset.folder, *options, verb=serve) as server:
+        approve = httpx2.post(f"{server.url}/v1/approvals/{request['id']}/approve", json={}, trust_env=False)
+        assert approve.status_code == 200, approve.text
+
+        def ended() -> bool:
+            events = capset("sessions", "events", request["session"], *database, "--principal", "clerk").out
+            return "Order 7 is refunded." in events
+
+        wait_until(ended, "the chat to go on")
 
 
 def test_as_json_it_is_one_object_that_says_what_was_done(capset: Command) -> None:

@@ -177,7 +177,7 @@ async def test_a_server_that_is_dropped_from_the_file_is_used_by_no_open_session
 
             async def is_refused() -> bool:
                 answer = await http.post(f"/v1/sessions/{session}/calls", json=body)
-                return answer.status_code == 403 and "is not declared any more" in answer.text
+                return answer.status_code == 403 and "is no longer declared" in answer.text
 
             await until(is_refused, "the calls of a server that is gone to be refused")
 

@@ -114,7 +114,9 @@ def test_a_bad_file_changes_nothing_and_says_so(server: Server) -> None:
 
 @pytest.mark.spec("G28")
 def test_what_governs_calls_is_not_changed_while_it_runs(server: Server) -> None:
-    with changed(server.root / "capset.json", lambda text: text.replace('"requireAuth": true', '"requireAuth": false')):
+    with changed(
+        server.root / "capset.json", lambda text: text.replace('"require_auth": true', '"require_auth": false')
+    ):
         log_entry = server.reload()
     assert "restart it to change them" in log_entry["event"]
     assert server.reload()["level"] == "info"

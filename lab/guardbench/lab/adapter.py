@@ -83,7 +83,7 @@ class CapsetGuard:
         return CallVerdict()
 
     def inspect_response(self, run: ScenarioRun, tool_name: str, result: GatewayResult) -> ResponseInspection:
-        """Report a refusal, a request for an approval and a result that was cut; the model reads what it reads."""
+        """Report a refusal, an approval request and a result that was cut; the model reads what it reads."""
         if error := result.error:
             self._report(run, tool_name, error)
         elif f"{META}file" in result.meta:

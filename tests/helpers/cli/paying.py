@@ -113,7 +113,7 @@ def served(command: Command, *args: str) -> str:
 
 
 def requests(command: Command) -> list[dict[str, Any]]:
-    """Return the requests for approvals, the newest first."""
+    """Return the approval requests, the newest first."""
     done = command("approvals", "list", "--json")
     assert done.code == 0, done.err
     return done.json["items"]

@@ -55,13 +55,12 @@ class ModelChoice:
         if choice is None:
             if name is None:
                 raise ModelUnavailable(
-                    f"the agent {agent!r} has no model, and there is no default one",
-                    hint="set the agent's model, or give the runner a default: --model openai:gpt-5",
+                    f"the agent {agent!r} names no model, and there is no default: set its `model`, or name a default "
+                    "with --model NAME or CAPSET_MODEL"
                 )
             raise ModelUnavailable(
                 unknown("model", name, [*self._allowed, *([self._default] if isinstance(self._default, str) else [])])
-                + "; agents use only models that the host allows",
-                hint="allow it: --allow-model NAME",
+                + "; agents use only models that the host allows, with --allow-model NAME"
             )
         if isinstance(choice, Script):
             return ScriptedModel(script=choice, agent=agent)
@@ -79,6 +78,6 @@ def _create_model(name: str) -> Model:
         raise ModelUnavailable(f"the model {name!r} cannot be used: {error}") from error
     except ImportError as error:
         raise ModelUnavailable(
-            f"the model {name!r} needs a package that is not installed: {error}",
-            hint="install the provider's extra of pydantic-ai-slim",
+            f"the model {name!r} needs a package that is not installed: {error}; install the provider's extra of "
+            "pydantic-ai-slim"
         ) from error

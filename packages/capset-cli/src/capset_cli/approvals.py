@@ -71,7 +71,7 @@ def list_command(
         map(_row, page.items),
         folds=("PRINCIPAL", "ARGUMENTS", "WHY"),
         as_json=as_json,
-        empty="no approval requests match: a call of a tool with approval: ask makes one",
+        empty="no approval requests match: calls of tools with `approval: ask` make them",
     )
     return Exit.DONE
 

@@ -48,7 +48,7 @@ def list_command(
         map(_row, page.items),
         folds=("ERROR",),
         as_json=as_json,
-        empty="no deliveries match: channels (notifications in a configuration file) get one for each request",
+        empty="no deliveries match: `notifications` in a configuration file make one for each approval request",
     )
     return Exit.DONE
 

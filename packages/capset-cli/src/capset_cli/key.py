@@ -20,7 +20,7 @@ from capset_cli.administration import administer
 from capset_cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, KeyUsage, allowance_from_options
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Grant
-from capset_cli.common.output import cell, err, out, print_json, table
+from capset_cli.common.output import cell, err, print_json, print_table
 from capset_cli.common.remote import NamedUrl
 from capset_cli.common.settings import parse_attributes
 from capset_server.auth.keys import DEFAULT_SCOPES
@@ -107,7 +107,8 @@ def list_command(db: Db = None, url: NamedUrl = None, as_json: AsJson = False) -
         return Exit.DONE
     columns = ("ID", "NAME", "ORG", "PRINCIPAL", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE", "STATE")
     folds = ("NAME", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE")
-    out().print(table(*columns, rows=(_row(row, now) for row in rows), folds=folds))
+    empty = "no keys: capset key create NAME --principal WHO makes one"
+    print_table(columns, (_row(row, now) for row in rows), folds=folds, empty=empty)
     return Exit.DONE
 
 

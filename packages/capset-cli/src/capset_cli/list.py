@@ -12,7 +12,7 @@ from capset.kernel.registry import Registry
 from capset.wire.capabilities import CapabilityDetail, CapabilityShape, capability_detail, capability_shape
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson
-from capset_cli.common.output import cell, err, escaped, out, print_json, table
+from capset_cli.common.output import cell, err, escaped, print_json, print_table
 from capset_cli.common.remote import Url, run_on_server, select_server
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def _show(
     has_aliases = any(detail.aliases for detail in details.values())
     rows = (_row(shape, details[shape.id], (missing or {}).get(shape.id), has_aliases=has_aliases) for shape in shapes)
     columns = ["ID", *(["ALIASES"] if has_aliases else []), "STATUS", "CATEGORY", "TOOLS"]
-    out().print(table(*columns, rows=rows, folds=("ALIASES", "CATEGORY", "TOOLS")))
+    empty = "no capabilities match: packages bring them, and capset list without --category shows all"
+    print_table(columns, rows, folds=("ALIASES", "CATEGORY", "TOOLS"), empty=empty)
 
 
 def _row(

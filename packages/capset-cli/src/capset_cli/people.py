@@ -85,7 +85,7 @@ def list_command(
         map(_row, page.items),
         folds=("PRINCIPAL", "PERMISSIONS"),
         as_json=as_json,
-        empty="no users are registered: capset people add TEAM USER --principal WHO",
+        empty="no users are registered: capset people add TEAM USER --principal WHO registers one",
     )
     return Exit.DONE
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -101,6 +102,11 @@ async def _replay(reference: str, overrides: Overrides, db: str) -> Replay:
 
 async def _envelope(reference: str, org: str | None, db: str) -> SnapshotEnvelope:
     side = resolve_side(reference)
+    if isinstance(side, Path):
+        raise DefinitionError(
+            f"{reference} is a configuration file: replay needs an envelope",
+            hint=f"write one with capset fingerprint {reference} --envelope FILE",
+        )
     if not isinstance(side, Side):
         async with open_store(require_db(db)) as store:
             side = await stored_side(store.lineage, org, str(side))

@@ -48,7 +48,7 @@ def list_command(
         map(_row, page.items),
         folds=("AGENT",),
         as_json=as_json,
-        empty="no sessions of this principal: capset run, chat and call begin one; --principal names another",
+        empty="this principal has no sessions: capset run, chat and call begin one; --principal names another one",
         option="--cursor",
     )
     return Exit.DONE

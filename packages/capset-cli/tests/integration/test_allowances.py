@@ -129,7 +129,7 @@ def test_a_limit_holds_from_one_call_to_the_next(run: Run) -> None:
     """Each is a kernel of its own; the database is theirs together."""
     assert [run(*ADD, "--limit", "2/1h").code for _ in range(3)] == [0, 0, 3]
     refused = run(*ADD, "--limit", "2/1h", "--json").json["error"]
-    assert (refused["code"], "this server takes 2/1h" in refused["message"]) == ("limit_exceeded", True)
+    assert (refused["code"], "this server is limited to 2/1h" in refused["message"]) == ("limit_exceeded", True)
     assert run(*ADD).code == 0, "who sets no limit has none"
 
 
@@ -180,7 +180,7 @@ def test_of_the_file_and_the_command_line_the_lower_holds(
     folder(tmp_path, {"capset.yaml": SUMS % filed})
     call = ("call", "add", "--agent", "capset.yaml", "--args", '{"a": 1, "b": 2}', "--json", "--limit", flag_limit)
     assert run(*call).code == 0
-    assert "takes 1/1h" in run(*call).json["error"]["message"]
+    assert "is limited to 1/1h" in run(*call).json["error"]["message"]
     report = run("check", "capset.yaml", "--json").json
     assert report["allowance"] == {"limits": [filed], "session": {"calls": 100}}
     assert f"within {filed}; session calls=100" in run("check", "capset.yaml").said

@@ -54,7 +54,7 @@ def test_what_is_no_database_of_ours_is_left_alone(make: object, message: str, r
     ("named", "code", "message"),
     [
         ("nowhere/x.db", 1, "the folder of the database 'nowhere/x.db' does not exist"),
-        ("mysql://host/x", 2, "unknown store 'mysql'; there is: memory, "),
+        ("mysql://host/x", 2, "unknown store 'mysql'; available: memory, "),
         ("sqlit:///x.db", 2, "unknown store 'sqlit'; did you mean 'sqlite'?"),
         ("sqlite://x.db", 2, "names no file"),
         ("sqlite:///x.db?mode=ro", 2, "has options; there are none"),

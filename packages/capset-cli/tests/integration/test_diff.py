@@ -97,6 +97,27 @@ def test_the_exit_code_says_whether_they_differ_if_it_is_asked_to(
     assert run("diff", first, second, "--json").json["differs"] == bool(code)
 
 
+def test_a_file_is_compared_as_it_is_for_a_principal(run: Run, files: Path) -> None:
+    agent = {"name": "clerk", "capabilities": ["test_math", "session_file_system"]}
+    (files / "a.json").write_text(json.dumps(agent), encoding="utf-8")
+    (files / "b.yaml").write_text(
+        "name: clerk\ncapabilities: [test_math, {id: session_file_system, rename: {stat_file: stat}}]\n"
+    )
+    reader = ("--grant", "session_files:read")
+    tools = run("diff", "a.json", "b.yaml", *reader, "--json").json["tools"]
+    assert [[tool["name"] for tool in tools[kind]] for kind in ("came", "went")] == [["stat"], ["stat_file"]]
+    assert run("diff", "a.json", "b.yaml", "--json").json["tools"]["came"] == [], "it is not in play without the grant"
+    assert run("fingerprint", "a.json", *reader, "--envelope", "then.json").code == 0
+    assert run("diff", "then.json", "a.json", *reader, "--exit-code").code == 0
+    assert run("diff", "then.json", "b.yaml", *reader, "--exit-code").code == 3
+
+
+def test_a_policy_of_a_file_that_fails_is_told_by_the_exit_code(run: Run, files: Path) -> None:
+    (files / "rules.py").write_text("def broken(request):\n    raise KeyError\n", encoding="utf-8")
+    (files / "c.yaml").write_text("name: c\ncapabilities: [test_math]\npolicies: [./rules.py:broken]\n")
+    assert run("diff", "c.yaml", "c.yaml", "--exit-code").code == 1
+
+
 def test_what_is_not_hashed_is_no_difference(run: Run, files: Path) -> None:
     write(files / "elsewhere.json", earlier(agent_id="x", env={"tier": "free", "region": "us"}, context={"a": 1}))
     done = run("diff", "before.json", "elsewhere.json", "--exit-code")
@@ -204,12 +225,16 @@ def test_markup_in_an_envelope_is_no_markup(run: Run, files: Path) -> None:
         ("diff before.json hash.json", "hash.json is not a valid link: agent_id: Field required"),
         ("diff forged.json after.json", "forged.json: the payload of the agent does not match its hash"),
         ("diff before.json 01890a5d-ac96-774b-bcce-b302099a8057", "there is no database at capset.db"),
+        ("diff before.json after.json --grant x:y", "stored versions have their own principal and env"),
+        ("diff before.json typo.yaml", "not a configuration: line 1: nme: there is no such field"),
+        ("replay typo.yaml", "typo.yaml is a configuration file: replay needs an envelope"),
         ("diff before.json after.json --jsno", "No such option: --jsno"),
     ],
 )
 def test_what_cannot_be_compared_ends_with_2(run: Run, files: Path, line: str, message: str) -> None:
     texts = {
         "text.txt": "hello",
+        "typo.yaml": "nme: clerk",
         "list.json": "[]",
         "empty.json": "{}",
         "deep.json": "[" * 100_000,

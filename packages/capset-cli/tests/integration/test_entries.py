@@ -216,7 +216,7 @@ def test_a_session_goes_on_with_what_was_chosen_and_refuses_where_code_is_gone(l
 
 
 @pytest.mark.spec("P4")
-def test_the_schema_of_agent_files_knows_what_is_installed(library: Command) -> None:
+def test_the_schema_of_files_knows_what_is_installed(library: Command) -> None:
     for options in ((), ("--json",)):
         schema = json.loads(library("schema", *options).out)
         validator = Draft202012Validator(schema)

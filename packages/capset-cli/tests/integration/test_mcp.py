@@ -196,7 +196,7 @@ async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(c
 
 
 @pytest.mark.realtime
-async def test_an_agent_file_and_its_grants(capset: Command) -> None:
+async def test_a_file_and_its_grants(capset: Command) -> None:
     (capset.folder / "agent.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
     async with client(capset, "--agent", "agent.yaml", "--grant", "session_files:read") as mcp_client:
         names = {tool.name for tool in (await mcp_client.list_tools()).tools}

@@ -202,7 +202,7 @@ def test_no_tool_is_approved_or_called_under_rules_with_a_misspelt_name(run: Run
 
 @pytest.mark.realtime
 @pytest.mark.spec("M6")
-def test_an_agent_file_declares_its_own_servers(run: Run, tmp_path: Path) -> None:
+def test_a_file_declares_its_own_servers(run: Run, tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "shelf", str(tmp_path)]
     inner: dict[str, object] = {
         "name": "adder",
@@ -342,7 +342,7 @@ def test_resources_need_no_approval_and_count_in_the_limits_of_the_server(run: R
     read = ("call", "archive_resources_read", "--agent", file, "--args", '{"uri": "demo://a"}')
     assert [run(*read).code for _ in range(2)] == [0, 0]
     refused = run(*read)
-    assert (refused.code, "the capability 'mcp:archive' takes 2/1h" in refused.said) == (3, True)
+    assert (refused.code, "the capability 'mcp:archive' is limited to 2/1h" in refused.said) == (3, True)
 
 
 @pytest.mark.spec("M26", "M7")

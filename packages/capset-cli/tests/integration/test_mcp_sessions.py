@@ -29,7 +29,7 @@ def clerk(tmp_path: Path) -> Command:
 
 
 def write(file: Path, *, name: str = "adder", prompt: str = "Add.") -> Path:
-    """Write an agent file."""
+    """Write a configuration file."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(FILE.format(name=name, prompt=prompt), encoding="utf-8")
     return file

@@ -265,7 +265,7 @@ def test_an_agent_that_is_archived_or_of_an_organisation_is_not_taken(there: The
     url, eve = there.server.url, there.server.key("eve", org="acme", scopes=EVERYTHING)
     archived = asyncio.run(make_agent(url, there.key, archived=True)).id
     theirs = asyncio.run(make_agent(url, eve)).id
-    for agent, message in ((archived, "is archived: it takes no new sessions"), (theirs, "there is no agent")):
+    for agent, message in ((archived, "is archived: it accepts no new sessions"), (theirs, "there is no agent")):
         done = there.server.capset("call", "add", "--agent", agent, "--args", '{"a": 2, "b": 3}')
         assert (done.code, message in done.said) == (2, True), done.err
 

@@ -19,7 +19,7 @@ AGENT: dict[str, Any] = {"name": "librarian", "capabilities": ["session_file_sys
 
 @pytest.fixture
 def then(run: Run, tmp_path: Path) -> Path:
-    """Keep what an agent file gave."""
+    """Keep the envelope of the agent in a file."""
     (tmp_path / "a.json").write_text(json.dumps(AGENT), encoding="utf-8")
     env = ("--env", "tier=pro", "--env", "db_password=hunter2")
     assert run("fingerprint", "a.json", *FILES, *env, "--principal", "ada", "--envelope", "then.json").code == 0

@@ -51,7 +51,7 @@ def test_what_is_done_ends_with_0(line: str, run: Run) -> None:
         ("describe test_math.ad", "unknown tool 'test_math.ad'; did you mean 'test_math.add'?"),
         (
             "describe xyzzy",
-            "there is: current_time, database, email, files, http, memory, memory:user, noop, research, sandbox, "
+            "available: current_time, database, email, files, http, memory, memory:user, noop, research, sandbox, "
             "session_file_system, stateless_todo_list, …",
         ),
         ("call", "Missing argument"),

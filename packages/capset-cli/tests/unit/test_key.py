@@ -116,7 +116,7 @@ def test_a_scope_may_be_written_as_it_is_listed(run: Run) -> None:
     assert (old.code, "capset:call:CAPABILITY.TOOL" in old.err) == (2, True)
     wrong = run("key", "create", "laptop", "--principal", "ada", "--scope", "reed")
     assert wrong.code == 2
-    assert "unknown scope 'capset:reed'; there is: capset:read, capset:call, capset:write" in wrong.err
+    assert "unknown scope 'capset:reed'; available: capset:read, capset:call, capset:write" in wrong.err
 
 
 @pytest.mark.spec("P16")

@@ -113,7 +113,7 @@ class Guard:
             return None
         approved = await self._approved()
         if approved is None:
-            return f"The {self._source.label} is not declared any more"
+            return f"The {self._source.label} is no longer declared"
         if pin is None or approved.get(pin.tool) == pin.hash:
             return None
         if pin.tool in approved:
@@ -134,7 +134,7 @@ class Guard:
             self._by_name = offers, {offer.name: offer for offer in reversed(offers)}
         offer = self._by_name[1].get(pin.tool)
         if offer is None:
-            return f"The {self._source.label} has no tool {pin.tool!r} any more"
+            return f"The {self._source.label} no longer has the tool {pin.tool!r}"
         if is_as_approved(pin, offer):
             why = "; ".join(offer.problems) if offer.is_unusable else None
             return why and f"The {self._source.label} has a tool {pin.tool!r} that nothing can call: {why}"

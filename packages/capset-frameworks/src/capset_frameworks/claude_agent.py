@@ -306,7 +306,7 @@ def _validated(options: ClaudeAgentOptions, name: str, *, include_instructions: 
         )
     if name in options.mcp_servers:
         raise DefinitionError(
-            f"mcp_servers has a server {name!r} already", hint="give CapsetClient(…, name=…) another name"
+            f"mcp_servers already has a server {name!r}", hint="give CapsetClient(…, name=…) another name"
         )
     if include_instructions and isinstance(options.system_prompt, dict) and options.system_prompt["type"] == "file":
         raise DefinitionError(

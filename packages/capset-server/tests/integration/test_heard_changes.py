@@ -22,7 +22,7 @@ KEY = KeyRow("key", "laptop", "0" * 64, None, "ada", "user", (), (), NOW)
 
 
 class Revoked:
-    """A credential that is not valid any more."""
+    """A credential that is no longer valid."""
 
     caller = Caller(Principal("ada"), frozenset(), KEY.id, digest=KEY.digest)
 

@@ -200,7 +200,7 @@ def _raise_for_model(error: OSError, path: str) -> NoReturn:
     if error.errno in (errno.EACCES, errno.EPERM):
         raise ToolError(f"{quoted_path(path)} may not be read here", code="unreadable", status=403) from None
     if error.errno in (errno.ELOOP, errno.EMLINK):
-        why = "leads over links in a circle, or was swapped while it was opened"
+        why = "follows links in a circle, or was replaced while it was opened"
         raise ToolError(f"{quoted_path(path)} {why}", code="not_found", status=404) from None
     name = errno.errorcode.get(error.errno or 0, "unknown")
     raise ToolError(f"{quoted_path(path)} cannot be read ({name})", code="unreadable", status=503) from None
@@ -271,7 +271,7 @@ def _decoded(data: bytes, encoding: Encoding, path: str) -> str:
         text.encode()  # JSON cannot carry lone surrogates, which UTF-32 and others may contain
     except UnicodeError:
         raise ToolError(
-            f"{quoted_path(path)} is no {encoding} text; try another encoding, or base64", code="not_text", status=422
+            f"{quoted_path(path)} is not {encoding} text; try another encoding, or base64", code="not_text", status=422
         ) from None
     return text
 

@@ -68,7 +68,7 @@ async def test_what_is_no_text_is_said_to_be_none(data: bytes, encoding: str, tm
     async with session_for(files, permissions=["file:read"], workspace=tmp_path) as desk:
         result = await desk.session.try_message(desk.session.message("file_read", {"path": "a", "encoding": encoding}))
     assert result.error is not None
-    assert result.error.message == f"'a' is no {encoding} text; try another encoding, or base64"
+    assert result.error.message == f"'a' is not {encoding} text; try another encoding, or base64"
 
 
 @pytest.mark.spec("G31")

@@ -509,7 +509,7 @@ def unknown(kind: str, name: str, candidates: Iterable[str]) -> str:
     if suggestion := closest(name, names, prefixes="_." if kind == "tool" else ""):
         return f"unknown {kind} {name!r}; did you mean {suggestion!r}?"
     known_names = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
-    return f"unknown {kind} {name!r}; there is: {known_names}"
+    return f"unknown {kind} {name!r}; available: {known_names}"
 
 
 def refuse_unknown_keys(label: str, mapping: Mapping[str, object], allowed: Iterable[str]) -> None:

@@ -99,18 +99,18 @@ def test_the_closest_name() -> None:
 def test_a_tool_is_not_taken_for_another_one_of_its_source() -> None:
     names = ["books_lend", "books_list", "my_books_get_title"]
     assert unknown("tool", "books_lent", names) == "unknown tool 'books_lent'; did you mean 'books_lend'?"
-    assert unknown("tool", "books_title", ["books_lend"]) == "unknown tool 'books_title'; there is: books_lend"
+    assert unknown("tool", "books_title", ["books_lend"]) == "unknown tool 'books_title'; available: books_lend"
     assert unknown("tool", "book_lend", names) == "unknown tool 'book_lend'; did you mean 'books_lend'?"
     assert unknown("tool", "my_books_get_titel", names).endswith("did you mean 'my_books_get_title'?")
-    assert unknown("tool", "mcp:books.title", ["mcp:books.lend"]).endswith("there is: mcp:books.lend")
+    assert unknown("tool", "mcp:books.title", ["mcp:books.lend"]).endswith("available: mcp:books.lend")
 
 
 def test_an_unknown_name_is_told_with_what_was_meant_or_what_there_is() -> None:
     assert unknown("tool", "exprot", ["export", "a"]) == "unknown tool 'exprot'; did you mean 'export'?"
-    assert unknown("tool", "zzz", ["b", "a"]) == "unknown tool 'zzz'; there is: a, b"
-    assert unknown("tool", "zzz", []) == "unknown tool 'zzz'; there is: none"
+    assert unknown("tool", "zzz", ["b", "a"]) == "unknown tool 'zzz'; available: a, b"
+    assert unknown("tool", "zzz", []) == "unknown tool 'zzz'; available: none"
     many = [f"tool{number:02}" for number in range(13)]
-    assert unknown("thing", "zzz", many) == f"unknown thing 'zzz'; there is: {', '.join(many[:12])}, …"
+    assert unknown("thing", "zzz", many) == f"unknown thing 'zzz'; available: {', '.join(many[:12])}, …"
 
 
 @given(st.text(), st.lists(st.text()))
@@ -131,7 +131,7 @@ def test_unknown_keys_are_refused() -> None:
     with pytest.raises(DefinitionError, match="file: unknown field 'usse'; did you mean 'uses'"):
         refuse_unknown_keys("file", {"name": 1, "usse": 2}, iter(["name", "uses"]))
     keys_of_yaml: Any = {None: 1}
-    with pytest.raises(DefinitionError, match="file: unknown field 'None'; there is: name"):
+    with pytest.raises(DefinitionError, match="file: unknown field 'None'; available: name"):
         refuse_unknown_keys("file", keys_of_yaml, ["name"])
 
 

@@ -239,7 +239,7 @@ CASES: dict[str, tuple[Answering, Any]] = {
         fixed(
             lambda: Response(gzip.compress(b"{}"), headers={"content-encoding": "gzip"}, media_type="application/json")
         ),
-        "The MCP server refused: it sent a compressed answer, which was not asked for",
+        "The MCP server refused: it sent a compressed response, which was not requested",
     ),
     "too long": (plain(content=[{"type": "text", "text": "x" * 2_000_000}]), "a message of more than 1,048,576 bytes"),
     "a stream": (events("{last}"), "done"),

@@ -61,7 +61,7 @@ def list_command(
         map(_row, page.items),
         folds=("NAME", "CAPABILITIES"),
         as_json=as_json,
-        empty="no agents match: capset agents create FILE stores one, and packages install them",
+        empty="no agents match: capset agents create FILE stores one; packages bring others",
         option="--cursor",
     )
     return Exit.DONE

@@ -28,7 +28,7 @@ def read_input(path: Path) -> AgentInput:
     """Read the agent in a file, which may also have ``tags`` and a ``status``. Raises ``DefinitionError``."""
     data = parse(path, read_text(path, "a file with an agent"))
     if not isinstance(data, dict):
-        raise DefinitionError(f"{path}: not an agent: it must hold a mapping with a name")
+        raise DefinitionError(f"{path}: not an agent: it must be a mapping with a name")
     document = cast("dict[str, Any]", data)
     try:
         return AgentInput.model_validate(copy_bounded(document))

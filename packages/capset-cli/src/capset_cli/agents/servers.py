@@ -15,7 +15,7 @@ from capset_cli.administration import administer
 from capset_cli.agents.inputs import Id, Org, Writer
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db
-from capset_cli.common.output import cell, err, escaped, out, print_json, short_hash, table
+from capset_cli.common.output import cell, err, escaped, out, print_json, print_table, short_hash
 from capset_cli.common.remote import Url
 from capset_cli.common.texts import one_line
 from capset_connect.offers import described
@@ -57,7 +57,8 @@ def tools_command(
         return Exit.DONE
     rows = ([cell(text) for text in _row(state, tool)] for state in states.items for tool in state.tools)
     columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
-    out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
+    empty = "no tools: an agent has those of the servers in its mcp_servers, once they can be reached"
+    print_table(columns, rows, folds=("PROBLEMS",), empty=empty)
     for state in states.items:
         for problem in (*([state.problem] if state.problem else ()), *state.unmatched):
             err().print(f"[yellow]warning:[/] {escaped(f'{state.name}: {problem}')}", soft_wrap=True)

@@ -41,7 +41,14 @@ def versions_command(
     cursor = None if before is None else str(before)
     page = administer(url, lambda admin: admin.agents.versions(id, limit=limit, cursor=cursor), db=db, org=org)
     columns = ("VERSION", "WRITTEN", "AUTHOR", "STATUS", "HASH", "NAME")
-    print_page(page, columns, map(_row, page.items), folds=("AUTHOR", "NAME"), as_json=as_json, empty="no versions")
+    print_page(
+        page,
+        columns,
+        map(_row, page.items),
+        folds=("AUTHOR", "NAME"),
+        as_json=as_json,
+        empty="no versions before this one: leave --before out for the newest",
+    )
     return Exit.DONE
 
 
@@ -181,6 +188,6 @@ def _show_preview(preview: PreviewShape) -> None:
         if conflict.hint:
             err().print(f"[dim]hint:[/]  {escaped(conflict.hint)}", soft_wrap=True)
     if preview.needs_admin:
-        err().print(f"[yellow]notice:[/] only an administrator enables {cell(', '.join(preview.needs_admin))}")
+        err().print(f"[yellow]notice:[/] only an administrator can enable {cell(', '.join(preview.needs_admin))}")
     if preview.snapshot is not None:
         out().print(tree_of(preview.snapshot))

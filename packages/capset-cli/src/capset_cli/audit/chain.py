@@ -27,7 +27,7 @@ from capset_cli.common.actors import local_actor
 from capset_cli.common.checkpoint_keys import Pin, default_pins_file, key_source, read_pin
 from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
 from capset_cli.common.options import AsJson, Db, parse_time
-from capset_cli.common.output import cell, err, escaped, out, print_error, print_json, short_hash, table
+from capset_cli.common.output import cell, err, escaped, out, print_error, print_json, print_table, short_hash
 from capset_cli.common.remote import NamedUrl, Server, run_on_server, select_server
 from capset_cli.common.settings import Settings, load_settings, require_db
 from capset_cli.common.targets import open_store
@@ -90,7 +90,8 @@ def checkpoints_command(
         ]
         for signed in checkpoints
     ]
-    out().print(table("NUMBER", "TIME", "RECORDS", "HASH", "KEY", rows=rows, folds=()))
+    empty = "no checkpoints: servers with a key sign them, and capset audit checkpoint signs one now"
+    print_table(("NUMBER", "TIME", "RECORDS", "HASH", "KEY"), rows, folds=(), empty=empty)
     return Exit.DONE
 
 

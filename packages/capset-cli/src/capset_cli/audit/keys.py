@@ -174,7 +174,7 @@ async def _make_pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[P
             return Pin(tuple(keys), None), ""
         verification = await log.verify(keys, checkpoints)
         if verification.problem is not None or newest is None:
-            return None, verification.problem or "the log has no checkpoint any more"
+            return None, verification.problem or "the log no longer has a checkpoint"
         return Pin(verification.keys, newest), ""  # with the successors that the verification has followed
 
 
@@ -239,7 +239,7 @@ async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: Chec
         act = succession_act(Ids(), public, before, old, local_actor(settings.principal))
         if not await log.adopt(public, replacing=before, act=act):
             raise Conflict(
-                f"the log's key is no longer {before}, or {public.id} is or was its key already",
+                f"the log's key is no longer {before}, or {public.id} already is or was its key",
                 hint="a key that has handed over never signs again: capset audit keygen FILE creates another",
             )
         if isinstance(new, CheckpointKey):

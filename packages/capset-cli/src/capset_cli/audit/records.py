@@ -97,7 +97,7 @@ def query_command(
         map(_row, page.items),
         folds=("PRINCIPAL", "WHY"),
         as_json=as_json,
-        empty="no records match: outcomes of calls are shown; --kind act shows the administration",
+        empty="no records match: outcomes of calls are listed; --kind act lists acts of administration",
     )
     return Exit.DONE
 
@@ -321,7 +321,7 @@ def _open_output(path: Path | None) -> Generator[TextIO]:
     try:
         file = path.open("x", encoding="utf-8", newline="\n")
     except FileExistsError:
-        raise DefinitionError(f"the file {str(path)!r} exists already", hint="name another, or remove it") from None
+        raise DefinitionError(f"the file {str(path)!r} already exists", hint="name another, or remove it") from None
     try:
         with file:
             yield file

@@ -64,7 +64,7 @@ def write_new_file(path: Path, text: str, mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise DefinitionError(f"the file {str(path)!r} exists already", hint="name another, or remove it") from None
+        raise DefinitionError(f"the file {str(path)!r} already exists", hint="name another, or remove it") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(text)
 

@@ -92,7 +92,7 @@ def make_runner(
         if name.startswith((_SCRIPT, _CASSETTE)):
             raise DefinitionError("--allow-model: a script or a cassette can only be used with --model")
     if record is not None and model is not None and model.startswith(_CASSETTE):
-        raise DefinitionError("--record: the answers of a cassette are recorded already", hint="name another --model")
+        raise DefinitionError("--record: the answers of a cassette are already recorded", hint="name another --model")
     recorded = None if record is None else CassetteFile(record, append=append)
     budget = TurnBudget(steps=steps, cost=cost, tokens=tokens)
     return AgentRunner(_model_choice(model, allowed, recorded), budget=budget, summarise_at=summarise_at or None)

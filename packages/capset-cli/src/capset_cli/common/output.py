@@ -86,6 +86,15 @@ def table(*columns: str, rows: Iterable[Iterable[str]], folds: Iterable[str]) ->
     return new_table
 
 
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[str]], *, folds: Iterable[str], empty: str) -> None:
+    """Print a table. Without rows, print ``empty`` on stderr: what there is none of, and how one comes about."""
+    lines = list(rows)
+    if lines:
+        out().print(table(*columns, rows=lines, folds=folds))
+    else:
+        err().print(f"[dim]{escaped(empty)}[/]", soft_wrap=True)
+
+
 class PrintablePage(Protocol):
     """A page of a list, and the cursor of the next one."""
 
@@ -104,18 +113,11 @@ def print_page(
     empty: str,
     option: str = "--before",
 ) -> None:
-    """Print a page of a list, and the option that continues after it.
-
-    For a page without rows, print ``empty`` on stderr: what there is none of, and how one comes about.
-    """
+    """Print a page of a list as ``print_table`` does, and the option that continues after it."""
     if as_json:
         print_json(page.plain())
         return
-    lines = list(rows)
-    if not lines:
-        err().print(f"[dim]{escaped(empty)}[/]", soft_wrap=True)
-        return
-    out().print(table(*columns, rows=lines, folds=folds))
+    print_table(columns, rows, folds=folds, empty=empty)
     if page.next is not None:
         err().print(f"[dim]more: {option} {cell(str(page.next))}[/]")
 

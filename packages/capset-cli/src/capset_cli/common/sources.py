@@ -58,7 +58,7 @@ def log_need(options: str, summary: SourceSummary) -> None:
     """Log what a source needs now, with the last output of its process; or that it needs nothing any more."""
     need = summary.need
     if need is None:
-        _log.info("%s: nothing is needed any more", summary.source.pin_key)
+        _log.info("%s: no longer needs anything", summary.source.pin_key)
         return
     output = "".join(f"\n{line}" for line in summary.output)
     _log.warning("%s: %s%s", need.key, need.line(options), output and f"; the end of its output:{output}")

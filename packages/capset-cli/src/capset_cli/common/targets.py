@@ -73,7 +73,7 @@ class Target:
         return replace(row, definition=with_file(row.definition, self.configuration.path.resolve()))
 
 
-def is_agent_file(registry: Registry, name: str) -> bool:
+def names_file(registry: Registry, name: str) -> bool:
     """Return whether a name of an agent is the path of a configuration file."""
     return name not in registry.agents and _parse_uuid(name) is None and bool(Path(name).suffix)
 
@@ -94,7 +94,7 @@ def find_target(
     if agent is None and session is None:
         raise DefinitionError("name an agent with --agent, or a session to continue with --session")
     upstream = Upstream(settings.db)
-    if agent is not None and is_agent_file(registry, agent):
+    if agent is not None and names_file(registry, agent):
         configuration = load_configuration(Path(agent), registry, upstream)
     elif agent is not None:
         refuse_agent_with_session(agent, session)
@@ -294,7 +294,7 @@ def find_definition(registry: Registry, name: str, db: str) -> Agent | UUID:
     """
     if name not in registry.agents and (agent := _agent_of_capability(registry, name)) is not None:
         return agent
-    if is_agent_file(registry, name):
+    if names_file(registry, name):
         return load_configuration(Path(name), registry, Upstream(db)).agent
     try:
         return _parse_uuid(name) or registry.get_agent(name)

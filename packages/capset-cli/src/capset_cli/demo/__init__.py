@@ -20,10 +20,11 @@ from capset.wire.operations import DemoShape
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson
 from capset_cli.common.output import err, escaped, out, print_json
-from capset_cli.demo.display import show_records, show_session, show_skipped, show_version
+from capset_cli.demo.display import show_hashes, show_records, show_session, show_skipped
 from capset_cli.demo.interfaces import INTERFACES, call_interfaces, oversee, surprises_of
-from capset_cli.demo.scenario import ANALYST, Demo, Imported, import_folders, open_demo
+from capset_cli.demo.scenario import Demo, Imported, import_folders, open_demo
 from capset_cli.demo.server import store_url
+from capset_cli.demo.shop import console_arguments, leave_request
 from capset_cli.demo.turn import calls_of, take_turn
 from capset_cli.demo.turn import surprises_of as turn_surprises
 from capset_cli.demo.web import WebFindings, read_the_web
@@ -36,15 +37,19 @@ def demo_command(
     ] = None,
     into: Annotated[Path, typer.Option(help="Where to create a new folder for the database and the report.")] = Path(),
     open_console: Annotated[
-        bool, typer.Option("--open", help="Afterwards, serve the demo's database, and open the console in a browser.")
+        bool,
+        typer.Option(
+            "--open", help="Afterwards, serve the demo's database until Ctrl-C, and open the console in a browser."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> Exit:
     """Show what capset does: import real files into a session, work on them under governance, and verify the record.
 
     Then do the same over the interfaces of a server on a free local port: REST, an event stream and MCP. Have another
-    principal approve a call there, and share a limit between two kernels on the database. Finally, the agent runs by
-    itself, offline: it plans, reads, is refused once, and waits for an approval.
+    principal approve a call there, and share a limit between two kernels on the database. The agent runs by itself,
+    offline: it plans, reads, is refused once, and waits for an approval. Finally, another agent, from the files of
+    capset init, chats until it needs an approval, which is left to you: give it in the console.
     Exits with 0 only if every call ended as expected and the chain of records holds.
     """
     sources = folders or [Path(capset.__file__).parent]
@@ -53,24 +58,18 @@ def demo_command(
     names = [folder.resolve().name for folder in sources]
     if twice := [name for name in names if names.count(name) > 1]:
         raise DefinitionError(f"two folders are named {twice[0]!r}, and files are imported under their folder's name")
-    result = asyncio.run(_run(err() if as_json else out(), sources, _create_folder(into)))
+    result, arguments = asyncio.run(_run(err() if as_json else out(), sources, _create_folder(into)))
     if as_json:
         print_json(result.plain())
     code = Exit.REFUSED if not result.verification.ok else Exit.FAILED if result.surprises else Exit.DONE
     if open_console and code == Exit.DONE:
-        arguments = [*_console_arguments(Path(result.folder)), "--port", "0"]
-        command = [sys.executable, "-c", "from capset_cli import main; main()", *arguments]
+        command = [sys.executable, "-c", "from capset_cli import main; main()", *arguments, "--port", "0"]
         subprocess.run(command, check=False)  # noqa: S603 - capset itself, which reports its own errors
     return code
 
 
-def _console_arguments(folder: Path) -> list[str]:
-    """Return the arguments of the command that serves a demo's database and console, as the demo's principal."""
-    database = str(folder / "capset.db")
-    return ["serve", "--insecure", "--principal", ANALYST.id, "--db", database, "--open"]
-
-
-async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
+async def _run(console: Console, sources: list[Path], folder: Path) -> tuple[DemoShape, list[str]]:
+    """Run all parts; return their outcome, and the arguments of the command that shows it in the console."""
     async with open_demo(store_url(folder), console) as demo:
         session = demo.session.id
         show_session(console, demo.session, folder)
@@ -90,9 +89,13 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
     result = await _oversee(console, result)
     console.rule("[bold]7. The agent runs, offline[/]", align="left")
     result = await _take_turn(console, result, session)
-    command = shlex.join(["capset", *_console_arguments(folder)])
-    console.print(f"see it in the console: [bold]{escaped(command)}[/]", soft_wrap=True)
-    return result
+    console.rule("[bold]8. A chat with a request that waits for you[/]", align="left")
+    result, has_request = await _leave_request(console, result)
+    arguments = console_arguments(folder, has_request=has_request)
+    purpose = "approve it" if has_request else "see the record"
+    command = escaped(shlex.join(["capset", *arguments]))
+    console.print(f"{purpose} in the console, without signing in: [bold]{command}[/]", soft_wrap=True)
+    return result, arguments
 
 
 async def _research(console: Console, demo: Demo) -> str | None:
@@ -131,17 +134,24 @@ async def _take_turn(console: Console, result: DemoShape, session: str) -> DemoS
     return result.model_copy(update={"turn": calls, "surprises": [*result.surprises, *surprises]})
 
 
+async def _leave_request(console: Console, result: DemoShape) -> tuple[DemoShape, bool]:
+    has_request = await leave_request(console, Path(result.folder))
+    surprises = ["the refund does not wait for an approval"] if has_request is False else []
+    _show_surprises(surprises)
+    return result.model_copy(update={"surprises": [*result.surprises, *surprises]}), bool(has_request)
+
+
 async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path, research: str | None) -> DemoShape:
     await demo.kernel.audit.flush()
     page = await demo.kernel.audit.query(AuditQuery(limit=1000))
     show_records(console, page)
-    show_version(console, demo.session)
     verification = await demo.kernel.audit.verify()
     if verification.ok:
         console.print(f"[green]consistent:[/] {counted(verification.checked, 'record')}, every hash holds")
         console.print("[dim]the numbers missing above are intents, written before a side effect[/]")
     else:
         console.print(f"[red]not verified:[/] {escaped(verification.problem or '')}")
+    show_hashes(console, demo.session)
     exported = {
         name: _export(console, folder / name, text)
         for name, text in (("report.md", demo.report), ("research.md", research))

@@ -18,16 +18,18 @@ from capset_cli.common.output import cell, escaped, short_hash, table
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:
-    """Print the running session, and its folder."""
+    """Print the agent, its capabilities, and the folder of the demo."""
     agent = session.snapshot.composition.block
     capabilities = ", ".join(capability.name for capability in agent.uses if not callable(capability))
     console.print(f"[bold]{escaped(agent.name)}[/] with {capabilities}, in {escaped(str(folder))}", soft_wrap=True)
 
 
-def show_version(console: Console, session: Session) -> None:
-    """Print the exact version of a session: the hashes that its records contain."""
+def show_hashes(console: Console, session: Session) -> None:
+    """Print the exact version of the agent, which its records name."""
+    snapshot = session.snapshot
+    console.print(f"the records name the exact version of {escaped(snapshot.composition.block.name)}:")
     for name in ("static_hash", "runtime_hash", "prompt_hash"):
-        console.print(f"[dim]{name:<12}[/] {getattr(session.snapshot, name)}", soft_wrap=True)
+        console.print(f"  [dim]{name:<12}[/] {getattr(snapshot, name)}", soft_wrap=True)
 
 
 def show_call(

@@ -181,5 +181,5 @@ def surprises_of(calls: list[GovernedCallShape]) -> list[str]:
         if call.code != code
     ]
     if len({call.approval for call in calls if call.approval is not None}) > 1:
-        surprises.append("two equal calls opened two requests for an approval")
+        surprises.append("two equal calls opened two approval requests")
     return surprises

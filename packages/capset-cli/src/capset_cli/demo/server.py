@@ -8,19 +8,24 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 
 from capset import Capability, Context, Progress, Reply, tool
 from capset.definitions.principals import Principal
 from capset.errors import counted
-from capset.kernel.kernel import Kernel
+from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.registry import Registry
+from capset_cli.common.configuration import make_kernel
 from capset_server.auth.keys import create_key
+
+if TYPE_CHECKING:
+    from capset_connect.config_file import Configuration
 
 CLIENT = Principal("client", permissions={"session_files:read", "session_files:write"}, org="demo")
 EDITOR = Principal("editor", org="demo")
+CLERK = Principal("clerk", permissions={"orders:refund"})
 
 STEPS: Final = 4
 """The number of progress reports of the tool."""
@@ -28,16 +33,22 @@ STEPS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class DemoServer:
-    """The server's address, a key for everything, and another principal's key that may approve."""
+    """The server's address, a key for everything, another principal's that may approve, and the key of a clerk."""
 
     url: str
     key: str
     editor: str
+    clerk: str
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
-    """Serve the installed capabilities and the demo's own, from the database in ``folder``."""
+async def serving(
+    folder: Path, configuration: Configuration | None = None, generator: GeneratorRunner | None = None
+) -> AsyncGenerator[DemoServer]:
+    """Serve the installed capabilities and the demo's own, from the database in ``folder``; or a configuration.
+
+    ``generator`` runs agents.
+    """
     # Imported here because the demo also works without the server's dependencies.
     from capset_server.app import open_app
     from capset_server.http.request_rules import AllowedHosts
@@ -45,18 +56,21 @@ async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
     from capset_server.service import Service
 
     registry = Registry.of([*Registry.installed().capabilities.values(), survey, press])
+    if configuration is not None:
+        registry = configuration.within(Registry.installed())
     started = asyncio.Event()
     with bind("127.0.0.1", 0) as bound, (folder / "server.log").open("ab") as log:
-        async with Kernel(store=store_url(folder)) as kernel:
+        async with make_kernel(store_url(folder), configuration, generator=generator) as kernel:
             _, key = await create_key(kernel, "demo", CLIENT, scopes=["capset:admin"])
             _, editor = await create_key(kernel, "editor", EDITOR, scopes=["capset:approve"])
+            _, clerk = await create_key(kernel, "clerk", CLERK, scopes=["capset:read", "capset:call"])
             service = Service(kernel, registry)
             async with open_app(service, AllowedHosts.of("127.0.0.1"), log=log) as app:
                 server = make_server(app, service.limits, started.set)
                 task = asyncio.create_task(server.serve(sockets=[bound]))
                 try:
                     await started.wait()
-                    yield DemoServer(f"http://127.0.0.1:{bound.getsockname()[1]}", key, editor)
+                    yield DemoServer(f"http://127.0.0.1:{bound.getsockname()[1]}", key, editor, clerk)
                 finally:
                     server.should_exit = True
                     await task

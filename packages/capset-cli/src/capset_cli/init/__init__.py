@@ -33,21 +33,30 @@ def init_command(
 
     Existing files are never overwritten.
     """
-    existing = [name for name in NAMES if (folder / name).exists()]
-    if existing:
-        raise DefinitionError(
-            f"{folder / existing[0]} exists already, and is not overwritten",
-            hint="name another folder: capset init FOLDER",
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    templates = files("capset_cli.init") / "files"
-    for name in NAMES:
-        (folder / name).write_text((templates / name).read_text(encoding="utf-8"), encoding="utf-8")
+    paths = write_files(folder)
     if as_json:
-        print_json({"files": [str(folder / name) for name in NAMES]})
+        print_json({"files": list(map(str, paths))})
         return Exit.DONE
-    out().print(escaped(f"wrote {', '.join(str(folder / name) for name in NAMES)}"), soft_wrap=True)
+    out().print(escaped(f"wrote {', '.join(map(str, paths))}"), soft_wrap=True)
     commands = [*([] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]), *_NEXT]
     for command in commands:
         err().print(f"[dim]{escaped(command)}[/]", soft_wrap=True)
     return Exit.DONE
+
+
+def write_files(folder: Path) -> list[Path]:
+    """Write the files, the configuration file first, and return their paths.
+
+    Raises ``DefinitionError`` if one of them exists, before any is written.
+    """
+    paths = [folder / name for name in NAMES]
+    if existing := [path for path in paths if path.exists()]:
+        raise DefinitionError(
+            f"{existing[0]} already exists, and is not overwritten",
+            hint="name another folder: capset init FOLDER",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        template = files("capset_cli.init") / "files" / path.name
+        path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
+    return paths

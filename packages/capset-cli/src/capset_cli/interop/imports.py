@@ -129,7 +129,7 @@ def _write(
         texts[output.with_name(handlers[0])] = handlers[1]
     for path in texts:
         if path.exists():
-            raise DefinitionError(f"{path} exists already, and is not overwritten", hint="name another --output")
+            raise DefinitionError(f"{path} already exists, and is not overwritten", hint="name another --output")
     for path, text in texts.items():
         with path.open("x", encoding="utf-8") as new:
             new.write(text)

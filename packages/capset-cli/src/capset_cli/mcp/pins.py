@@ -20,7 +20,7 @@ from capset.stores.base.pins import ToolPin
 from capset_cli.common.actors import local_actor
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Who
-from capset_cli.common.output import cell, err, escaped, out, print_json, short_hash, table
+from capset_cli.common.output import cell, err, escaped, out, print_json, print_table, short_hash
 from capset_cli.common.remote import format_options
 from capset_cli.common.settings import Settings, has_db, load_settings, require_db
 from capset_cli.common.texts import one_line
@@ -74,7 +74,7 @@ def list_command(
         return _exit_code(reports)
     rows = ([cell(text) for text in _row(report, tool)] for report in reports for tool in report.tools)
     columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
-    out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
+    print_table(columns, rows, folds=("PROBLEMS",), empty="none of the servers and APIs offers a tool now")
     _warn(reports)
     return _exit_code(reports)
 
@@ -120,8 +120,8 @@ def approve_command(
     """Approve tools of an MCP server or an API in their current form, on record. Review them with capset mcp diff.
 
     With NAME@HASH, a tool is approved only in the form that capset mcp diff showed. Tools whose descriptions have
-    problems are approved only by name, and tools that cannot be called never: without names, both are listed with the
-    reasons. Tools that are gone, or left out by their declaration, lose their approval.
+    problems are approved only by name, and tools that cannot be called are never approved: without names, both are
+    listed with the reasons. Tools that are gone, or left out by their declaration, lose their approval.
     """
     settings = load_settings(db=db, principal=principal)
     (declared,) = _declared_sources(agent, server)

@@ -27,7 +27,7 @@ def shelf(folder: Path) -> dict[str, Any]:
 
 
 def adder(folder: Path, **more: Any) -> None:
-    """Write an agent file that declares its server, and approve its tool."""
+    """Write a configuration file that declares its server, and approve its tool."""
     definition = {"name": "adder", "description": "Adds.", "capabilities": ["mcp:shelf"], **shelf(folder), **more}
     (folder / "adder.json").write_text(json.dumps(definition))
 

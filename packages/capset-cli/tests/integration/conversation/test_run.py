@@ -222,7 +222,7 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_session(keeper: Command) -> None:
     [
         (("run", "keeper"), 2, "capset run AGENT TASK"),
         (("run", "keeper", "x", "--model", "script:none.yaml"), 2, "cannot be read"),
-        (("run", "keeper", "x"), 2, "there is no default one"),
+        (("run", "keeper", "x"), 2, "names no model"),
         (("run", "nobody", "x", "--model", "test"), 2, "nobody"),
         (("run", "keeper", "x", "--model", "no-such-provider:x"), 2, "cannot be used"),
         (("run", "--session", "x", "--model", "test"), 2, "there is no"),
@@ -309,7 +309,7 @@ def test_what_was_recorded_survives_its_process(keeper: Command) -> None:
         (("--model", "cassette:notes.txt"), "notes.txt, line 1: not a cassette"),
         (("--model", "test", "--record", "notes.txt"), "notes.txt: is not a cassette, and was left unchanged"),
         (("--model", "test", "--record", "none/talk.jsonl"), "cannot be written"),
-        (("--model", "cassette:talk.jsonl", "--record", "talk.jsonl"), "are recorded already"),
+        (("--model", "cassette:talk.jsonl", "--record", "talk.jsonl"), "are already recorded"),
         (("--model", "test", "--allow-model", "cassette:talk.jsonl"), "--allow-model: a script or a cassette"),
         (("--url", "http://localhost:1", "--record", "talk.jsonl"), "--record is for work on this machine"),
     ],

@@ -99,7 +99,7 @@ def test_a_bundle_has_the_configuration_and_its_handlers(capset: Command, folder
 
 
 @pytest.mark.spec("W27")
-def test_a_bundle_has_the_agent_files_that_its_agent_names(run: Run, folder: Path) -> None:
+def test_a_bundle_has_the_files_of_sub_agents(run: Run, folder: Path) -> None:
     (folder / "desk" / "more").mkdir(parents=True)
     (folder / "team.yaml").write_text("name: team\ndescription: All.\nagents: [desk/clerk.yaml, helper.yaml]\n")
     inner = "{name: inner, description: In., agents: [more/boy.yaml]}"

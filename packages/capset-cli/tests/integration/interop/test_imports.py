@@ -85,7 +85,7 @@ def test_nothing_that_is_there_is_overwritten(capset: Command, tmp_path: Path) -
     (tmp_path / "calc_handlers.py").write_text("mine = 1\n", encoding="utf-8")
     done = capset("import", "tools.json", "--effect", "read", "--output", "calc.yaml")
     assert done.code == 2
-    assert "calc_handlers.py exists already, and is not overwritten" in done.said
+    assert "calc_handlers.py already exists, and is not overwritten" in done.said
     assert (tmp_path / "calc_handlers.py").read_text("utf-8") == "mine = 1\n"
     assert not (tmp_path / "calc.yaml").exists()
 

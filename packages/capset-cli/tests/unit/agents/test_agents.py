@@ -149,7 +149,7 @@ def test_an_agent_of_a_file_has_servers_of_its_own_until_it_drops_them(run: Run,
     session = run("sessions", "create", seller["id"], "--json").json["id"]
     assert run("agents", "change", seller["id"], '{"mcp_servers": null, "capabilities": []}').code == 0
     second = run("call", "shop_sell", "--session", session, "--args", "{}", "--json").json
-    assert "is not declared any more" in second["error"]["message"], "in sessions that were open before, too"
+    assert "is no longer declared" in second["error"]["message"], "in sessions that were open before, too"
     (tmp_path / "sh.json").write_text(json.dumps({"name": "a", "mcp_servers": {"shop": {"command": ["sh"]}}}))
     refused = run("agents", "create", "sh.json")
     assert (refused.code, "command: only the operator" in refused.said) == (2, True)

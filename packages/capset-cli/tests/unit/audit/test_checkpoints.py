@@ -39,7 +39,7 @@ def test_a_pair_of_keys_is_made_once_and_the_private_one_is_private(run: Run) ->
     assert "PRIVATE KEY" in Path("audit.key").read_text()
     assert "PUBLIC KEY" in Path("audit.key.pub").read_text()
     repeated = run("audit", "keygen", "audit.key")
-    assert (repeated.code, "the file 'audit.key' exists already" in repeated.said) == (2, True)
+    assert (repeated.code, "the file 'audit.key' already exists" in repeated.said) == (2, True)
 
 
 @pytest.mark.spec("G21")

@@ -57,7 +57,7 @@ def test_all_columns_are_written_in_chain_order_and_the_last_line_is_a_checkpoin
     assert acts[3:] == [(6, "act", "checkpoint_key.adopt"), (7, "act", "log.read"), (8, "act", "log.read")]
     assert [(row["number"], row["seq"]) for row in rows[8:]] == [(1, 2), (2, 7), (3, 8)]
     repeated = filled("audit", "export", "--to", "records.ndjson", "--key", "audit.key")
-    assert (repeated.code, "the file 'records.ndjson' exists already" in repeated.said) == (2, True)
+    assert (repeated.code, "the file 'records.ndjson' already exists" in repeated.said) == (2, True)
 
 
 @pytest.mark.spec("G41", "G64")

@@ -40,7 +40,7 @@ def check_enabled(needed: tuple[str, ...]) -> None:
     """Raise ``PermissionDenied``, naming the capabilities in ``needed``, unless it is empty."""
     if needed:
         raise PermissionDenied(
-            f"Permission denied: only an administrator enables {', '.join(map(repr, needed))}",
+            f"Permission denied: only an administrator can enable {', '.join(map(repr, needed))}",
             hint="leave it unchanged, or ask someone whose key has the scope capset:admin",
         )
 

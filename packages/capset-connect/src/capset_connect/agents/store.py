@@ -104,7 +104,7 @@ class StoredAgents:
         """Return an agent that accepts sessions. Raises ``NotFound``, and ``Conflict`` for an archived agent."""
         loaded = await self.get(org, id)
         if loaded.row is not None and loaded.row.status != "active":
-            raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
+            raise Conflict(f"the agent {id!r} is archived: it accepts no new sessions")
         return loaded
 
     async def loaded(self, row: AgentRow) -> Loaded:

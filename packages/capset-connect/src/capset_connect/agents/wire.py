@@ -225,7 +225,7 @@ async def diff_agents(
             needed = (*new_servers(version.servers, present.servers), *needs_admin(composition, enabled))
             if not author.is_admin and needed:
                 names = ", ".join(map(repr, dict.fromkeys(needed)))
-                notes = (*notes, f"not evaluated, since only an administrator enables {names}")
+                notes = (*notes, f"not evaluated, since only an administrator can enable {names}")
             else:
                 snapshot = await kernel.evaluate(composition, principal=principal, env=env, agent_id=version.id)
                 await read_code(snapshot)

@@ -164,7 +164,7 @@ def _line_of(error: Exception) -> bytes | None:
 
 
 def _unreadable(request_id: RequestId) -> JSONRPCError:
-    error = ErrorData(code=PARSE_ERROR, message="The answer cannot be read", data=UNREADABLE)
+    error = ErrorData(code=PARSE_ERROR, message="The response cannot be read", data=UNREADABLE)
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 

@@ -404,7 +404,7 @@ OF_ONE_ANSWER: Final = frozenset({"mcp_error", "too_large"})
 
 def compressed() -> ToolError:
     """Return the error for a compressed response."""
-    return ToolError("it sent a compressed answer, which was not asked for", code="mcp_error", status=502)
+    return ToolError("it sent a compressed response, which was not requested", code="mcp_error", status=502)
 
 
 class BoundedBody(httpx2.AsyncByteStream):

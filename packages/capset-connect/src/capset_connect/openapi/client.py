@@ -323,7 +323,7 @@ async def answer_of(label: str, method: str, response: HttpResponse, limit: int,
         size = len(read.data) if read.truncated_by is None else int(length) if length.isdigit() else None
         return {"media_type": media, "bytes": size} if read.data else None
     if read.truncated_by is not None:
-        large = f"The answer of the {label} has more than {limit:,} bytes"
+        large = f"The response of the {label} has more than {limit:,} bytes"
         if method in _SAFE:
             raise ToolError(f"{large}.", code="too_large", status=502)
         text = mask_text(_text(read.data, content_type, is_cut=True), hidden)
@@ -343,7 +343,7 @@ async def _value(label: str, data: bytes, content_type: str, hidden: list[str]) 
         try:
             return mask_value(parse_json(text), hidden)
         except SchemaMismatch as error:
-            note = f"The {label} says that this is JSON, and it is none: {error}."
+            note = f"The {label} says that this is JSON, but it is not: {error}."
             return {"note": mask_text(note, hidden), "text": mask_text(text, hidden)}
 
     return await asyncio.to_thread(parsed) if len(data) > _THREAD_FROM else parsed()

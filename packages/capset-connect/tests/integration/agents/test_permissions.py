@@ -42,7 +42,7 @@ def given(*capabilities: str | CapabilityEntry) -> AgentInput:
 async def test_it_is_refused_by_every_way_and_named(store: str, named: str) -> None:
     async with Kernel(store=store) as kernel:
         agents = StoredAgents(kernel, REGISTRY)
-        with pytest.raises(PermissionDenied, match="only an administrator enables 'vault'"):
+        with pytest.raises(PermissionDenied, match="only an administrator can enable 'vault'"):
             await agents.create("acme", given("lamp", named), author=ADA)
         assert (await kernel.store.agents.list(AgentQuery("acme"))).total == 0
         row = await agents.create("acme", given("lamp", named), author=BOSS)

@@ -86,7 +86,7 @@ def test_what_does_not_is_refused_by_both(entry: Any) -> None:
 @pytest.mark.parametrize(
     "file", [{"name": "a/b"}, {"name": "a", "nme": 1}, {"name": "a", "instructions": "x"}, {"name": 5}, []]
 )
-def test_what_is_no_agent_file_fits_neither_schema(file: Any) -> None:
+def test_what_defines_no_agent_fits_neither_schema(file: Any) -> None:
     for capabilities in (None, KNOWN):
         assert not Draft202012Validator(configuration_schema(capabilities)).is_valid(file)
     with pytest.raises(DefinitionError):

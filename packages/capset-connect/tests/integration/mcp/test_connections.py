@@ -168,7 +168,7 @@ async def test_interim_answers_without_end_are_no_answer() -> None:
     async with net.server({"/mcp": hinting}) as site:
         books = McpServer(name="books", url=site.url("/mcp"), internal=[f"127.0.0.1:{site.port}"], start_timeout=30)
         async with McpConnection(books, NONE) as connection:
-            with pytest.raises(CapsetError, match="more than 8 interim answers"):
+            with pytest.raises(CapsetError, match="more than 8 interim responses"):
                 await connection.offers()
 
 

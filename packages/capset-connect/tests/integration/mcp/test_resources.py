@@ -176,7 +176,7 @@ async def test_all_that_a_server_gives_shares_its_limits(tmp_path: Path) -> None
         await site.call("archive_prompts_review", code="x")
         await site.call("archive_add", a=1, b=2)
         for name, arguments in ((READ, {"uri": "demo://a"}), ("archive_add", {"a": 1, "b": 2})):
-            with pytest.raises(LimitExceeded, match="the capability 'mcp:archive' takes 3/1h"):
+            with pytest.raises(LimitExceeded, match="the capability 'mcp:archive' is limited to 3/1h"):
                 await site.call(name, **arguments)
 
 

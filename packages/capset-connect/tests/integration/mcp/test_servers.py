@@ -304,7 +304,7 @@ async def test_hints_of_a_server_only_strengthen_an_effect(tmp_path: Path) -> No
     [
         ({}, "needs either a url or a command"),
         ({"url": "https://example.com/", "command": ["x"]}, "needs either a url or a command"),
-        ({"url": "ftp://example.com/"}, "has another scheme"),
+        ({"url": "ftp://example.com/"}, "has a scheme other"),
         ({"command": ["x"], "headers": {"A": "b"}}, "headers does not apply to a server with a command"),
         ({"url": "https://example.com/", "env": {"A": "b"}}, "env does not apply to a server with a url"),
         ({"command": ["x"], "env": {"A-B": "b"}}, "'A-B' is not a valid name of a variable"),

@@ -116,6 +116,6 @@ async def test_a_compressed_answer_is_refused_before_it_is_decoded() -> None:
         serving(bomb) as upstream,
         McpConnection(declared(upstream, start_timeout=5.0), NONE) as connection,
     ):
-        with pytest.raises(CapsetError, match="a compressed answer"):
+        with pytest.raises(CapsetError, match="a compressed response"):
             await connection.offers()
     assert set(encodings) == {"identity"}

@@ -121,7 +121,7 @@ async def test_a_channel_is_told_of_what_it_asks_for() -> None:
         (redirect("http://127.0.0.1:9/internal", 307), "the receiver answered 307: redirects are not followed"),
         (b"not http at all\r\n\r\n", ""),
         (b"", ""),
-        (stall, "The answer was not there within 1 s."),
+        (stall, "There was no response within 1 s."),
     ],
     ids=["fails", "missing", "redirects", "speaks otherwise", "hangs up", "stalls"],
 )

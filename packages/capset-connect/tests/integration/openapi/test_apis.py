@@ -208,7 +208,7 @@ async def test_an_answer_that_is_no_json_is_told_as_text_with_a_note(kind: str, 
     async with serving(pets()) as upstream, opened(declared(upstream)) as site:
         answer = await site.call("pets_kind", kind=kind)
         assert answer["text"] == text
-        assert answer["note"].startswith("The API 'pets' says that this is JSON, and it is none: ")
+        assert answer["note"].startswith("The API 'pets' says that this is JSON, but it is not: ")
         assert why in answer["note"]
         (record,) = await records_of(site.kernel.audit, tool="pets_kind")
         assert record.outcome == "succeeded"
@@ -222,7 +222,7 @@ async def test_what_was_done_is_not_lost_by_an_answer_that_is_too_large() -> Non
     data["paths"]["/things"]["get"]["parameters"] = parameters
     async with serving(echo()) as upstream, opened(things(upstream, data, answer_bytes=1024)) as site:
         answer = await site.call("things_make", q="x" * 2_000)
-        assert answer["note"] == "The answer of the API 'things' has more than 1,024 bytes; this is its beginning."
+        assert answer["note"] == "The response of the API 'things' has more than 1,024 bytes; this is its beginning."
         assert answer["text"].startswith('{"headers":')
         assert len(answer["text"]) == 512
         with pytest.raises(ToolError, match="has more than 1,024 bytes") as raised:
@@ -424,7 +424,7 @@ async def test_what_came_of_a_change_that_was_cut_off_is_said_not_to_be_known() 
         ({"document": {"a": object()}}, "document: "),
         ({"document": "https://user@example.com/"}, "has a user name"),
         ({"url": "https://example.com/?a=b"}, "url must have no query"),
-        ({"url": "ftp://example.com"}, "has another scheme"),
+        ({"url": "ftp://example.com"}, "has a scheme other"),
         ({"headers": {"A B": "c"}}, "'A B' is not a valid name of a header"),
         ({"internal": ["http://x"]}, "an allowed host is"),
         ({"rules": {"a": {"effect": "nice"}}}, "rules of 'a': effect must be one of"),

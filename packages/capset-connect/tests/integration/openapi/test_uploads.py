@@ -311,7 +311,7 @@ async def test_operations_share_the_limits_of_their_api(there: There) -> None:
         await site.call("files_put", body=encoded(b"x"))
         await site.call("files_send", body={"picture": encoded(b"x")})
         for name, body in (("files_put", encoded(b"x")), ("files_send", {"picture": encoded(b"x")})):
-            with pytest.raises(LimitExceeded, match="the capability 'api:files' takes 2/1h"):
+            with pytest.raises(LimitExceeded, match="the capability 'api:files' is limited to 2/1h"):
                 await site.call(name, body=body)
         assert len(there.got) == 2
 

@@ -122,8 +122,8 @@ def test_a_config_for_a_capability_that_has_none_is_refused() -> None:
     problems = refused({"id": "lamp", "config": {}, "presets": {"on": True}, "rename": {"shine": "glow"}})
     assert problems == {
         "capabilities.0.config": "the capability 'lamp' has no config",
-        "capabilities.0.presets.on": "unknown preset 'on'; there is: none",
-        "capabilities.0.rename.shine": "unknown tool 'shine'; there is: none",
+        "capabilities.0.presets.on": "unknown preset 'on'; available: none",
+        "capabilities.0.rename.shine": "unknown tool 'shine'; available: none",
     }
 
 

@@ -177,7 +177,7 @@ def test_every_capability_that_is_not_there_is_listed() -> None:
         build_agent(data, REGISTRY, "here")
     assert [(field.path, field.expected) for field in error.value.fields] == [
         ("capabilities.0", "unknown capability 'test_mth'; did you mean 'test_math'?"),
-        ("capabilities.2", "unknown capability 'xyzzy'; there is: memory, noop, test_math"),
+        ("capabilities.2", "unknown capability 'xyzzy'; available: memory, noop, test_math"),
     ]
     assert all(field.expected in error.value.message for field in error.value.fields)
 

@@ -105,4 +105,4 @@ async def test_a_kernel_holds_everybody_to_it(tmp_path: Path) -> None:
                 assert (await session.try_message(message)).data == 3
                 error = (await session.try_message(message)).error
                 assert isinstance(error, LimitExceeded)
-                assert "this server takes 1/1h" in error.message
+                assert "this server is limited to 1/1h" in error.message

@@ -116,7 +116,7 @@ def test_a_server_with_oauth_asks_for_no_key() -> None:
         ({"version": "^1.0.0"}, r"a version of three numbers was expected"),
         ({"version": "latest"}, r"a version of three numbers was expected"),
         ({"url": "tools.example.com"}, r"[Uu][Rr][Ll]"),
-        ({"url": "ftp://example.com/"}, r"another scheme"),
+        ({"url": "ftp://example.com/"}, r"a scheme other"),
         ({"description": "x" * 101}, r"at most 100 characters; this one has 101"),
         ({"description": " "}, r"has no description, but one is required"),
     ],

@@ -24,7 +24,7 @@ async def find_approval(service: Service, caller: Caller, id: str) -> ApprovalRo
     principal = caller.principal
     mine = (principal.qualified_id, principal.on_behalf_of)
     if not caller.has("capset:approve") and (row.principal, row.on_behalf_of) != mine:
-        raise NotFound(f"there is no request for an approval {id!r}")
+        raise NotFound(f"there is no approval request {id!r}")
     return row
 
 

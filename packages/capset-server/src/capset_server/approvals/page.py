@@ -173,10 +173,10 @@ class ApprovalEndpoint:
         cookie = self._cookie(scope, request_info)
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
-            return await self._ask(send, 401, "You are not signed in any more. Nothing was decided.")
+            return await self._ask(send, 401, "You are no longer signed in. Nothing was decided.")
         _note_caller(request_info, caller)
         if not await self._sign_ins.is_own_form(form.get("token", ""), cookie, id):
-            raise PermissionDenied("Permission denied: this form is not valid any more. Nothing was decided.")
+            raise PermissionDenied("Permission denied: this form is no longer valid. Nothing was decided.")
         if action == "sign_out":
             await self._sign_ins.end(cookie)
             return await self._answer(send, 303, b"", location, self._set_cookie(scope, ""))

@@ -225,7 +225,7 @@ class Callers:
 
     def _check_found(self, entry: tuple[KeyRow, Caller] | None) -> Caller:
         if entry is None or not is_valid(entry[0], self._kernel.now()):
-            raise Unauthenticated("The API key is not valid any more: it was revoked, or has expired")
+            raise Unauthenticated("The API key is no longer valid: it was revoked, or has expired")
         return entry[1]
 
     async def _resolve_key(self, digest: str) -> tuple[KeyRow, Caller] | None:

@@ -84,7 +84,7 @@ async def issue_key(
     maker = caller.principal
     if maker.on_behalf_of is not None:
         raise PermissionDenied(
-            f"Permission denied: a caller that acts for {maker.on_behalf_of} cannot create keys: a key cannot say so"
+            f"Permission denied: a caller that acts for {maker.on_behalf_of} cannot create keys: a key acts for itself"
         )
     if caller.parts != WHOLE:
         raise PermissionDenied(
@@ -93,7 +93,7 @@ async def issue_key(
     check_org(caller, principal.org)
     if more := sorted(principal.permissions - maker.permissions):
         raise PermissionDenied(
-            f"Permission denied: a key has at most its maker's permissions; not {', '.join(more)}",
+            f"Permission denied: a key has at most its maker's permissions, which lack {', '.join(more)}",
             fields=[Field("permissions", f"at most the maker's are expected; not {', '.join(more)}")],
         )
     owner = replace(
@@ -114,13 +114,13 @@ async def issue_key(
 def _check_credential(caller: Caller) -> None:
     if caller.key is None:
         raise PermissionDenied(
-            "Permission denied: creating and revoking keys takes a key or a token; this server asks for none",
+            "Permission denied: creating and revoking keys requires a key or a token, and this server asks for neither",
             hint="capset key create NAME --principal WHO and capset key revoke ID work on the database",
         )
 
 
 async def _own_end(kernel: Kernel, caller: Caller) -> str | None:
-    """Return when the caller's own key expires, if it does. Raises ``Unauthenticated`` if it is not valid any more."""
+    """Return when the caller's own key expires, if it does. Raises ``Unauthenticated`` if it is no longer valid."""
     if caller.key_id is None:
         return None
     row = await kernel.store.keys.get(caller.key_id)

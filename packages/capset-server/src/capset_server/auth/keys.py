@@ -28,7 +28,7 @@ Scope = Literal[
 ]
 """``read``: capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of the caller's own
 sessions; ``write``: agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's
-requests for approvals; ``metrics``: read the org's metrics, or without an org the server's, which cover all; ``admin``:
+approval requests; ``metrics``: read the org's metrics, or without an org the server's, which cover all; ``admin``:
 all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _TOOL: Final = "capset:call:"
@@ -167,7 +167,7 @@ def _misfit(scope: str) -> str:
             f"the scope of a single tool is {_TOOL}CAPABILITY.TOOL, by the capability's own names: "
             f"write {_TOOL}test_math.add, for example; got {scope!r:.200}"
         )
-    return f"unknown scope {scope!r:.200}; there is: {', '.join((*get_args(Scope), f'{_TOOL}CAPABILITY.TOOL'))}"
+    return f"unknown scope {scope!r:.200}; available: {', '.join((*get_args(Scope), f'{_TOOL}CAPABILITY.TOOL'))}"
 
 
 def scope_of(own_name: str | None) -> str:

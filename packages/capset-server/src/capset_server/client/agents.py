@@ -89,7 +89,7 @@ class AgentResource:
         return await self._connection.send(AgentDetail, "PATCH", path, json_bytes(patch), headers)
 
     async def archive(self, id: str, *, version: int | None = None) -> None:
-        """Archive an agent: it takes no new sessions, and existing ones become read-only. Raises as ``change`` does."""
+        """Archive an agent: it accepts no new sessions; existing ones become read-only. Raises as ``change`` does."""
         await self._connection.delete(path_of("agents", id), headers=if_match(version))
 
     async def versions(self, id: str, *, limit: int = 50, cursor: str | None = None) -> VersionPageShape:

@@ -103,7 +103,7 @@ class Connection:
     async def open(self) -> None:
         """Open the client; the first request connects. Raises ``CapsetError`` if it is already open."""
         if self._http is not None:
-            raise CapsetError("the client is open already")
+            raise CapsetError("the client is already open")
         encrypted = self.url.scheme == "https"
         self._http = httpx2.AsyncClient(
             headers=self._headers,

@@ -28,12 +28,15 @@ _SCHEMA: Final[Mapping[str, Any]] = AgentInput.model_json_schema()
 _APART: Final = ("instructions", "capabilities", "status")
 """Agent fields that are not a single field of the form. The status is changed by separate actions."""
 _TITLES: Final[Mapping[str, tuple[str, str]]] = {
-    "name": ("Name", "Letters, digits, spaces, and _ . - after the first."),
+    "name": ("Name", "A letter or digit, then letters, digits, spaces, and _ . - as well."),
     "description": ("Description", "What the agent is for. People and other agents read this."),
     "system_prompt": ("System prompt", "The first instructions to the model, before those of the capabilities."),
     "model": ("Model", "The model that runs the agent, such as openai:gpt-5; empty for the server's default."),
     "static_context": ("Static context", "Data for the host as a JSON object. No model sees it."),
-    "mcp_servers": ("MCP servers", "By name; mcp:NAME is the capability of each. Administrators only."),
+    "mcp_servers": (
+        "MCP servers",
+        "By name. The capability mcp:NAME has the tools of each. Only administrators can change them.",
+    ),
 }
 """Titles and help texts of fields, where those of the schema are too short for people."""
 Data = Mapping[str, Any]  # JSON data

@@ -101,7 +101,9 @@ class Console:
             inner = {**scope, "root_path": scope.get("root_path", ""), "app": self}  # so that the router raises
             await self._router(inner, receive, _with_headers(send))
         except HTTPException as error:
-            raise HttpRefusal(error.status_code, "method_not_allowed", "This page has no such method") from None
+            raise HttpRefusal(
+                error.status_code, "method_not_allowed", "This page does not support the method"
+            ) from None
 
     async def fail(self, scope: Scope, receive: Receive, send: Send, error: CapsetError) -> None:
         """Answer with an error page; htmx gets only the message, for the page's message area.
@@ -148,7 +150,7 @@ class Console:
             token = request.headers.get(TOKEN_HEADER) or form.get(_TOKEN_FIELD, "")
             if not await self._sign_ins.is_own_form(token, cookie, _ABOUT):
                 raise PermissionDenied(
-                    "Permission denied: this form is not valid any more. Nothing was done.",
+                    "Permission denied: this form is no longer valid. Nothing was done.",
                     hint="load the page again, and sign in if you are asked to",
                 )
         api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))

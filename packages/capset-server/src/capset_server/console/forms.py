@@ -53,7 +53,7 @@ def read_form(content: bytes, media_type: str) -> Form:
     if not content:
         return Form(())
     if media_type.partition(";")[0].strip().lower() != _MEDIA_TYPE:
-        raise HttpRefusal(415, "unsupported_media_type", f"A form is {_MEDIA_TYPE}")
+        raise HttpRefusal(415, "unsupported_media_type", f"A form must be {_MEDIA_TYPE}")
     try:
         fields = parse_qsl(
             content.decode("ascii"),

@@ -65,7 +65,7 @@ class Login:
         where = f"{root}/login" + (f"?next={quote(target, safe='')}" if is_read else "")
         if is_read:
             return Response(status_code=303, headers={"location": where})
-        message = "You are not signed in any more. Nothing was done."
+        message = "You are no longer signed in. Nothing was done."
         if request.headers.get("hx-request") == "true":
             message += " Sign in in another window, and continue here."
         body = self._form(request, message, "")
@@ -112,7 +112,7 @@ class Login:
         decrypted = await decrypt(self._keys, _ATTEMPT.purpose, request.cookies.get(name, ""))
         try:
             if decrypted is None:
-                raise Unauthenticated("This sign-in has taken too long, or began in another browser. Sign in again.")
+                raise Unauthenticated("This sign-in took too long, or began in another browser. Sign in again.")
             attempt = SignInAttempt.read(decrypted.decode())
             value = await self._begin(*await self._provider.finish(attempt, request.query_params))
         except CapsetError as error:

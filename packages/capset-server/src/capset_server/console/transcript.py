@@ -30,7 +30,7 @@ class TranscriptEntry:
     """An entry of a turn: reasoning, text, a call, an approval or a notice. ``key`` is its id in the page.
 
     Texts, reasoning and notices have a ``text``; it ``is_open`` while more of it may come. Calls and approvals have
-    ``data``. ``result`` is that of a call, and ``request`` the request for an approval as REST returns it.
+    ``data``. ``result`` is that of a call, and ``request`` the approval request as REST returns it.
     """
 
     key: str

@@ -21,7 +21,7 @@ OPENAI_PATHS: Final = (
 METADATA_PATHS: Final = tuple(f"{WELL_KNOWN}{path}" for path in ("", "/v1", *MCP_PATHS))
 """The paths of the server's metadata as an OAuth resource."""
 APPROVAL_PAGE: Final = "/approve/{id}"
-"""The page where people decide a request for an approval; it is not in the OpenAPI document."""
+"""The page where people decide an approval request; it is not in the OpenAPI document."""
 SLACK_INTERACTIONS: Final = "/slack/interactions"
 """The path for decisions from Slack, which signs them; it is not in the OpenAPI document."""
 PROTOCOL_PATHS: Final = (*MCP_PATHS, *FRONT_END_PATHS, *OPENAI_PATHS)

@@ -1,6 +1,6 @@
 """Tasks of the extension ``io.modelcontextprotocol/tasks``: calls that wait for an approval (spec 7, M19).
 
-A task is a request for an approval in the store. Its id is that of the request, sealed for the session of its caller.
+A task is an approval request in the store. Its id is that of the request, sealed for the session of its caller.
 The call continues when its client polls the task after the decision, as if the client had repeated the call.
 """
 

@@ -136,5 +136,5 @@ def _approval(params: CallToolRequestParams) -> str | None:
     """Return the approval id that the client gives; only the approval service knows whether it is approved."""
     approval = (params.meta or {}).get(APPROVAL)
     if approval is not None and not isinstance(approval, str):
-        raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} must be the id of a request for an approval (a string)")
+        raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} must be the id of an approval request (a string)")
     return approval

@@ -18,10 +18,10 @@ router = APIRouter(prefix="/config", tags=["configuration"], route_class=StrictR
     response_model_exclude_unset=True,  # a null is data
 )
 async def check_config(service: Served, caller: Reads, body: ConfigInput, request: Request) -> ConfigCheckShape:
-    """Check the text of a configuration file, as `capset check` does, but without loading its handlers.
+    """Check the text of a configuration file, as `capset check` does, but without loading its handlers and policies.
 
     Nothing is stored, no code is imported and no path is followed. A valid configuration has a warning for each
-    handler, for `workspace` and for `audit.key`.
+    handler, policy and file in `agents`, for `workspace` and for `audit.key`.
     """
     with DisconnectWatch(request.receive):
         return await service.checker.check(caller.principal, body.content, body.format, service.registry)

@@ -59,7 +59,7 @@ async def bank(url: str) -> AsyncGenerator[Site]:
 
 
 async def turn(client: httpx2.AsyncClient, session: str, content: str) -> list[dict[str, Any]]:
-    """Take a turn up to its end or to where it is suspended, and return the requests for approvals so far."""
+    """Take a turn up to its end or to where it is suspended, and return the approval requests so far."""
     begun = await send(client, session, content)
     assert begun.status_code == 202, begun.text
     events = await read_until(client, session, "turn.ended", "turn.suspended")

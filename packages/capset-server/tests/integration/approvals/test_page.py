@@ -1,4 +1,4 @@
-"""The page on which a person decides a request for an approval (spec 7, M20)."""
+"""The page on which a person decides an approval request (spec 7, M20)."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ async def test_of_several_clicks_one_decides() -> None:
         ]
         assert {response.status_code for response in await asyncio.gather(*ways)} == {200}
         await slack.answered(3)
-        assert all("is not open any more" in reply["text"] for reply in slack.told)
+        assert all("is no longer open" in reply["text"] for reply in slack.told)
         async with server.client("root") as root:
             pages = [await root.get("/v1/audit", params={"act": f"approval.{act}"}) for act in ("approve", "reject")]
         assert sum(len(page.json()["items"]) for page in pages) == 1
@@ -265,7 +265,7 @@ async def test_a_decision_from_elsewhere_is_shown_and_a_click_after_it_decides_n
         (updated,) = slack.messages.values()
         assert "user:eve" in words(updated)
         await click(server, button)
-        assert "is not open any more: it was approved by user:eve" in await slack.answered()
+        assert "is no longer open: it was approved by user:eve" in await slack.answered()
         assert await status(client, request) == "approved"
 
 

@@ -100,7 +100,7 @@ async def test_a_client_is_opened_once_at_a_time() -> None:
     with pytest.raises(CapsetError, match="not open"):
         await client.health()
     async with client:
-        with pytest.raises(CapsetError, match="open already"):
+        with pytest.raises(CapsetError, match="already open"):
             await client.__aenter__()
     async with stranger(READY) as server:
         reused_client = Client(server.url)

@@ -59,7 +59,7 @@ async def test_what_is_of_high_risk_is_for_administrators(served: Served, boss: 
     agent_input = AgentInput(name="risky", capabilities=["test_math", "session_file_system", "email"])
     async with Client(served.url, key=served.server.key("carol", scopes=["capset:read", "capset:write"])) as carol:
         assert (await carol.agents.preview(agent_input)).needs_admin == ["email"]
-        with pytest.raises(PermissionDenied, match="only an administrator enables 'email'"):
+        with pytest.raises(PermissionDenied, match="only an administrator can enable 'email'"):
             await carol.agents.create(agent_input)
         agent = await boss.agents.create(agent_input)
         changed = await carol.agents.change(agent.id, {"description": "x"})

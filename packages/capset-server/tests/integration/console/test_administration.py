@@ -124,7 +124,7 @@ async def test_without_keys_nothing_is_made_or_revoked() -> None:
     async with site(anyone=anyone) as server, server.client(None) as client:
         assert (await client.get("/")).headers["location"] == "/approvals"
         page = (await client.get("/account")).text
-        assert ("everybody who reaches it is user:dev" in page, "Sign out" in page) == (True, False)
+        assert ("everyone who reaches it acts as user:dev" in page, "Sign out" in page) == (True, False)
         listing = (await client.get("/keys")).text
         assert ("ada" in listing, "Create key" in listing) == (True, False)
         (row,) = await server.kernel.store.keys.list()

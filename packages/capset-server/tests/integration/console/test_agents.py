@@ -217,7 +217,7 @@ async def test_an_exported_file_makes_the_same_agent(shop: Site, author: Visitor
         answer = await author.get(f"/agents/{agent['id']}/file/{ending}")
         assert answer.headers["content-disposition"] == f'attachment; filename="helper.{ending}"'
         exported = read(answer.text)
-        assert "tags" not in exported, "agent files do not have them"
+        assert "tags" not in exported, "configuration files do not have them"
         composed = shop.kernel.compose(build_agent(exported, shop.registry, "file"))
         assert (composed.static_hash, exported["static_context"]) == (agent["static_hash"], context)
     for path in ("/agents/foreman/file/yaml", f"/agents/{agent['id']}/file/exe"):

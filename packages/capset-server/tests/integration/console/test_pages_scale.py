@@ -87,7 +87,7 @@ class Large:
     agent: dict[str, Any] = field(default_factory=dict[str, Any])
 
     async def prepare(self) -> None:
-        """Make an agent, a session with calls and a file, and a request for an approval."""
+        """Make an agent, a session with calls and a file, and an approval request."""
         await self.here.key("chief", org=LARGE, scopes=["capset:admin"])
         async with self.here.client("chief") as client:
             uses = [f"folder_{number:03}" for number in range(10)]

@@ -1,4 +1,4 @@
-"""Answers to requests for approvals, over the protocols of others, and what comes of them (spec 6, R18, R19)."""
+"""Answers to approval requests, over the protocols of others, and what comes of them (spec 6, R18, R19)."""
 
 from __future__ import annotations
 

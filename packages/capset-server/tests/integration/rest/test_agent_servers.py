@@ -128,7 +128,7 @@ async def test_a_session_moves_to_another_server_only_for_an_administrator(share
     diff = (await shared.ada.get(f"{at}/diff", params={"before": 1})).json()
     assert [field["path"] for field in diff["fields"]] == ["mcp_servers.shop.timeout"]
     assert (diff["composition"], len(diff["notices"])) == (None, 1), "the version of another server is not evaluated"
-    assert "only an administrator enables 'mcp:shop'" in diff["notices"][0]
+    assert "only an administrator can enable 'mcp:shop'" in diff["notices"][0]
     session = await shared.session(agent)
     move = {"agent_version": 1}
     problem(await shared.ada.patch(f"/v1/sessions/{session}", json=move), 403, "permission_denied")
@@ -222,7 +222,7 @@ async def test_approvals_hold_for_every_version_and_name_of_the_agent_and_its_se
     await own.root.patch(at, json={"mcp_servers": None, "capabilities": []})
     problem(await own.root.get(f"{at}/mcp-servers/shop"), 404, "not_found")
     refusal = problem(await call(own.ada, session, "shop_price", number=2), 403, "permission_denied")
-    assert "is not declared any more" in refusal["detail"], "a session keeps its version, and no server that is gone"
+    assert "is no longer declared" in refusal["detail"], "a session keeps its version, and no server that is gone"
     closing = {"tools": ["close"]}
     assert (await own.root.post(f"{at}/mcp-servers/shop/withdraw", json=closing)).json() == closing
     problem(await own.root.post(f"{at}/mcp-servers/shop/withdraw", json=closing), 422, "invalid_definition")

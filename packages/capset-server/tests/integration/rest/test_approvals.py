@@ -254,7 +254,7 @@ async def test_an_answer_that_does_not_fit_decides_nothing(shop: Shop) -> None:
 @pytest.mark.spec("G18", "P9")
 async def test_a_call_as_events_waits_for_its_approval(shop: Shop) -> None:
     reading = asyncio.ensure_future(events(shop.caller, shop.session, "pay", to="bob"))
-    (request,) = await until(lambda: shop.listed(shop.boss), "a request for an approval")
+    (request,) = await until(lambda: shop.listed(shop.boss), "an approval request")
     await shop.approved(request)
     (_, event), (name, result) = await reading
     assert (event["type"], event["data"]["id"]) == ("approval.requested", request)

@@ -28,7 +28,7 @@ async def test_what_was_taken_from_an_agent_does_not_come_back_by_moving() -> No
             await ada.patch(f"/v1/agents/{agent}", json={"capabilities": ["kit"]})
             late = (await ada.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
             body = problem(await ada.patch(f"/v1/sessions/{late}", json={"agent_version": 1}), 403, "permission_denied")
-            assert "only an administrator enables 'vault'" in body["detail"]
+            assert "only an administrator can enable 'vault'" in body["detail"]
             assert (await call(ada, late, "gold")).status_code == 404
             for version in (1, 2):
                 moved = await ada.patch(f"/v1/sessions/{early}", json={"agent_version": version})
@@ -61,7 +61,7 @@ async def test_a_comparison_evaluates_what_was_taken_from_an_agent_for_administr
             assert (comparison["composition"], principal_ids) == (None, [])
             assert "capabilities[safe]" in [field["path"] for field in comparison["fields"]]
             (notice,) = comparison["notices"]
-            assert notice == "version 1: not evaluated, since only an administrator enables 'safe'"
+            assert notice == "version 1: not evaluated, since only an administrator can enable 'safe'"
             comparison = (await boss.get(f"{url}/diff", params={"before": 1})).json()
             assert comparison["composition"]["differs"] is True
             assert (comparison["notices"], principal_ids) == ([], ["boss"])

@@ -76,7 +76,7 @@ def _chosen(config: DatabaseConfig, name: str | None) -> tuple[str, DatabaseConn
         return next(iter(connections.items()))
     if name is None or name not in connections:
         message = "say which connection is meant" if name is None else f"there is no connection {name!r:.60}"
-        raise ToolError(f"{message}; there is: {', '.join(connections)}", code="unknown_connection", status=404)
+        raise ToolError(f"{message}; available: {', '.join(connections)}", code="unknown_connection", status=404)
     return name, connections[name]
 
 
@@ -88,7 +88,7 @@ async def _located(
     try:
         is_file = engine_of(url) == SQLITE
     except ValueError as error:
-        raise ToolError(f"the connection {name!r} is not well configured: {error}", status=503) from None
+        raise ToolError(f"the connection {name!r} is misconfigured: {error}", status=503) from None
     # Imported only when needed.
     if is_file:
         from capset_tools.database.sqlite import query_sqlite
@@ -96,7 +96,7 @@ async def _located(
         return query_sqlite, url, nullcontext()
     if find_spec("psycopg") is None:
         raise ToolError(
-            f"the connection {name!r} is a PostgreSQL, for which the package psycopg is not installed here",
+            f"the connection {name!r} uses PostgreSQL, for which the package psycopg is not installed here",
             code="driver_missing",
             status=503,
             hint=install_command("postgres"),

@@ -63,7 +63,7 @@ def query_postgres(
 
 def _ended() -> ToolError:
     return ToolError(
-        "the process of the query ended before it answered, as it does where this machine has no memory for it",
+        "the process of the query ended without an answer, as it does if this machine has too little memory",
         code="query_ended",
         hint="ask for fewer or shorter rows",
     )

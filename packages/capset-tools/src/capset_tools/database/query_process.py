@@ -159,8 +159,8 @@ def _started() -> QueryProcess:
         return QueryProcess()
     except (ProcessEnded, OSError):
         raise ToolError(
-            "the process that asks PostgreSQL did not start; see that its user may start processes, and that psycopg "
-            "can be imported",
+            "the process that queries PostgreSQL did not start: check that its user may start processes, and that "
+            "psycopg can be imported",
             code="database_unavailable",
             status=503,
         ) from None

@@ -78,7 +78,7 @@ def query_sqlite(
     except (MemoryError, RowTooLarge):  # default values in the schema can exceed the limit, too
         raise error_of(too_large(config.max_bytes)) from None
     except (OverflowError, UnicodeError) as error:
-        raise ToolError(f"a parameter, or the query, is nothing that SQLite can hold: {error}") from None
+        raise ToolError(f"SQLite cannot hold the query or a parameter: {error}") from None
 
 
 def open_read_only(path: Path, config: DatabaseConfig, halt: Halt, name: str) -> sqlite3.Connection:

@@ -196,7 +196,7 @@ async def email_send(ctx: Context, to: Recipient, subject: Subject, body: Body, 
     config = ctx.config(email)
     if config.host is None or config.sender is None or not is_allowed(to, config.recipients):
         raise ToolError(
-            "This recipient is not one of those whom email may be sent to from here; nothing was sent.",
+            "Email may not be sent to this recipient from here; nothing was sent.",
             code="email_recipient_not_allowed",
             status=403,
             hint="the recipients of the capability's config name addresses and whole domains",
@@ -215,7 +215,7 @@ async def email_send(ctx: Context, to: Recipient, subject: Subject, body: Body, 
     except (RuntimeError, MessageError) as error:
         _log.warning("email: the message cannot be composed: %r, correlation %s", error, ctx.correlation)
         raise ToolError(
-            "The email cannot be written as it was meant; nothing was sent.", code="email_not_written", status=500
+            "The email cannot be composed; nothing was sent.", code="email_not_written", status=500
         ) from None
     await Delivery(config, login, ctx.correlation).deliver(config.host, config.sender, to, message.raw)
     return Sent(message_id=message.message_id, accepted=to)

@@ -269,7 +269,7 @@ class Research:
     async def _text(self, note: Note) -> str:
         document = await self._texts.get(note.id)
         if document is None:
-            raise ToolError("the text of a note is not there any more", code="note_lost", status=500)
+            raise ToolError("the text of a note is no longer stored", code="note_lost", status=500)
         return document.text
 
     def _room(self, all_sources: Sequence[Source], place: str) -> int:

@@ -169,16 +169,16 @@ def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[b
         if old == new:
             raise ToolError(
                 f"old_text and new_text differ only in their line ends, and all lines of {path!r} end in CRLF: there "
-                "is nothing to change; to make LF of them, give old_text with CRLF and new_text with LF alone",
+                "is nothing to change; to change them to LF, give old_text with CRLF and new_text with LF alone",
                 code="nothing_to_change",
             )
     first = text.find(old)
     if first < 0:
-        raise ToolError(f"{path!r} does not hold old_text; {_hint(text, old)}", code="text_not_found")
+        raise ToolError(f"{path!r} does not contain old_text; {_hint(text, old)}", code="text_not_found")
     if not every and text.find(old, first + 1) >= 0:
         raise ToolError(
-            f"old_text stands in {path!r} {_where(text, old)}; add what stands around the one that you "
-            "mean, or pass replace_all",
+            f"old_text occurs in {path!r} {_where(text, old)}; add the text around the one that you mean, "
+            "or pass replace_all",
             code="text_ambiguous",
         )
     count = text.count(old)
@@ -226,7 +226,7 @@ def _hint(text: str, old: str) -> str:
             for number, line in enumerate(text.split("\n"), 1):
                 at -= len(fold(line))
                 if at < 0:
-                    return f"what differs from it only in {difference} begins on line {number}: copy it exactly"
+                    return f"text that differs from it only in {difference} begins on line {number}: copy it exactly"
     return "read the file, and copy the text exactly"
 
 

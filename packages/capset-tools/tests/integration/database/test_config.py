@@ -43,7 +43,7 @@ async def test_a_connection_is_chosen_by_its_name(tmp_path: Path) -> None:
     secrets = Known(DATABASE_URL=two)
     async with session_for(database, config=config, permissions=["database:read"], secrets=secrets) as desk:
         assert (await ask(desk, "SELECT name FROM t", connection="one"))["rows"] == [["one"]]
-        assert (await refused(desk, "SELECT 1")).message == "say which connection is meant; there is: one, two"
+        assert (await refused(desk, "SELECT 1")).message == "say which connection is meant; available: one, two"
         assert (await refused(desk, "SELECT 1", connection="thre")).status == 404
     # A ? would begin options, so that a file of such a name cannot be had by its URL.
     assert "?" in two

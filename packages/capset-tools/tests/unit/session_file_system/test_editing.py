@@ -103,16 +103,16 @@ async def test_line_ends_can_be_changed_and_a_change_of_nothing_is_refused() -> 
     ("old", "hint"),
     [
         ("a tulip is", "read the file, and copy the text exactly"),
-        ("a rose\nis a röse", "what differs from it only in white space begins on line 2: copy it exactly"),
-        ("a rose  \n    is a röse", "what differs from it only in white space begins on line 2: copy it exactly"),
-        ("not A TULIP", "what differs from it only in white space and case begins on line 5: copy it exactly"),
+        ("a rose\nis a röse", "text that differs from it only in white space begins on line 2: copy it exactly"),
+        ("a rose  \n    is a röse", "text that differs from it only in white space begins on line 2: copy it exactly"),
+        ("not A TULIP", "text that differs from it only in white space and case begins on line 5: copy it exactly"),
         ("\t\t\t", "read the file, and copy the text exactly"),
     ],
 )
 async def test_a_text_that_is_not_there_is_an_error_that_helps(old: str, hint: str) -> None:
     async with session_of(session_file_system, *FILES) as session:
         await session.files.write("/a", POEM)
-        with pytest.raises(ToolError, match=f"^'/a' does not hold old_text; {re.escape(hint)}$") as refused:
+        with pytest.raises(ToolError, match=f"^'/a' does not contain old_text; {re.escape(hint)}$") as refused:
             await session.call(edit_file, path="/a", old_text=old, new_text="x")
         assert refused.value.code == "text_not_found"
         assert (await session.files.read("/a"))[0].version == 1
@@ -130,7 +130,7 @@ async def test_a_text_that_is_not_there_is_an_error_that_helps(old: str, hint: s
 async def test_a_text_that_is_there_more_than_once_is_one_too(data: bytes, old: str, where: str) -> None:
     async with session_of(session_file_system, *FILES) as session:
         await session.files.write("/a", data)
-        with pytest.raises(ToolError, match=f"^old_text stands in '/a' {where}") as refused:
+        with pytest.raises(ToolError, match=f"^old_text occurs in '/a' {where}") as refused:
             await session.call(edit_file, path="/a", old_text=old, new_text="y")
         assert refused.value.code == "text_ambiguous"
         assert (await session.files.read("/a"))[1] == data
@@ -211,7 +211,7 @@ async def test_what_somebody_else_writes_in_between_is_kept() -> None:
             await session.files.write("/a", b"nothing left\n")
 
         meddling.before["write"] = take
-        with pytest.raises(ToolError, match="does not hold old_text"):
+        with pytest.raises(ToolError, match="does not contain old_text"):
             await session.call(edit_file, path="/a", old_text="two", new_text="2")
         assert (await session.files.read("/a"))[1] == b"nothing left\n"
 

@@ -152,7 +152,7 @@ class _DependencyWalk:
 _STATUS_NOTICES: Final[Mapping[str, str]] = {
     "deprecated": "is deprecated: it still contributes, but plan to replace it",
     "coming_soon": "is coming soon: it contributes nothing yet",
-    "retired": "is retired: it contributes nothing any more",
+    "retired": "is retired: it no longer contributes anything",
 }
 
 

@@ -130,7 +130,7 @@ class HttpClient:
         except TimeoutError:
             if timeout is None or not scope.expired():
                 raise
-            raise _timeout_error(f"The answer was not there within {timeout:g} s.") from None
+            raise _timeout_error(f"There was no response within {timeout:g} s.") from None
         raise ToolError(f"There were more than {redirects} redirects.", code="too_many_redirects", status=502)
 
     @asynccontextmanager

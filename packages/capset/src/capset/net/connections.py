@@ -260,7 +260,7 @@ class _Http11Connection(httpcore2.AsyncHTTP11Connection):
             self._interim += 1
             if self._interim > _MAX_INTERIM:
                 host = self._origin.host.decode("ascii")
-                message = f"The host {host!r} sent more than {_MAX_INTERIM} interim answers (1xx), and no final one."
+                message = f"The host {host!r} sent more than {_MAX_INTERIM} interim responses (1xx), but no final one."
                 raise ToolError(message, code="too_many_interim", status=502)
         elif isinstance(event, h11.Response):
             self._interim = 0
@@ -290,7 +290,7 @@ async def _resolve(host: str, resolver: Resolver) -> Sequence[str]:
         return await resolver(host)
     except OSError as error:
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
-            raise NotSent(f"The host {host!r} cannot be looked up just now.") from None
+            raise NotSent(f"The host {host!r} cannot be looked up at the moment.") from None
         return ()
 
 

@@ -71,7 +71,7 @@ class HttpResponse:
                     for piece in decoder.decode(data):
                         yield piece
         if not decoder.is_complete:
-            raise TransientError("The answer broke off.", code="unreachable")
+            raise TransientError("The response broke off.", code="unreachable")
 
     async def read(self, limit: int, *, seconds: float | None = None) -> Body:
         """Return at most ``limit`` bytes of the decoded body, and only what arrives within ``seconds``.
@@ -122,7 +122,7 @@ def decoder_for(coding: str) -> Decoder:
     if name in ("", "identity"):
         return _Identity()
     if name not in ("x-gzip", *accepted_codings().split(", ")):
-        raise ToolError(f"The answer is encoded as {name[:64]!r}, which is not supported.", code="bad_encoding")
+        raise ToolError(f"The response is encoded as {name[:64]!r}, which is not supported.", code="bad_encoding")
     return _DECODERS[name]()
 
 
@@ -252,4 +252,4 @@ _DECODERS: Final[dict[str, Callable[[], Decoder]]] = {
 
 
 def _decoding_error() -> ToolError:
-    return ToolError("The answer is not encoded as it says.", code="bad_encoding")
+    return ToolError("The response is not encoded as it says.", code="bad_encoding")

@@ -82,7 +82,7 @@ def parse_url(text: str) -> Url:
         raise _url_error("is not an absolute URL; expected one such as https://example.com/")
     scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4]
     if scheme != "http" and scheme != "https":  # noqa: PLR1714  # narrows the type
-        raise _url_error("has another scheme than http and https")
+        raise _url_error("has a scheme other than http and https")
     if not authority:
         raise _url_error("has no host; expected one such as https://example.com/")
     if "@" in authority:

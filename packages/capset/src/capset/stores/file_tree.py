@@ -119,7 +119,7 @@ class TreeRows(Protocol):
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
         """Move the row at ``source`` and all its descendants to the free path ``target``.
 
-        All these rows get this ``version`` and the modification time ``now``. The row of the new parent exists already.
+        All these rows get this ``version`` and the modification time ``now``. The row of the new parent already exists.
         """
         ...
 
@@ -308,7 +308,7 @@ def _create_directories(rows: TreeRows, directories: Sequence[str], version: int
 
 
 def _exists_error(path: str, *, is_file: bool, both: bool) -> FileError:
-    problem = f"there is a {'file' if is_file else 'directory'} {path!r} already"
+    problem = f"there is already a {'file' if is_file else 'directory'} {path!r}"
     hint = "overwrite=true replaces it" if both else "delete it first, or name another path"
     return FileError(f"{problem}; {hint}", code="file_exists", status=409)
 

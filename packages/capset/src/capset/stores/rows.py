@@ -198,7 +198,7 @@ def are_storable(*texts: str | None) -> bool:
 
 def id_taken_error(label: str, id: str) -> StoreError:
     """Return the error for an id that is taken. ``label`` names the row, with its article."""
-    return StoreError(f"there is {label} {id!r} already")
+    return StoreError(f"there is already {label} {id!r}")
 
 
 def missing_link_error(id: str) -> StoreError:

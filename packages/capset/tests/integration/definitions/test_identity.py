@@ -178,7 +178,7 @@ def test_hooks_and_offers_can_be_copied() -> None:
         (look, {"approval": bool}, "must be a function of one argument"),
         (careful, {"id": "no id"}, "a policy's id must match"),
         (careful, {"evaluate": bool}, "must be a function of one argument"),
-        (careful, {"binding": "snapshot", "phase": "call"}, "is asked at calls only"),
+        (careful, {"binding": "snapshot", "phase": "call"}, "is evaluated at calls only"),
         (texts, {"scope": "request"}, "need the scope session"),
         (shelf.ref, {"presets": {"none": True}}, "unknown preset 'none'"),
         (shelf.ref, {"presets": {"more": 1}}, "True or False; got 1"),

@@ -158,7 +158,7 @@ def test_unknown_names_are_refused_with_what_was_perhaps_meant() -> None:
     registry = Registry.of([Capability("weather")], [Agent("forecaster")])
     with pytest.raises(NotFound, match="unknown capability 'wether'; did you mean 'weather'"):
         registry.get("wether")
-    with pytest.raises(NotFound, match="unknown agent 'x'; there is: forecaster"):
+    with pytest.raises(NotFound, match="unknown agent 'x'; available: forecaster"):
         registry.get_agent("x")
 
 

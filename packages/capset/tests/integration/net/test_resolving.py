@@ -57,7 +57,7 @@ async def test_names_that_are_not_answered_keep_no_others_waiting() -> None:
     await asyncio.gather(*map(given_up, range(MAX_LOOKUPS - 1)))
     assert await asyncio.wait_for(system_resolver("localhost"), 60)
     await given_up(MAX_LOOKUPS)
-    with pytest.raises(TransientError, match="cannot be looked up just now"):
+    with pytest.raises(TransientError, match="cannot be looked up at the moment"):
         async with HttpClient().open("GET", "http://example.com/", timeout=5):
             pass
 

@@ -84,9 +84,9 @@ class Model:
     ) -> TransitionRow | str | None:
         """Return the transition, or why the turn is refused."""
         if link.id in [other.id for other in self.links]:
-            return f"there is a link {link.id!r} already"
+            return f"there is already a link {link.id!r}"
         if envelope and envelope.id in [other.id for other in self.envelopes]:
-            return f"there is an envelope {envelope.id!r} already"
+            return f"there is already an envelope {envelope.id!r}"
         before = [other for other in self.links if other.session == link.session and link.session is not None]
         self.links.append(link)
         self.envelopes += [envelope] if envelope else []

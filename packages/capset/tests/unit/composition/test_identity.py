@@ -111,7 +111,7 @@ def test_each_status_contributes_and_says_what_it_should() -> None:
     assert composition.notices == (
         "capability 'soon' is coming soon: it contributes nothing yet",
         "capability 'old' is deprecated: it still contributes, but plan to replace it",
-        "capability 'gone' is retired: it contributes nothing any more",
+        "capability 'gone' is retired: it no longer contributes anything",
     )
     nothing = compose(Agent("a", uses=[soon, gone]))
     assert (nothing.tools, nothing.system_text) == ({}, "")

@@ -75,7 +75,7 @@ def test_left_out_every_preset_is_on_and_given_exactly_those(default: Any, expec
 @pytest.mark.parametrize(
     ("default", "message"),
     [
-        (["x"], ": unknown preset 'x'; there is: one"),
+        (["x"], ": unknown preset 'x'; available: one"),
         ([5], ": unknown preset '5'"),
         ("on", ": unknown preset 'on'; did you mean 'one'"),
         (5, " must be a list"),

@@ -42,7 +42,7 @@ async def test_two_routes_may_lead_to_one_block_and_a_choice_needs_no_context() 
     ("chosen", "message"),
     [
         ("smal", "The router 'r' chose an unknown route 'smal'; did you mean 'small'?"),
-        ("x", "The router 'r' chose an unknown route 'x'; there is: large, small"),
+        ("x", "The router 'r' chose an unknown route 'x'; available: large, small"),
         (None, "The router 'r' chose NoneType, not a route's name."),
     ],
 )

@@ -48,7 +48,7 @@ async def archive_agent(page: PageRequest) -> Response:
     """Archive an agent, in the version that the page showed."""
     agent_id = page.params["id"]
     await page.api.send("DELETE", "agents", agent_id, headers=_if_match(page))
-    return page.redirect("agents", agent_id, told="Archived. It takes no new sessions.")
+    return page.redirect("agents", agent_id, told="Archived: it accepts no new sessions.")
 
 
 async def restore_agent(page: PageRequest) -> Response:

@@ -223,7 +223,7 @@ async def show_event(page: PageRequest) -> Response:
     seq = number(page.params, "seq") or 0
     event = await whole_event(page.api, page.params["id"], seq)
     if event is None:
-        raise NotFound(f"event {seq} of this session is not stored any more")
+        raise NotFound(f"event {seq} of this session is no longer stored")
     data: dict[str, Any] = event["data"]
     value = next((data[name] for name in ("data", "output", "text", "arguments") if name in data), data)
     return page.render("sessions/event.html", session=page.params["id"], event=event, value=value)
@@ -241,7 +241,7 @@ async def show_turn(page: PageRequest) -> Response:
             elif event is not None and events:
                 break  # another turn has begun
     if not events:
-        raise NotFound(f"there is no turn {turn!r} of this session, or its events are not stored any more")
+        raise NotFound(f"there is no turn {turn!r} of this session, or its events are no longer stored")
     return page.render("sessions/timeline.html", session=session, line=timeline_of(events))
 
 

@@ -24,9 +24,9 @@ _NAME: Final = "key"
 SCOPES: Final[Mapping[Scope, str]] = {
     "capset:read": "read capabilities, agents and fingerprints",
     "capset:call": "open sessions and call tools",
-    "capset:write": "make and change agents",
+    "capset:write": "create and change agents",
     "capset:audit": "read the organisation's records",
-    "capset:approve": "decide requests for approvals",
+    "capset:approve": "decide approval requests",
     "capset:metrics": "read metrics",
     "capset:admin": "everything, keys included",
 }
@@ -56,9 +56,9 @@ _SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "name": _text("Name", "What the key is for, such as the program that uses it."),
-        "principal": _text("Principal", "Who calls with it: the id in records and policies."),
+        "principal": _text("Principal", "Who makes the calls: the id in records and policies."),
         "kind": {"enum": kinds(), "title": "Kind of principal"},
-        "org": _text("Organisation", "If empty, the key is for an operator, or for no organisation."),
+        "org": _text("Organisation", "Empty for a key without an organisation, such as an operator's."),
         "expires": _text("Valid for", "Hours or days, such as 12h or 30d; 366d at most."),
         "permissions": _lines("Permissions", "At most your own, such as session_files:read."),
         "agent": _text("Default agent", "The id of the agent that /mcp serves."),
@@ -66,7 +66,7 @@ _SCHEMA: Final[dict[str, Any]] = {
         "allowance": {
             "type": "object",
             "title": "Allowance",
-            "description": "It applies besides the server's and your own; the lowest limit counts.",
+            "description": "It applies in addition to the server's and your own; the lowest limit counts.",
             "properties": {
                 "limits": _lines("Limits on calls", "Such as 100/1h."),
                 "usage": _lines("Limits on models", "Such as tokens=1000000/1d or cost=5/1d."),
@@ -107,7 +107,9 @@ async def make_key(page: PageRequest) -> Response:
     try:
         idempotency_key = page.form.get("once", "")
         if not _ONCE.fullmatch(idempotency_key):
-            raise InvalidArguments("Invalid form: it lacks its unique number; load the page again. No key was created.")
+            raise InvalidArguments(
+                "Invalid form: its unique number is missing; load the page again. No key was created."
+            )
         headers = {"idempotency-key": idempotency_key}
         created = await page.api.send("POST", "keys", body=read_key(page.form), headers=headers)
     except (RestRefusal, InvalidArguments) as error:

@@ -56,7 +56,7 @@ async def add_person(page: PageRequest) -> Response:
 async def remove_person(page: PageRequest) -> Response:
     """Remove a person."""
     await page.api.send("DELETE", "people", page.params["id"])
-    return page.redirect("people", told="Removed: that user can no longer decide approvals.")
+    return page.redirect("people", told="Removed: that user can no longer decide approval requests.")
 
 
 async def list_deliveries(page: PageRequest) -> Response:

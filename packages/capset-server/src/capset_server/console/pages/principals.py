@@ -22,7 +22,7 @@ async def show_principal(page: PageRequest) -> Response:
     principals = await page.api.get("principals", principal=name, org=org)
     principal = next((candidate for candidate in principals["items"] if candidate["kind"] == kind), None)
     if principal is None:
-        raise NotFound("there is no such principal: none of this kind and id has a key or a session here")
+        raise NotFound("there is no such principal: no key or session here belongs to it")
     usage = await page.api.get("usage", principal=name, kind=kind, org=org) if kind in kinds() else None
     values = {"principal": principal, "usage": usage, "principal_org": org}
     return render_tab(page, "principals", "principal.html", values)

@@ -103,7 +103,7 @@ async def test_the_same_call_may_use_the_approval_instead(shared: Site, ada: Tas
     task = await ada.task("pay", to="bob")
     await decide(shared, task)
     assert (await ada.call("pay", to="bob"))["content"][0]["text"] == "bob has 5"
-    assert "it was used already" in text_in(await ada.get(task["taskId"]))
+    assert "it was already used" in text_in(await ada.get(task["taskId"]))
     assert done == [("bob", 5)]
 
 

@@ -35,8 +35,8 @@ def too_large(max_bytes: int) -> QueryFailure:
 def own_store(name: str) -> QueryFailure:
     """Return the failure for a database that is a capset store."""
     return QueryFailure(
-        f"the database {name!r} is not asked: it is the store of a capset, with the record, the keys and the sessions "
-        "of all organisations; its operator has to name another",
+        f"the database {name!r} cannot be queried: it is a capset store, with the record, the keys and the sessions of "
+        "all organisations; its operator has to name another",
         "own_store",
         403,
     )
@@ -46,7 +46,7 @@ def not_allowed(functions: Collection[str]) -> QueryFailure:
     """Return the failure for a query that calls functions that are not allowed."""
     named = ", ".join(sorted(functions))
     return QueryFailure(
-        f"db_query does not call {named}: it calls PostgreSQL's ordinary functions, which only compute; write the "
+        f"db_query does not call {named}: it calls only PostgreSQL's ordinary functions, which only compute; write the "
         "query without it",
         "function_not_allowed",
         403,

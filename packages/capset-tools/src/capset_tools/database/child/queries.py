@@ -101,7 +101,7 @@ def answer_of(order: QueryOrder) -> tuple[dict[str, Any], bool]:
         except RowTooLarge:
             raise too_large(order["max_bytes"]) from None
         except UnicodeError:
-            raise QueryFailure("a parameter, or the query, has a lone surrogate, which is no text") from None
+            raise QueryFailure("the query or a parameter has a lone surrogate, which is not valid text") from None
     except QueryFailure as failure:
         return {"failure": asdict(failure)}, is_spent
 
@@ -157,7 +157,7 @@ def _check_database(connection: Connection, name: str) -> None:
     power = connection.execute(_POWER, (POWERS,)).fetchone()
     if power is not None:
         raise QueryFailure(
-            f"the database {name!r} is not asked: the role that its connection logs in with {power[0]}, so that a "
+            f"the database {name!r} cannot be queried: the role that its connection logs in with {power[0]}, so a "
             "query could do more than read; its operator has to give it a role of its own that may only SELECT",
             "role_too_powerful",
             403,

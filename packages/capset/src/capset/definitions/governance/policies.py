@@ -97,7 +97,7 @@ class Policy(Definition):
                 raise DefinitionError(f"policy {self.id!r}: {label} must be one of {get_args(literal)}; got {value!r}")
         if self.binding == "snapshot" and self.phase == "call":
             raise DefinitionError(
-                f"policy {self.id!r} is asked at calls only, so there is no snapshot decision to keep",
+                f"policy {self.id!r} is evaluated at calls only, so there is no snapshot decision to keep",
                 hint="leave out binding='snapshot', or phase='call'",
             )
 

@@ -199,16 +199,16 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
             row, max_pending=limit, max_bytes=MAX_PENDING_BYTES, by_code=by_code, deliveries=deliveries
         )
     except ArgumentsFull:
-        call.deny("the arguments of open requests for approvals are too large together")
+        call.deny("the arguments of open approval requests are too large together")
         raise LimitExceeded(
             f"Rate limit exceeded: the arguments of this organisation's requests that wait for approvals may have at "
             f"most {MAX_PENDING_BYTES} bytes together (pending_arguments).",
             hint="have some of them decided, or wait until they expire",
         ) from None
     if opened is None:
-        call.deny(f"{limit} requests for approvals are open")
+        call.deny(f"{limit} approval requests are open")
         raise LimitExceeded(
-            f"Rate limit exceeded: {limit} requests of this principal wait for approvals already.",
+            f"Rate limit exceeded: {limit} requests of this principal already wait for approval.",
             hint="have some of them decided, or wait until they expire",
         )
     runtime.deliveries.wake(deliveries)

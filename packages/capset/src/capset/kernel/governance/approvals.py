@@ -259,7 +259,7 @@ class ApprovalService:
     async def _get(self, id: str, org: str | None) -> ApprovalRow:
         row = await self.find(id, org)
         if row is None:
-            raise NotFound(f"there is no request for an approval {id!r}")
+            raise NotFound(f"there is no approval request {id!r}")
         return row
 
     async def _decide(self, row: ApprovalRow, answer: Answer, by: Decider) -> ApprovalRow:
@@ -267,7 +267,7 @@ class ApprovalService:
         actor, runtime = HOST if by is None else actor_of(by), self._runtime
         while True:
             if row.status != "pending" or self.is_overdue(row):
-                raise Conflict(f"the request {row.id!r} is not open any more: {closed_reason(row)}")
+                raise Conflict(f"the request {row.id!r} is no longer open: {closed_reason(row)}")
             changed_row = apply_answer(row, answer, by, runtime.governance, runtime.clock.time_ns())
             if await self._move(changed_row, "pending", previous=row, act=self._act(changed_row, answer, actor)):
                 break

@@ -156,7 +156,7 @@ def _window_error(call: Invocation, session_windows: SessionWindows, now: int) -
 def _exceeded_error(call: Invocation, counted_limit: CountedLimit, remaining: float) -> LimitExceeded:
     call.deny(f"the limit of {counted_limit.limit}")
     wait = duration_text(remaining)
-    message = f"Rate limit exceeded: {counted_limit.label} takes {counted_limit.limit}; try again in {wait}."
+    message = f"Rate limit exceeded: {counted_limit.label} is limited to {counted_limit.limit}; try again in {wait}."
     return LimitExceeded(message, retry_after=remaining)
 
 
@@ -164,6 +164,6 @@ def _budget_text(call: Invocation, refused: QuotaExhausted) -> str:
     quota = refused.quota
     subject = "the run" if quota is call.options.quota else "the session"
     if quota.calls is not None and refused.calls >= quota.calls:
-        return f"Budget exceeded: {subject} may make {counted(quota.calls, 'call')}, and has made as many."
+        return f"Budget exceeded: {subject} may make {counted(quota.calls, 'call')}, and has already made that many."
     cost = (call.compiled.tool and call.compiled.tool.cost) or 0.0
     return f"Budget exceeded: this costs {cost:g}, and {subject} has {(quota.cost or 0.0) - refused.cost:g} left."

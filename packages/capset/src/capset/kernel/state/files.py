@@ -134,7 +134,7 @@ class SessionFiles:
         if before in self._folders and before != "/":
             raise FileError(f"{before!r} holds read-only files and cannot be moved")
         if after in self._folders and before not in (after, "/"):
-            raise FileError(f"there is a directory {after!r} already", code="file_exists", status=409)
+            raise FileError(f"there is already a directory {after!r}", code="file_exists", status=409)
         files, quota = self._runtime.store.files, self._runtime.governance.file_quota
         now = iso(self._runtime.clock.time_ns())
         moved = await files.move(

@@ -134,9 +134,7 @@ async def hold_lock(lock: asyncio.Lock, label: str, end: float, hint: str = UNCO
         async with asyncio.timeout_at(end):
             await lock.acquire()
     except TimeoutError:
-        raise ConcurrentModificationError(
-            f"{label} was held by other updates until the time was up", hint=hint
-        ) from None
+        raise ConcurrentModificationError(f"{label} was held by other updates until the deadline", hint=hint) from None
     hold = _Hold(lock)
     token = _held_locks.set((*_held_locks.get(), hold))
     try:

@@ -50,7 +50,7 @@ class ArgumentsFull(Exception):
 
 
 class ApprovalStore(Protocol):
-    """The requests for approvals. Each belongs to one org."""
+    """The approval requests. Each belongs to one org."""
 
     async def open(
         self,

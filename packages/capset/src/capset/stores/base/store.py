@@ -86,7 +86,7 @@ class Store(Protocol):
 
     @property
     def approvals(self) -> ApprovalStore:
-        """The requests for approvals, with their outcomes."""
+        """The approval requests, with their outcomes."""
         ...
 
     @property

@@ -110,4 +110,4 @@ def _insert(connection: Connection, row: SessionRow) -> None:
     try:
         connection.execute(insert(sessions).values(asdict(row)))
     except IntegrityError as error:
-        raise StoreError(f"there is a session {row.id!r} already") from error
+        raise StoreError(f"there is already a session {row.id!r}") from error

@@ -85,7 +85,7 @@ async def test_a_limit_of_the_process_is_one_of_each_kernel(durable: str) -> Non
     async with Kernel(store=durable) as first, Kernel(store=durable) as other:
         for kernel in (first, other):
             assert await passed(await opened(kernel, agent), ping, 5) == 2
-        with pytest.raises(LimitExceeded, match="takes 2/1h in each process"):
+        with pytest.raises(LimitExceeded, match="is limited to 2/1h in each process"):
             await (await opened(first, agent)).call(ping)
 
 
@@ -100,7 +100,7 @@ async def test_a_sessions_budget_is_one_over_three_openings_and_a_restart(durabl
         assert sum(counts) == 1
     async with Kernel(store=durable) as kernel:
         last = await opened(kernel, agent, session_id=first.id, budget=Budget(calls=9))
-        with pytest.raises(BudgetExceeded, match="the session may make 1 call, and has made as many"):
+        with pytest.raises(BudgetExceeded, match="the session may make 1 call, and has already made that many"):
             await last.call(ping)
         other = await opened(kernel, agent, budget=Budget(calls=1))
         assert await passed(other, ping, 3) == 1, "another session has its own"
@@ -153,7 +153,7 @@ async def test_the_lowest_of_server_principal_and_agent_holds(store: str) -> Non
                 await run.call(ping)
             assert await passed(session, ping, 9) == 1, "three an hour"
             subject = ("this principal", "this server", "the agent 'one'")[shift]
-            with pytest.raises(LimitExceeded, match=f"{subject} takes 3/1h; try again in "):
+            with pytest.raises(LimitExceeded, match=f"{subject} is limited to 3/1h; try again in "):
                 await session.call(ping)
 
 

@@ -1,4 +1,4 @@
-"""Equal calls meet one request for an approval, and use what was approved, whoever repeats them (spec 4, G16–G18)."""
+"""Equal calls meet one approval request, and use what was approved, whoever repeats them (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_the_open_requests_of_a_principal_are_bounded(store: str) -> None:
             await harness.asked(session, amount=amount)
         error = (await harness.made(session, amount=3)).error
         assert isinstance(error, LimitExceeded)
-        assert "3 requests of this principal wait for approvals already" in error.message
+        assert "3 requests of this principal already wait for approval" in error.message
         assert isinstance((await harness.made(session, amount=0)).error, ApprovalRequired), "one that is open is met"
         assert isinstance((await harness.made(await harness.session("carol"), amount=3)).error, ApprovalRequired)
         await harness.decided((await harness.requests(session=session.id))[0].id)

@@ -88,7 +88,7 @@ async def test_what_cannot_be_kept_is_not_declared() -> None:
 @pytest.mark.spec("F25")
 async def test_an_agent_that_is_not_registered_is_told_with_what_was_perhaps_meant() -> None:
     async with hosting() as (_, host):
-        with pytest.raises(NotFound, match="unknown agent 'support'; there is: none"):
+        with pytest.raises(NotFound, match="unknown agent 'support'; available: none"):
             host.create_session("support", principal=ADA)
         await host.register(AGENT, agent_id="support")
         with pytest.raises(NotFound, match=r"unknown agent 'suport'; did you mean 'support'\?"):
@@ -101,7 +101,7 @@ async def test_an_agent_of_an_org_is_its_members_alone_and_comes_before_that_of_
         row = await host.register(mine, agent_id="support", org="acme")
         assert await kernel.store.lineage.latest_registration("acme", "support") == row
         for stranger in (ADA, Principal("eve", org="other")):
-            with pytest.raises(NotFound, match="unknown agent 'support'; there is: none"):
+            with pytest.raises(NotFound, match="unknown agent 'support'; available: none"):
                 host.create_session("support", principal=stranger)
         await host.register(AGENT, agent_id="support")
         assert host.create_session("support", principal=Principal("bob", org="acme")).agent is mine

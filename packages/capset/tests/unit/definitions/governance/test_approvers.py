@@ -87,7 +87,7 @@ def test_a_rule_is_a_value_that_keeps_what_it_was_given() -> None:
         ({"tools": ["x" * 65], "approvals": 2}, "no name fits"),
         ({"agents": ["-clerk"], "approvals": 2}, "no name fits '-clerk'"),
         ({"effects": [], "approvals": 2}, "effects is empty"),
-        ({"risks": ["huge"], "approvals": 2}, "unknown risk 'huge'; there is: high, low, medium"),
+        ({"risks": ["huge"], "approvals": 2}, "unknown risk 'huge'; available: high, low, medium"),
         ({"permission": "approve"}, "permission must match"),
         ({"attributes": {"department": []}}, "department has no values, so no approver can match"),
         ({"attributes": {"department": None}}, "department is null"),

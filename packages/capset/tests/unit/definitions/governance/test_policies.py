@@ -104,7 +104,7 @@ def test_binding_and_phase_say_who_asks(binding: Any, phase: Any, at_evaluation:
     [
         *(({"binding": wrong}, "binding must be one of") for wrong in ("late", None, ["live"])),
         *(({"phase": wrong}, "phase must be one of") for wrong in ("all", True)),
-        ({"binding": "snapshot", "phase": "call"}, "is asked at calls only"),
+        ({"binding": "snapshot", "phase": "call"}, "is evaluated at calls only"),
     ],
 )
 def test_an_option_that_means_nothing_is_refused(options: dict[str, Any], message: str) -> None:

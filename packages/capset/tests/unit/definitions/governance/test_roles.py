@@ -36,7 +36,7 @@ def test_roles_are_expanded_before_there_is_a_principal() -> None:
 
 def test_there_may_be_no_roles() -> None:
     assert Roles().permissions == Roles({}).permissions == {}
-    with pytest.raises(DefinitionError, match="unknown role 'admin'; there is: none"):
+    with pytest.raises(DefinitionError, match="unknown role 'admin'; available: none"):
         Roles().expand("admin")
 
 

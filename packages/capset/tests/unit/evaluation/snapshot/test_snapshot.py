@@ -79,7 +79,7 @@ async def test_there_is_a_reason_for_every_tool() -> None:
     ("name", "message"),
     [
         ("exprot", "unknown tool 'exprot'; did you mean 'export'?"),
-        ("zzz", "unknown tool 'zzz'; there is: all, export, free, gated, nightly, notes"),
+        ("zzz", "unknown tool 'zzz'; available: all, export, free, gated, nightly, notes"),
         ("c.export", "unknown tool 'c.export'"),
     ],
 )

@@ -34,7 +34,7 @@ async def test_all_its_tools_share_them(scope: Any) -> None:
         for mail_tool in (READ, WRITE, INSIDE):
             await session.call(mail_tool)
         for mail_tool in (READ, WRITE, INSIDE):
-            with pytest.raises(LimitExceeded, match="the capability 'mail' takes 3/1h") as error:
+            with pytest.raises(LimitExceeded, match="the capability 'mail' is limited to 3/1h") as error:
                 await session.call(mail_tool)
             assert 3_500 < (error.value.retry_after or 0) <= 3_600
         async with kernel.open(agent, principal=BOB) as other:
@@ -76,12 +76,12 @@ async def test_a_tool_is_held_by_its_own_limits_and_those_of_each_capability_tha
     async with Kernel(store="memory://") as kernel:
         async with kernel.open(Agent("a", uses=[first, two]), principal=ADA) as session:
             await session.call(limited_tool)
-            with pytest.raises(LimitExceeded, match="the capability 'two' takes 1/1h"):
+            with pytest.raises(LimitExceeded, match="the capability 'two' is limited to 1/1h"):
                 await session.call(limited_tool)
         async with kernel.open(Agent("b", uses=[first]), principal=ADA) as session:
             for _ in range(3):
                 await session.call(limited_tool)
-            with pytest.raises(LimitExceeded, match="the capability 'one' takes 4/1h"):
+            with pytest.raises(LimitExceeded, match="the capability 'one' is limited to 4/1h"):
                 await session.call(limited_tool)
 
 
@@ -104,7 +104,7 @@ async def test_what_a_principal_may_use_is_held_beside_the_agents_and_the_server
         async with kernel.open(agent, principal=principal) as session:
             results = [await session.try_call(READ) for _ in range(3)]
         assert [result.success for result in results] == [True, True, False]
-        assert "this principal takes 2/1m" in str(results[2].error)
+        assert "this principal is limited to 2/1m" in str(results[2].error)
 
 
 @pytest.mark.spec("G9", "G36")

@@ -74,11 +74,11 @@ def admission(installed: InstalledTool) -> Step | None:
                     raise refusal_error(call, refused, claimed_limits) from None
                 if isinstance(refused, TurnTaken):
                     call.deny("another process holds the turn now, or it has ended")
-                    raise TurnLost("Another process holds the turn now, or it has ended; no call was made.") from None
+                    raise TurnLost("The turn has ended, or another process holds it now; no call was made.") from None
                 # Otherwise another call has used the approval.
                 if call.options.approval is not None or ask_again is None or (request and request.modified is not None):
-                    call.deny("approval void: it was used already")
-                    raise ApprovalVoid("Approval void: it was used already.") from None
+                    call.deny("approval void: it was already used")
+                    raise ApprovalVoid("Approval void: it was already used.") from None
             else:
                 return check_unchanged(call)
             # An equal call has used it, so this one needs its own approval.

@@ -206,7 +206,7 @@ async def _named_approval(
     if row.needs != (needs and needs.to_json()):
         raise _void_error(call, "the rules for its approvers have changed since")
     if row.status == "used":
-        raise _void_error(call, "it was used already")
+        raise _void_error(call, "it was already used")
     if row.status == "approved" and not has_enough_approvals(row):
         raise _void_error(call, "it lacks some of the approvals that it needs")
     if row.status == "pending" and not service.is_overdue(row):
@@ -231,4 +231,4 @@ def _check_approved(call: Invocation, row: ApprovalRow, service: ApprovalService
             hint=f"the same call gets this answer until {row.expires_at}",
         )
     call.deny("no answer in time")
-    raise ApprovalExpired("Permission denied: the request for an approval was not answered in time.")
+    raise ApprovalExpired("Permission denied: the approval request was not answered in time.")

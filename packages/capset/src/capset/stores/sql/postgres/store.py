@@ -198,7 +198,7 @@ class PostgresStore(SqlStore):
             with reading.begin() as connection:
                 if inspect(connection).get_table_names():
                     raise DefinitionError(
-                        f"the database {self.name!r} has tables already",
+                        f"the database {self.name!r} already has tables",
                         hint="create a new one with createdb; after an interrupted restore, a database is incomplete",
                     )
             load(self._url, self.name, file)

@@ -48,7 +48,7 @@ async def test_no_approval_from_before_a_restore_lets_a_call_through(url: str, n
         session = await restored.session(id=session.id)
         for to, approval in (("bob", single_use), ("eve", standing), ("eve", None), ("zoe", pending)):
             assert (await restored.made(session, to, approval=approval)).error is not None
-        with pytest.raises(Conflict, match="is not open any more"):
+        with pytest.raises(Conflict, match="is no longer open"):
             await restored.decided(pending)
         assert restored.paid == []
         second_request = await restored.asked(session, "bob")

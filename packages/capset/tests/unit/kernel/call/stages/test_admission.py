@@ -60,12 +60,14 @@ async def test_a_refusal_names_its_window_and_says_when_one_more_fits() -> None:
         for pause in (1.0004, 2):
             await desk.session.call(ping)
             desk.clock.advance(pause)
-        with pytest.raises(LimitExceeded, match="Rate limit exceeded: 'ping' takes 2/10s; try again in 7 s") as refused:
+        with pytest.raises(
+            LimitExceeded, match="Rate limit exceeded: 'ping' is limited to 2/10s; try again in 7 s"
+        ) as refused:
             await desk.session.call(ping)
         assert (refused.value.status, refused.value.retryable, refused.value.retry_after) == (429, True, 7.0)
         desk.clock.advance(7)
         await desk.session.call(ping)
-        with pytest.raises(LimitExceeded, match="takes 3/1m"):
+        with pytest.raises(LimitExceeded, match="is limited to 3/1m"):
             await desk.session.call(ping)
         outcomes = [(record.outcome, record.decision, record.code) for record in await desk.records()]
         succeeded, limited = ("succeeded", "allow", None), ("limited", "deny", "limit_exceeded")
