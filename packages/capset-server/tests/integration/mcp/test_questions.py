@@ -166,7 +166,12 @@ async def test_an_approval_is_used_up_by_the_round_that_does_it() -> None:
         assert text_of(await workbench.client.call_tool("pay")) == "paid"
         assert "code: approval_required" in text_of(await workbench.client.call_tool("pay"))
         assert started == ["paid"]
-        assert [record.outcome for record in await workbench.records()] == ["pending", "pending", "succeeded", "pending"]
+        assert [record.outcome for record in await workbench.records()] == [
+            "pending",
+            "pending",
+            "succeeded",
+            "pending",
+        ]
 
 
 @pytest.mark.spec("M12")
