@@ -195,6 +195,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         {},
         {"status": "active"},
         {"name": names.agent},
+        {"text": "a"},
         {"capabilities": ("a", "b")},
         {"has_servers": True},
     )

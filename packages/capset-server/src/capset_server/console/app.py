@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
@@ -89,6 +90,12 @@ class Console:
         self.paths = frozenset(template_of(route.path) for route in routes)
         """The templates of all paths of the console, as the middleware matches them."""
 
+    def serves(self, scope: Scope, request_info: RequestContext) -> bool:
+        """Return whether a request is for a page, or comes from a browser that looks for one that does not exist."""
+        if request_info.route is not None:
+            return request_info.route in self.paths
+        return scope["method"] in ("GET", "HEAD") and b"text/html" in request_info.headers.get(b"accept", b"")
+
     async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
         """Return the signed-in caller, ``None`` if there is none or the path needs none."""
         if request_info.route == template_of(assets.PATH):
@@ -151,11 +158,14 @@ class Console:
                     "Permission denied: this form is not valid any more. Nothing was done.",
                     hint="load the page again, and sign in if you are asked to",
                 )
+        return await self._page(request, info.caller, form, cookie)
+
+    async def _page(self, request: Request, caller: Caller, form: Form, cookie: str) -> PageRequest:
         api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
         token = await self._sign_ins.form_token(cookie, _ABOUT)
         sign_out = partial(self._login.sign_out, request)
         is_signed_in = partial(self._is_signed_in, cookie)
-        return PageRequest(request, self._service, api, info.caller, form, token, MENU, sign_out, is_signed_in)
+        return PageRequest(request, self._service, api, caller, form, token, MENU, sign_out, is_signed_in)
 
     async def _is_signed_in(self, cookie: str) -> bool:
         return self._service.callers.anyone is not None or await self._sign_ins.caller(cookie) is not None
@@ -166,16 +176,18 @@ class Console:
         if isinstance(error, Unauthenticated):
             return self._login.lead_there(request)
         public_error = hide_store_details(error, info.correlation)
+        is_fragment = request.headers.get("hx-request") == "true"
+        values = {"error": public_error, "phrase": _phrase(public_error.status), "correlation": info.correlation}
+        if info.caller is not None and not is_fragment:
+            with suppress(CapsetError):  # without the store, there is no menu either
+                page = await self._page(request, info.caller, Form(()), self._login.cookie(request.scope, info))
+                return page.render("refusal.html", http_status=public_error.status, **values)
         root = root_of(request.scope)
-        values = {
-            "error": public_error,
-            "phrase": _phrase(public_error.status),
-            "correlation": info.correlation,
+        values |= {
             "url": address(root),
             "is_known": info.caller is not None,
             "asset": partial(assets.asset_path, root),
         }
-        is_fragment = request.headers.get("hx-request") == "true"
         template = "failure.html" if is_fragment else "error.html"
         return Response(render(template, values), public_error.status, media_type=HTML)
 
