@@ -19,6 +19,7 @@ from capset.stores.base import (
     KeyQuery,
     KeyRow,
     LinkQuery,
+    ModelUser,
     NewEvent,
     NewMessage,
     PayloadRow,
@@ -33,6 +34,7 @@ from capset.stores.base import (
     StepClaim,
     Store,
     TurnRow,
+    UsageQuery,
     UsageWindow,
     VersionQuery,
     Window,
@@ -140,6 +142,7 @@ async def write_everything(store: Store) -> None:
     await store.workers.remove("w-2")
     await store.usage.reserve(STEP, 1)
     await store.usage.settle(STEP, AgentUsage(steps=1, tokens=7), 2)
+    await store.usage.count(ModelUser(ORG, "scribe", "ada", "user"), AgentUsage(steps=1, tokens=7), 2)
     await store.people.add(PERSON)
     await store.people.add(replace(PERSON, id="p-2", user="U2"))
     await store.people.remove(ORG, "p-2")
@@ -232,6 +235,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.admissions.counts([Window("window", 9, 60)], 1)
     await store.admissions.spent([session])
     await store.usage.read([USAGE], 1)
+    await store.usage.totals(UsageQuery(org, "2026-01-01T00", "2026-01-02T00", "scribe", principal))
     await store.approvals.get(org, "approval-1")
     filter_sets = (
         {},

@@ -68,7 +68,8 @@ async def page_of(
     """Return a page of agents: those defined in code by name, then stored ones, newest first.
 
     ``text`` is a part of their names. ``capabilities`` selects agents that use one of them; ``has_servers`` selects
-    agents with their own MCP servers, which agents in code never have. A cursor within the agents in code is ``~`` and the last name of the previous page.
+    agents with their own MCP servers, which agents in code never have. A cursor within the agents in code is ``~`` and
+    the last name of the previous page.
     """
     defined = [
         agent

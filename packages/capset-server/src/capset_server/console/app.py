@@ -13,7 +13,7 @@ from typing import Final
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,6 +39,7 @@ TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
 _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
 MENU: Final = (
+    MenuEntry("Home", "", None, "⌂"),
     MenuEntry("Approvals", "approvals", "capset:approve", "✓"),
     MenuEntry("Agents", "agents", "capset:read", "◆"),
     MenuEntry("Sessions", "sessions", "capset:call", "❯"),
@@ -81,7 +82,6 @@ class Console:
         self._sign_ins = SignIns(SIGN_IN, service, keys)
         self._login = Login(service, self._sign_ins, keys)
         routes = [
-            Route("/", self._begin),
             Route(assets.PATH, assets.show_asset),
             *self._login.routes(),
             *map(self._page_route, PAGE_ROUTES),
@@ -120,15 +120,6 @@ class Console:
             return await answer_problem(send, error, info.correlation)
         response = await self._failure(Request(scope, receive), error)
         return await response(scope, receive, _with_headers(send))
-
-    async def _begin(self, request: Request) -> Response:
-        """Redirect to the first page of the menu that the caller may see: the inbox, for approvers."""
-        caller = request_context(request.scope).caller
-        root = root_of(request.scope)
-        if caller is None:
-            return RedirectResponse(f"{root}/login", 303)
-        first = next((place.path for place in MENU if caller.has(place.scope)), "account")
-        return RedirectResponse(f"{root}/{first}", 303)
 
     def _page_route(self, route: PageRoute) -> Route:
         async def answer(request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -186,6 +186,11 @@ def moment(context: Context, text: str | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, exactly, phrase)
 
 
+def utc(seconds: int) -> str:
+    """Return Unix time in seconds as a time in UTC: ``2026-01-31 12:00:00``."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ")[:19]
+
+
 def whole_json(value: object) -> str:
     """Return JSON data on several lines, without a limit."""
     return json.dumps(value, indent=2, ensure_ascii=False)
@@ -205,6 +210,7 @@ _FILTERS: Final = (
     arguments,
     diff_lines,
     one_line,
+    utc,
     whole_json,
     brief,
 )

@@ -176,7 +176,7 @@ def _written(value: object) -> object:
     return value
 
 
-_Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
+Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
 
 
 class RecordFilter(Asked):
@@ -193,8 +193,8 @@ class RecordFilter(Asked):
     code: _Text = None
     act: ActName | None = None
     kind: Kind | None = None
-    since: _Moment = None
-    until: _Moment = None
+    since: Moment = None
+    until: Moment = None
 
 
 class AuditFilter(RecordFilter):
@@ -218,8 +218,8 @@ class SummaryFilter(Asked):
     principal: Annotated[_Text, Query(description="Its id alone: `ada`, not `user:ada`")] = None
     outcome: Outcome | None = None
     session: _Text = None
-    since: _Moment = None
-    until: _Moment = None
+    since: Moment = None
+    until: Moment = None
     bucket: Literal["1m", "5m", "15m", "1h", "6h", "1d", "7d", "30d"] | None = None
 
 

@@ -118,6 +118,8 @@ class MeasuredCall(NamedTuple):
     decision: str | None
     outcome: str | None
     duration_us: int | None
+    agent: str
+    principal: str
 
 
 @dataclass(frozen=True, slots=True)
