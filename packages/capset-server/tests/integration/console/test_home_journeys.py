@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.helpers.server.approving import asked
 from tests.helpers.server.console.auditing import auditing, called
 from tests.helpers.server.console.browsing import hold_page, signed_in
-from tests.helpers.server.console.inbox import requested
+from tests.helpers.server.support import make_session
 
 pytestmark = pytest.mark.browser
 
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.browser
 async def test_the_first_page_leads_on_and_so_do_errors(store: str, browser: Browser) -> None:
     async with auditing(store=store) as shop, signed_in(browser, shop, "boss") as page:
         await called(shop, "one")
-        await requested(shop, user="caller", to="bob")
+        async with shop.client("caller") as client:
+            await asked(client, await make_session(client, "till"))
         await page.goto("/")
         await expect(page.get_by_role("heading", name="What waits")).to_be_visible()
         await hold_page(page)
