@@ -15,7 +15,7 @@ from starlette.responses import Response
 from capset.definitions.secrets import MASK
 from capset.errors import CapsetError, Field, InvalidArguments
 from capset_server.console.api import RestRefusal
-from capset_server.console.comparisons import changes_since_approved, fingerprint_of, run_of
+from capset_server.console.comparisons import changes_since_approved, earlier_requests, fingerprint_of, run_of
 from capset_server.console.forms import Form
 from capset_server.console.inbox_rows import present_arguments, rows_of, selected_requests
 from capset_server.console.page import PageRequest, PageRoute
@@ -248,6 +248,7 @@ async def _detail(
         tool=tool,
         run=await run_of(page, request),
         since=await changes_since_approved(page, request, tool),
+        earlier=await earlier_requests(page, request),
         is_whole=page.query.get("all") == "1",
     )
 
