@@ -113,10 +113,9 @@ def _histories(arguments: Any, approved: Sequence[Any]) -> Iterator[ArgumentHist
             note = f"{compared}: {low:,g} to {high:,g}"
         else:
             distinct = [json.loads(text) for text in dict.fromkeys(texts)]
-            note = "new; so far " + " · ".join(
-                "absent" if other is None else brief(other, 60) for other in distinct[:3]
-            )
-            note += f" and {len(distinct) - 3} others" if len(distinct) > 3 else ""
+            shown = ["absent" if other is None else brief(other, 60) for other in distinct[:3]]
+            others = f" and {len(distinct) - 3} others" if len(distinct) > 3 else ""
+            note = f"new; so far {' · '.join(shown)}{others}"
         yield ArgumentHistory(name, value, note, is_new=not same)
 
 

@@ -97,3 +97,24 @@ async def test_the_next_request_is_the_next_of_the_list(shop: Site, boss: httpx2
     assert f'href="/approvals/{first}?tool=pay&amp;order=oldest"' in page
     done = await decided(boss, f"{first}:0", path="/approvals/decisions?tool=pay&order=oldest", answer="approve")
     assert str(done.url).endswith("/approvals?tool=pay&order=oldest")
+
+
+@pytest.mark.spec("N37")
+async def test_a_request_is_compared_with_those_that_were_approved(shop: Site, boss: httpx2.AsyncClient) -> None:
+    for to, amount in (("bob", 5), ("eve", 20), ("bob", 9)):
+        await sent(boss, await requested(shop, to=to, amount=amount), "approve")
+    rejected = await requested(shop, to="mallory", amount=1)
+    await sent(boss, rejected, "reject", note="who is this?")
+    pattern = r"<tr><td>(\w+)</td><td><code>(.*?)</code></td><td>(.*?)</td></tr>"
+    for to, amount, notes in (
+        ("bob", 700, {"to": "as in 2 of them", "amount": "more than in any: 5 to 20"}),
+        ("dora", 20, {"to": "new; so far bob · eve", "amount": "as in 1 of them"}),
+    ):
+        page = (await boss.get(f"/approvals/{await requested(shop, to=to, amount=amount)}")).text
+        rows = {name: note.rpartition("</span> ")[2] for name, _, note in re.findall(pattern, page)}
+        assert rows == notes
+        earlier = page[page.index('id="earlier-title"') :]
+        for part in (f'href="/approvals/{rejected}"', "to: mallory, amount: 1", "who is this?", "/audit?tool=pay"):
+            assert part in earlier, part
+    page = (await boss.get(f"/approvals/{await requested(shop, 'donate', to='a museum')}")).text
+    assert ("at most 1 call within 1 hour for each principal" in page, "earlier-title" in page) == (True, False)
