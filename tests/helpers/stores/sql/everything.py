@@ -216,6 +216,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         principal_filter,
         {"agent_id": agent_id},
         principal_filter | {"agent_id": agent_id},
+        principal_filter | {"text": "a"},
     )
     for filters in filter_sets:
         await store.sessions.list(SessionQuery(org, limit=50, before=before, max_bytes=None, **filters))
@@ -231,6 +232,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         await store.keys.page(KeyQuery(of_org, before=before))
     await store.keys.page(KeyQuery(org, principal=principal, before=before))
     await store.directory.principals(org, after=(principal, "agent"), limit=3)
+    await store.directory.principals(org, after=(principal, "agent"), limit=3, text="a")
     await store.directory.orgs(limit=3)
     await store.admissions.counts([Window("window", 9, 60)], 1)
     await store.admissions.spent([session])

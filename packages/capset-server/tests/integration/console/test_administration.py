@@ -92,7 +92,7 @@ async def test_a_principal_has_its_keys_limits_and_records(here: Site) -> None:
         page = await client.get("/principals/user/ada")
         for words in ("Last session opened", "17 of 20 used", 'href="/audit?principal=ada"', "session_files:read"):
             assert words in page.text, words
-        listing = (await client.get("/principals", params={"principal": "ada"})).text
+        listing = (await client.get("/principals", params={"text": "AD"})).text
         assert ("user:ada" in listing, "bounded" in listing) == (True, False)
         for path in ("/principals/agent/ada", "/principals/user/nobody", "/principals/x/ada"):
             assert (await client.get(path)).status_code == 404, path

@@ -173,7 +173,7 @@ FILTERED: Final = (
         "/sessions/new?text=gent%207",
         "/sessions?principal=user-77",
         "/keys?principal=user-77",
-        "/principals?principal=user-77",
+        "/principals?text=user-77",
     ),
     *("/approvals?tool=save", "/approvals?principal=user-77", "/approvals?session=session-00000100"),
     "/approvals?standing=all",

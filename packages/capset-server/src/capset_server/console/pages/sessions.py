@@ -18,9 +18,9 @@ _TRANSITIONS: Final = 100
 
 async def list_sessions(page: PageRequest) -> Response:
     """List the caller's sessions, newest first, optionally those with one agent."""
-    agent = page.query.get("agent_id")
-    sessions = await page.api.get("sessions", agent_id=agent, cursor=page.query.get("cursor"))
-    return page.render("sessions/list.html", found=sessions, agent=agent)
+    agent, text = page.query.get("agent_id"), page.query.get("text")
+    sessions = await page.api.get("sessions", agent_id=agent, text=text, cursor=page.query.get("cursor"))
+    return page.render("sessions/list.html", found=sessions, agent=agent, text=text)
 
 
 async def new_session(page: PageRequest) -> Response:
