@@ -159,4 +159,4 @@ async def test_what_models_used_is_counted_by_time_agent_and_principal(store: st
             assert (await typed.model_usage()).cost == 0.75
         await server.key("caller", scopes=["capset:call"])
         async with server.client("caller") as caller:
-            problem(await caller.get("/v1/usage/models"), 403, "insufficient_scope")
+            problem(await caller.get("/v1/usage/models"), 403, "permission_denied")
