@@ -319,6 +319,7 @@ async def read_records(store: Store, names: Names) -> None:
     for of_org in alone_and_within:
         await store.audit.query(AuditQuery(before=10**9, **of_org))
         await store.audit.query(AuditQuery(since=time, **of_org))
+        await store.audit.query(AuditQuery(text="a", before=10**9, kind="all", **of_org))
         await store.audit.query(AuditQuery(until=time, **of_org))
         for name, value in fields.items():
             await store.audit.query(AuditQuery(**of_org | {name: value}))

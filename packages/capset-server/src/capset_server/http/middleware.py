@@ -50,6 +50,10 @@ class Pages(Protocol):
     paths: frozenset[str]
     """The templates of their paths."""
 
+    def serves(self, scope: Scope, request_info: RequestContext) -> bool:
+        """Return whether a request is for a page, or comes from a browser that looks for one that does not exist."""
+        ...
+
     async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
         """Return the caller who has signed in, ``None`` for anyone else."""
         ...

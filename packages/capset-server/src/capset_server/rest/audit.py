@@ -193,6 +193,7 @@ class RecordFilter(Asked):
     code: _Text = None
     act: ActName | None = None
     kind: Kind | None = None
+    text: Annotated[_Text, Query(description="Part of the name of a tool, act or agent, or of a principal's id")] = None
     since: Moment = None
     until: Moment = None
 
@@ -234,8 +235,9 @@ class VerifyFilter(Asked):
 async def list_records(service: Served, caller: Audits, params: Annotated[AuditFilter, Query()]) -> RecordPageShape:
     """List the records of calls by all principals of the organisation, newest first.
 
-    With ``kind=act`` or the name of an ``act``, list acts of administration; with ``kind=all``, both. Each request is
-    recorded as an act ``log.read``.
+    With ``kind=act`` or the name of an ``act``, list acts of administration; with ``kind=all``, both. A ``text`` is
+    searched in the newest 10,000 records before the cursor: such a page may have few records, or none, and a next one.
+    Each request is recorded as an act ``log.read``.
     """
     query = _query(caller, params, limit=params.limit, before=int(params.cursor) if params.cursor else None)
     audit = service.kernel.audit
@@ -369,6 +371,7 @@ def _query(caller: Caller, params: RecordFilter, *, limit: int, before: int | No
         before=before,
         org=caller.principal.org or "",
         kind=params.kind,
+        text=params.text,
         since=params.since and iso_of(params.since),
         until=params.until and iso_of(params.until),
     )

@@ -170,7 +170,7 @@ FILTERED: Final = (
     *("/agents?text=agent", "/agents?text=t%2077&status=archived", "/agents?capability=notes"),
     *("/capabilities?text=files", "/capabilities?category=category%205", "/capabilities?permission=folder:f5"),
     *(
-        "/sessions/new?text=gent%207",
+        *("/sessions/new?text=gent%207", "/sessions?text=agent", "/audit?text=ool_7", "/audit?text=nothing&kind=all"),
         "/sessions?principal=user-77",
         "/keys?principal=user-77",
         "/principals?text=user-77",

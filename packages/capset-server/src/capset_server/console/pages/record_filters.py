@@ -15,7 +15,7 @@ from capset_server.console.api import RestRefusal
 from capset_server.console.page import PageRequest
 
 FILTERS: Final = (
-    *("since", "until", "kind", "tool", "outcome", "principal", "agent", "session"),
+    *("text", "since", "until", "kind", "tool", "outcome", "principal", "agent", "session"),
     *("act", "approval", "code", "correlation", "id"),
 )
 """The filters of the list and of exports, by their names in REST."""
