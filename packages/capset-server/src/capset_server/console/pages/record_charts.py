@@ -218,27 +218,15 @@ def _model_charts(models: Mapping[str, Any]) -> list[tuple[str, str, dict[str, A
     """Return the charts of tokens and cost, as ``_charts`` does."""
     if not models["buckets"]:
         return []
-    step, since, until = (models["bucket_seconds"], *(_unix(models[name]) for name in ("since", "until")))
+    step, since, until = models["bucket_seconds"], _unix(models["since"]), _unix(models["until"])
     used = {_unix(bucket["start"]): bucket for bucket in models["buckets"]}
     starts = range(since // step * step, until, step)
-    charts = (("tokens", "Tokens of models", "tokens"), ("cost", "Cost of models, in US dollars", "$"))
-    data = [
-        {
-            "unit": unit,
-            "step": step,
-            "x": [*starts],
-            "series": [
-                {
-                    "label": name,
-                    "colour": "accent",
-                    "dash": [],
-                    "values": [used[start][name] if start in used else 0 for start in starts],
-                }
-            ],
-        }
-        for name, _, unit in charts
-    ]
-    return [(name, title, chart, json.dumps(chart)) for (name, title, _), chart in zip(charts, data, strict=True)]
+    charts: list[tuple[str, str, dict[str, Any]]] = []
+    for name, title, unit in (("tokens", "Tokens of models", "tokens"), ("cost", "Cost of models, in dollars", "$")):
+        values = [used[start][name] if start in used else 0 for start in starts]
+        series = {"label": name, "colour": "accent", "dash": [], "values": values}
+        charts.append((name, title, {"unit": unit, "step": step, "x": [*starts], "series": [series]}))
+    return [(name, title, data, json.dumps(data)) for name, title, data in charts]
 
 
 def _unix(time: str) -> int:
