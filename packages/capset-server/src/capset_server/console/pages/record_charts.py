@@ -218,9 +218,8 @@ def _model_charts(models: Mapping[str, Any]) -> list[tuple[str, str, dict[str, A
     """Return the charts of tokens and cost, as ``_charts`` does."""
     if not models["buckets"]:
         return []
-    step, since, until = models["bucket_seconds"], _unix(models["since"]), _unix(models["until"])
-    used = {_unix(bucket["start"]): bucket for bucket in models["buckets"]}
-    starts = range(since // step * step, until, step)
+    step, used = models["bucket_seconds"], {_unix(bucket["start"]): bucket for bucket in models["buckets"]}
+    starts = range(min(used), _unix(models["until"]), step)
     charts: list[tuple[str, str, dict[str, Any]]] = []
     for name, title, unit in (("tokens", "Tokens of models", "tokens"), ("cost", "Cost of models, in dollars", "$")):
         values = [used[start][name] if start in used else 0 for start in starts]
