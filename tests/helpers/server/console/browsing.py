@@ -112,7 +112,7 @@ async def faults_of(page: Page) -> list[str]:
 
 
 async def hold_page(page: Page) -> None:
-    """Assert what holds of every page: no serious fault, in both colours, nothing that is wider than a phone, and no table cut."""
+    """Assert what holds of every page: no serious fault in both colours, nothing wider than a phone, no table cut."""
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours do not change slowly
         assert await faults_of(page) == [], f"{page.url}, {scheme}"
