@@ -255,7 +255,7 @@ async def summarize_records(service: Served, caller: Audits, params: Annotated[S
     is shown, and no act is recorded.
     """
     until = _whole_second(params.until or datetime.fromisoformat(service.kernel.now()), up=True)
-    since = _whole_second(params.since or _shifted(until, -_DAY))
+    since = _whole_second(params.since or shifted(until, -_DAY))
     bucket = _bucket(since, until, params.bucket)
     names = ("tool", "agent", "principal", "outcome", "session")
     query = AuditQuery(
@@ -276,10 +276,10 @@ async def summarize_records(service: Served, caller: Audits, params: Annotated[S
 def _whole_second(time: datetime, *, up: bool = False) -> datetime:
     inside = datetime.fromisoformat(iso_of(time))
     floor = inside.replace(microsecond=0)
-    return _shifted(floor, timedelta(seconds=1)) if up and inside.microsecond else floor
+    return shifted(floor, timedelta(seconds=1)) if up and inside.microsecond else floor
 
 
-def _shifted(time: datetime, by: timedelta) -> datetime:
+def shifted(time: datetime, by: timedelta) -> datetime:
     """Return a time shifted by a difference, or unchanged if the result would be out of range."""
     try:
         return time + by

@@ -20,7 +20,7 @@ from capset.wire.operations import UsageShape, consumption_shape
 from capset_server.auth.callers import Caller
 from capset_server.auth.issuance import check_org
 from capset_server.auth.keys import is_valid
-from capset_server.rest.audit import Moment
+from capset_server.rest.audit import Moment, shifted
 from capset_server.rest.routing import Asked, Audits, Known, Served, StrictRoute, problems
 from capset_server.service import Service
 
@@ -82,11 +82,11 @@ async def get_model_usage(
     It is counted by the hour, and retained for 400 days. The cost is an estimate from the prices of known models.
     """
     until = query.until or datetime.fromisoformat(service.kernel.now())
-    since = iso_of(query.since or until - timedelta(days=1))[:HOUR]
-    last = iso_of(until - timedelta(microseconds=1))[:HOUR]
+    since = iso_of(query.since or shifted(until, -timedelta(days=1)))[:HOUR]
+    last = iso_of(shifted(until, -timedelta(microseconds=1)))[:HOUR]
     if since > last:
         raise InvalidArguments("Invalid request: until must be after since")
-    end = iso_of(datetime.fromisoformat(f"{last}:00+00:00") + timedelta(hours=1))[:HOUR]
+    end = iso_of(shifted(datetime.fromisoformat(f"{last}:00+00:00"), timedelta(hours=1)))[:HOUR]
     asked = UsageQuery(caller.principal.org, since, end, query.agent, query.principal)
     return model_usage_shape(await service.kernel.store.usage.totals(asked), asked)
 

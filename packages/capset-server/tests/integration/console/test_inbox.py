@@ -111,7 +111,8 @@ async def test_a_request_is_compared_with_those_that_were_approved(shop: Site, b
         ("dora", 20, {"to": "new; so far bob · eve", "amount": "as in 1 of them"}),
     ):
         page = (await boss.get(f"/approvals/{await requested(shop, to=to, amount=amount)}")).text
-        rows = {name: note.rpartition("</span> ")[2] for name, _, note in re.findall(pattern, page)}
+        compared = page[page.index("compared with the last 3") : page.index("Changed arguments")]
+        rows = {name: note.rpartition("</span> ")[2] for name, _, note in re.findall(pattern, compared)}
         assert rows == notes
         earlier = page[page.index('id="earlier-title"') :]
         for part in (f'href="/approvals/{rejected}"', "to: mallory, amount: 1", "who is this?", "/audit?tool=pay"):

@@ -135,7 +135,7 @@ async def test_nothing_is_said_where_nothing_is_limited() -> None:
 @pytest.mark.spec("R28")
 async def test_what_models_used_is_counted_by_time_agent_and_principal(store: str) -> None:
     clock = FakeClock()
-    async with site(office, store=store, clock=clock) as server:
+    async with site(store=store, clock=clock) as server:
         meter = UsageMeter((), server.kernel.store, clock, CARL)
         await server.key("auditor", scopes=["capset:audit"])
         for hours, cost in ((0, 0.5), (1, 0.25)):
