@@ -67,6 +67,7 @@ ACT_OF = {
     "delete_file": "file.delete",
     "approve": "approval.approve",
     "reject": "approval.reject",
+    "decide_approvals": "approval.approve",
     "retry_delivery": "delivery.retry",
     "add_person": "person.add",
     "remove_person": "person.remove",

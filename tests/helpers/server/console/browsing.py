@@ -24,6 +24,8 @@ _MILLISECONDS: Final = 20_000
 expect.set_options(timeout=_MILLISECONDS)
 WIDE: Final[ViewportSize] = {"width": 1400, "height": 1000}
 NARROW: Final[ViewportSize] = {"width": 360, "height": 780}
+_IS_CUT: Final = "[...document.querySelectorAll('.stacks')].some((table) => table.scrollWidth > table.clientWidth)"
+"""Whether a table that becomes blocks where it is too wide is cut nevertheless."""
 _SERIOUS: Final = ("serious", "critical")
 _OF_THE_NETWORK: Final = (
     *("the server responded with a status of", "SSE reconnect failed with status 401"),
@@ -110,12 +112,14 @@ async def faults_of(page: Page) -> list[str]:
 
 
 async def hold_page(page: Page) -> None:
-    """Assert what holds of every page: no serious fault, in both colours, and nothing that is wider than a phone."""
+    """Assert what holds of every page: no serious fault in both colours, nothing wider than a phone, no table cut."""
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours do not change slowly
         assert await faults_of(page) == [], f"{page.url}, {scheme}"
     size = page.viewport_size
+    assert not await page.evaluate(_IS_CUT), f"{page.url} has a table that is cut"
     await page.set_viewport_size(NARROW)
     assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"], f"{page.url} is too wide"
+    assert not await page.evaluate(_IS_CUT), f"{page.url} has a table that is cut in a narrow window"
     if size is not None:
         await page.set_viewport_size(size)

@@ -19,6 +19,7 @@ from capset.stores.base import (
     KeyQuery,
     KeyRow,
     LinkQuery,
+    ModelUser,
     NewEvent,
     NewMessage,
     PayloadRow,
@@ -33,6 +34,7 @@ from capset.stores.base import (
     StepClaim,
     Store,
     TurnRow,
+    UsageQuery,
     UsageWindow,
     VersionQuery,
     Window,
@@ -140,6 +142,7 @@ async def write_everything(store: Store) -> None:
     await store.workers.remove("w-2")
     await store.usage.reserve(STEP, 1)
     await store.usage.settle(STEP, AgentUsage(steps=1, tokens=7), 2)
+    await store.usage.count(ModelUser(ORG, "scribe", "ada", "user"), AgentUsage(steps=1, tokens=7), 2)
     await store.people.add(PERSON)
     await store.people.add(replace(PERSON, id="p-2", user="U2"))
     await store.people.remove(ORG, "p-2")
@@ -195,6 +198,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         {},
         {"status": "active"},
         {"name": names.agent},
+        {"text": "a"},
         {"capabilities": ("a", "b")},
         {"has_servers": True},
     )
@@ -212,6 +216,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         principal_filter,
         {"agent_id": agent_id},
         principal_filter | {"agent_id": agent_id},
+        principal_filter | {"text": "a"},
     )
     for filters in filter_sets:
         await store.sessions.list(SessionQuery(org, limit=50, before=before, max_bytes=None, **filters))
@@ -227,10 +232,12 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         await store.keys.page(KeyQuery(of_org, before=before))
     await store.keys.page(KeyQuery(org, principal=principal, before=before))
     await store.directory.principals(org, after=(principal, "agent"), limit=3)
+    await store.directory.principals(org, after=(principal, "agent"), limit=3, text="a")
     await store.directory.orgs(limit=3)
     await store.admissions.counts([Window("window", 9, 60)], 1)
     await store.admissions.spent([session])
     await store.usage.read([USAGE], 1)
+    await store.usage.totals(UsageQuery(org, "2026-01-01T00", "2026-01-02T00", "scribe", principal))
     await store.approvals.get(org, "approval-1")
     filter_sets = (
         {},
@@ -312,6 +319,7 @@ async def read_records(store: Store, names: Names) -> None:
     for of_org in alone_and_within:
         await store.audit.query(AuditQuery(before=10**9, **of_org))
         await store.audit.query(AuditQuery(since=time, **of_org))
+        await store.audit.query(AuditQuery(text="a", before=10**9, kind="all", **of_org))
         await store.audit.query(AuditQuery(until=time, **of_org))
         for name, value in fields.items():
             await store.audit.query(AuditQuery(**of_org | {name: value}))

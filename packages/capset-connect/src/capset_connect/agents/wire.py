@@ -23,6 +23,7 @@ from capset.fingerprint.changes import Change, compare, compare_named
 from capset.kernel.kernel import Kernel
 from capset.stores.base import AgentPage, AgentQuery, AgentStatus, VersionQuery
 from capset.stores.base.pins import ToolPin
+from capset.stores.texts import ascii_lower
 from capset.wire.agents import (
     AgentDetail,
     AgentDiffShape,
@@ -58,6 +59,7 @@ async def page_of(
     *,
     status: AgentStatus | None = None,
     name: str | None = None,
+    text: str | None = None,
     capabilities: tuple[str, ...] = (),
     has_servers: bool = False,
     limit: int = 50,
@@ -65,13 +67,15 @@ async def page_of(
 ) -> AgentPageShape:
     """Return a page of agents: those defined in code by name, then stored ones, newest first.
 
-    ``capabilities`` selects agents that use one of them; ``has_servers`` selects agents with their own MCP servers,
-    which agents in code never have. A cursor within the agents in code is ``~`` and the last name of the previous page.
+    ``text`` is a part of their names. ``capabilities`` selects agents that use one of them; ``has_servers`` selects
+    agents with their own MCP servers, which agents in code never have. A cursor within the agents in code is ``~`` and
+    the last name of the previous page.
     """
     defined = [
         agent
         for agent in agents.defined
         if status in (None, "active") and name in (None, agent.name) and not has_servers
+        if text is None or ascii_lower(text) in ascii_lower(agent.name)
         if not capabilities or any(use.name in capabilities for use in agent.uses if not callable(use))
     ]
     cursor, first = cursor or "~", list[Agent]()
@@ -80,7 +84,7 @@ async def page_of(
     selected = first[:limit]
     remaining = limit - len(selected)
     # The store is queried even for a full page: it has the total, and knows whether there is a next page.
-    query = AgentQuery(org, status, name, capabilities, has_servers, limit=remaining or 1, before=cursor)
+    query = AgentQuery(org, status, name, text, capabilities, has_servers, limit=remaining or 1, before=cursor)
     total = 0
     pins: dict[str, tuple[ToolPin, ...]] = {}
 

@@ -34,6 +34,7 @@ class AgentResource:
         *,
         status: AgentStatus | None = None,
         name: str | None = None,
+        text: str | None = None,
         capability: str | None = None,
         mcp_servers: bool = False,
         limit: int = 50,
@@ -41,12 +42,12 @@ class AgentResource:
     ) -> AgentPageShape:
         """List the agents that match all filters: those defined in code, then the stored ones, newest first.
 
-        ``capability`` is the id or an alias of a capability that the agents use. With ``mcp_servers``, they must have
-        MCP servers of their own.
+        ``text`` is a part of their names, in upper or lower case. ``capability`` is the id or an alias of a capability
+        that the agents use. With ``mcp_servers``, they must have MCP servers of their own.
         ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
-        query = {"status": status, "name": name, "capability": capability, "limit": limit, "cursor": cursor}
-        query["mcp_servers"] = "true" if mcp_servers else None
+        query = {"status": status, "name": name, "text": text, "capability": capability, "limit": limit}
+        query |= {"cursor": cursor, "mcp_servers": "true" if mcp_servers else None}
         return await self._connection.get(AgentPageShape, path_of("agents"), query)
 
     def all(
@@ -54,6 +55,7 @@ class AgentResource:
         *,
         status: AgentStatus | None = None,
         name: str | None = None,
+        text: str | None = None,
         capability: str | None = None,
         mcp_servers: bool = False,
     ) -> AsyncGenerator[AgentDetail]:
@@ -63,6 +65,7 @@ class AgentResource:
             return self.list(
                 status=status,
                 name=name,
+                text=text,
                 capability=capability,
                 mcp_servers=mcp_servers,
                 limit=LARGEST_PAGE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, Literal
 
 from capset.definitions.governance.approvals import ApprovalScope, ApprovalStatus
@@ -11,6 +11,7 @@ from capset.wire.approvals import (
     ApprovalConversationShape,
     ApprovalPageShape,
     ApprovalShape,
+    DecisionsShape,
     PendingSummaryShape,
 )
 from capset_server.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
@@ -124,6 +125,20 @@ class ApprovalResource:
     async def reject(self, id: str, *, note: str | None = None) -> ApprovalShape:
         """Reject a call; its caller can read the note. Raises ``NotFound``, and ``Conflict`` as ``approve`` does."""
         return await self._decide(id, "reject", {"note": note})
+
+    async def decide(
+        self, answer: Literal["approve", "reject"], requests: Iterable[ApprovalShape], *, note: str | None = None
+    ) -> DecisionsShape:
+        """Approve each of several requests once, as it was read, or reject each; ``note`` is the reason of all.
+
+        Each decision is recorded by itself. One that fails has an ``error`` among the outcomes, and affects no other.
+        """
+        selected = [
+            {"id": request.id, "round": request.round} if answer == "approve" else {"id": request.id}
+            for request in requests
+        ]
+        body = {"answer": answer, "requests": selected, **({} if note is None else {"note": note})}
+        return await self._connection.send(DecisionsShape, "POST", path_of("approvals", "decisions"), json_bytes(body))
 
     async def _decide(self, id: str, answer: str, decision: Mapping[str, Any]) -> ApprovalShape:
         body = json_bytes({name: value for name, value in decision.items() if value is not None})

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self
 
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.wire.calls import CallShape
+from capset.wire.model_usage import ModelUsageShape
 from capset.wire.operations import HealthShape, UsageShape, WhoamiShape
 from capset_server.client.agents import AgentResource
 from capset_server.client.approvals import ApprovalResource
@@ -156,6 +157,21 @@ class Client:
         """
         query = {"session": session, "principal": principal, "kind": kind, "org": org}
         return await self._connection.get(UsageShape, path_of("usage"), query)
+
+    async def model_usage(
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        agent: str | None = None,
+        principal: str | None = None,
+    ) -> ModelUsageShape:
+        """Return the tokens and the cost of models, by default of the last day; needs the scope ``capset:audit``.
+
+        Times are as in ``2026-01-31T00:00:00Z``. ``principal`` is an id without its kind.
+        """
+        query = {"since": since, "until": until, "agent": agent, "principal": principal}
+        return await self._connection.get(ModelUsageShape, path_of("usage", "models"), query)
 
     async def health(self) -> None:
         """Check that the server can serve calls. Raises ``StoreError`` if not, and ``Unreachable``. Needs no key."""

@@ -64,14 +64,21 @@ class PrincipalResource:
         self._connection = connection
 
     async def list(
-        self, *, org: str | None = None, principal: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        *,
+        org: str | None = None,
+        principal: str | None = None,
+        text: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> PrincipalPageShape:
         """List the principals that have keys or sessions, by id, with their valid keys.
 
-        ``org`` is for callers without an organisation. ``principal`` is an id, which a user and an agent may share.
+        ``org`` is for callers without an organisation. ``principal`` is an id, which a user and an agent may share,
+        and ``text`` a part of it.
         ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
         """
-        query = {"org": org, "principal": principal, "limit": limit, "cursor": cursor}
+        query = {"org": org, "principal": principal, "text": text, "limit": limit, "cursor": cursor}
         return await self._connection.get(PrincipalPageShape, path_of("principals"), query)
 
     def all(self, *, org: str | None = None) -> AsyncGenerator[PrincipalShape]:

@@ -33,6 +33,8 @@ class RecordFilters(TypedDict, total=False):
     """Only acts of this name."""
     kind: Kind | None
     """Calls, acts or all: by default calls, or acts if ``act`` is given."""
+    text: str | None
+    """A part of the name of a tool, an act or an agent, or of a principal's id. A page may be empty and have a next."""
     since: str | None
     """The earliest time, in ISO 8601 with an offset."""
     until: str | None

@@ -133,10 +133,13 @@ class SessionResource(TurnResource):
         return await self._connection.get(SessionShape, path_of("sessions", id))
 
     async def list(
-        self, *, agent_id: str | None = None, limit: int = 50, cursor: str | None = None
+        self, *, agent_id: str | None = None, text: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> SessionPageShape:
-        """List sessions, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page."""
-        query = {"agent_id": agent_id, "limit": limit, "cursor": cursor}
+        """List sessions, newest first. ``text`` is a part of their id, or of the name of their agent.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
+        """
+        query = {"agent_id": agent_id, "text": text, "limit": limit, "cursor": cursor}
         return await self._connection.get(SessionPageShape, path_of("sessions"), query)
 
     def all(self, *, agent_id: str | None = None) -> AsyncGenerator[SessionShape]:

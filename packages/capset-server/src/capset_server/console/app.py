@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import Final
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,6 +39,7 @@ TOKEN_HEADER: Final = "x-capset-token"  # noqa: S105 - the name of a header
 _TOKEN_FIELD: Final = "token"  # noqa: S105 - the name of a field
 _ABOUT: Final = "console"
 MENU: Final = (
+    MenuEntry("Home", "", None, "⌂"),
     MenuEntry("Approvals", "approvals", "capset:approve", "✓"),
     MenuEntry("Agents", "agents", "capset:read", "◆"),
     MenuEntry("Sessions", "sessions", "capset:call", "❯"),
@@ -80,7 +82,6 @@ class Console:
         self._sign_ins = SignIns(SIGN_IN, service, keys)
         self._login = Login(service, self._sign_ins, keys)
         routes = [
-            Route("/", self._begin),
             Route(assets.PATH, assets.show_asset),
             *self._login.routes(),
             *map(self._page_route, PAGE_ROUTES),
@@ -88,6 +89,12 @@ class Console:
         self._router = Router(routes, redirect_slashes=False)
         self.paths = frozenset(template_of(route.path) for route in routes)
         """The templates of all paths of the console, as the middleware matches them."""
+
+    def serves(self, scope: Scope, request_info: RequestContext) -> bool:
+        """Return whether a request is for a page, or comes from a browser that looks for one that does not exist."""
+        if request_info.route is not None:
+            return request_info.route in self.paths
+        return scope["method"] in ("GET", "HEAD") and b"text/html" in request_info.headers.get(b"accept", b"")
 
     async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
         """Return the signed-in caller, ``None`` if there is none or the path needs none."""
@@ -115,15 +122,6 @@ class Console:
             return await answer_problem(send, error, info.correlation)
         response = await self._failure(Request(scope, receive), error)
         return await response(scope, receive, _with_headers(send))
-
-    async def _begin(self, request: Request) -> Response:
-        """Redirect to the first page of the menu that the caller may see: the inbox, for approvers."""
-        caller = request_context(request.scope).caller
-        root = root_of(request.scope)
-        if caller is None:
-            return RedirectResponse(f"{root}/login", 303)
-        first = next((place.path for place in MENU if caller.has(place.scope)), "account")
-        return RedirectResponse(f"{root}/{first}", 303)
 
     def _page_route(self, route: PageRoute) -> Route:
         async def answer(request: Request) -> Response:
@@ -153,11 +151,14 @@ class Console:
                     "Permission denied: this form is no longer valid. Nothing was done.",
                     hint="load the page again, and sign in if you are asked to",
                 )
+        return await self._page(request, info.caller, form, cookie)
+
+    async def _page(self, request: Request, caller: Caller, form: Form, cookie: str) -> PageRequest:
         api = Api(self._rest, self._rest_routes, request.scope, await self._sign_ins.authorization(cookie))
         token = await self._sign_ins.form_token(cookie, _ABOUT)
         sign_out = partial(self._login.sign_out, request)
         is_signed_in = partial(self._is_signed_in, cookie)
-        return PageRequest(request, self._service, api, info.caller, form, token, MENU, sign_out, is_signed_in)
+        return PageRequest(request, self._service, api, caller, form, token, MENU, sign_out, is_signed_in)
 
     async def _is_signed_in(self, cookie: str) -> bool:
         return self._service.callers.anyone is not None or await self._sign_ins.caller(cookie) is not None
@@ -168,16 +169,18 @@ class Console:
         if isinstance(error, Unauthenticated):
             return self._login.lead_there(request)
         public_error = hide_store_details(error, info.correlation)
+        is_fragment = request.headers.get("hx-request") == "true"
+        values = {"error": public_error, "phrase": _phrase(public_error.status), "correlation": info.correlation}
+        if info.caller is not None and not is_fragment:
+            with suppress(CapsetError):  # without the store, there is no menu either
+                page = await self._page(request, info.caller, Form(()), self._login.cookie(request.scope, info))
+                return page.render("refusal.html", http_status=public_error.status, **values)
         root = root_of(request.scope)
-        values = {
-            "error": public_error,
-            "phrase": _phrase(public_error.status),
-            "correlation": info.correlation,
+        values |= {
             "url": address(root),
             "is_known": info.caller is not None,
             "asset": partial(assets.asset_path, root),
         }
-        is_fragment = request.headers.get("hx-request") == "true"
         template = "failure.html" if is_fragment else "error.html"
         return Response(render(template, values), public_error.status, media_type=HTML)
 

@@ -1,28 +1,43 @@
-"""Comparisons of a request with the last similar one that was approved: arguments, hashes and their payloads."""
+"""Comparisons of a request with similar ones that were approved: arguments, hashes and their payloads."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
 
 from capset.fingerprint.changes import Change
 from capset_server.console.api import suppress_refusals
+from capset_server.console.inbox_rows import present_arguments
+from capset_server.console.markup import brief
 from capset_server.console.page import PageRequest
 
 # REST returns JSON data, so functions that take parts of it take ``Any``.
 _HASHES: Final = ("tool_hash", "code_hash", "runtime_hash")
 _LINKED: Final = ("static_hash", "runtime_hash", "prompt_hash")
 _LINKS: Final = 200
+_EARLIER: Final = 10
 MOST: Final = 50
 """The maximum number of differences of one kind that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentHistory:
+    """An argument of a request, and in words how its value compares with those that were approved."""
+
+    name: str
+    value: Any
+    note: str
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SinceApproved:
     """The last approved request for the same tool of the same agent, and how a later one differs from it.
+
+    ``count`` is the number of approved requests, up to a limit, whose arguments ``history`` compares.
 
     ``moved`` names the hashes that differ, and ``tool`` has the differences in what the tool's hash covers. ``links``
     has those between the links of both, if they are stored and the caller may see them.
@@ -33,6 +48,8 @@ class SinceApproved:
     moved: tuple[str, ...] = ()
     tool: list[Change] = field(default_factory=list[Change])
     links: Any = None
+    count: int = 1
+    history: list[ArgumentHistory] = field(default_factory=list[ArgumentHistory])
 
 
 async def fingerprint_of(page: PageRequest, hash: str | None) -> Any:
@@ -56,12 +73,11 @@ async def run_of(page: PageRequest, request: Any) -> Mapping[str, Any]:
 
 async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> SinceApproved | None:
     """Compare a request with the last approved one before it; ``None`` if there is none."""
-    last = await _last_approved(page, request)
-    if last is None:
+    approved = await _approved_before(page, request)
+    if not approved:
         return None
-    before, after = (
-        approval["arguments"] if approval["modified"] is None else approval["modified"] for approval in (last, request)
-    )
+    last = approved[0]
+    before, after = present_arguments(last), present_arguments(request)
     moved = tuple(name for name in _HASHES if last[name] != request[name])
     definition = await fingerprint_of(page, last["tool_hash"]) if "tool_hash" in moved else None
     return SinceApproved(
@@ -70,7 +86,43 @@ async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> 
         moved,
         [*islice(_changes("", definition, tool), MOST)] if definition and tool else [],
         await _links_diff(page, last, request),
+        len(approved),
+        [*islice(_histories(after, [present_arguments(earlier) for earlier in approved]), MOST)],
     )
+
+
+async def earlier_requests(page: PageRequest, request: Any) -> list[Any]:
+    """Return the newest requests for the same tool before another one, of any status, agent and principal."""
+    return (await page.api.get("approvals", tool=request["tool"], cursor=request["id"], limit=_EARLIER))["items"]
+
+
+def _histories(arguments: Any, approved: Sequence[Any]) -> Iterator[ArgumentHistory]:
+    """Yield a comparison for each argument, if there are several approved requests; one alone is shown as a whole."""
+    if len(approved) < 2 or not all(isinstance(values, dict) for values in (arguments, *approved)):
+        return
+    for name in {key: None for values in (arguments, *approved) for key in values}:
+        value, earlier = arguments.get(name), [values.get(name) for values in approved]
+        texts = [json.dumps(other, sort_keys=True) for other in earlier]
+        same = texts.count(json.dumps(value, sort_keys=True))
+        if same:
+            note = "as in all of them" if same == len(texts) else f"as in {same} of them"
+        elif numbers := _numbers([value, *earlier]):
+            number, *others = numbers
+            low, high = min(others), max(others)
+            compared = "more than in any" if number > high else "less than in any" if number < low else "within these"
+            note = f"{compared}: {low:,g} to {high:,g}"
+        else:
+            distinct = [json.loads(text) for text in dict.fromkeys(texts)]
+            shown = ["absent" if other is None else brief(other, 60) for other in distinct[:3]]
+            others = f" and {len(distinct) - 3} others" if len(distinct) > 3 else ""
+            note = f"new; so far {' · '.join(shown)}{others}"
+        yield ArgumentHistory(name, value, note, is_new=not same)
+
+
+def _numbers(values: Sequence[Any]) -> list[float]:
+    """Return the values if all of them are numbers, else nothing."""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return numbers if len(numbers) == len(values) else []
 
 
 def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
@@ -90,13 +142,13 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
             yield from _changes(member_path, ours[key], theirs[key])
 
 
-async def _last_approved(page: PageRequest, request: Any) -> Any:
-    """Return the newest approved request before another one, of the same tool and agent, used or not."""
+async def _approved_before(page: PageRequest, request: Any) -> list[Any]:
+    """Return the newest approved requests before another one, of the same tool and agent, used or not."""
     requests: list[Any] = []
     for status in ("approved", "used"):
         alike = {"tool": request["tool"], "agent": request["agent"], "status": status}
-        requests += (await page.api.get("approvals", **alike, cursor=request["id"], limit=1))["items"]
-    return max(requests, key=lambda candidate: candidate["id"], default=None)
+        requests += (await page.api.get("approvals", **alike, cursor=request["id"], limit=_EARLIER))["items"]
+    return sorted(requests, key=lambda candidate: candidate["id"], reverse=True)
 
 
 async def _links_diff(page: PageRequest, last: Any, request: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -74,6 +74,7 @@ SHOWN: Final = 20_000
 """Maximum characters of a value that a page shows; a note gives the size of the rest, with a download if possible."""
 _MEMBERS: Final = 20
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_WINDOWS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _SIZES: Final = ("bytes", "kB", "MB", "GB")
 
 
@@ -186,6 +187,23 @@ def moment(context: Context, text: str | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, exactly, phrase)
 
 
+def limit_words(limit: Any) -> str:  # JSON data of a tool's payload
+    """Return a limit of a tool in words: ``at most 10 calls within 1 hour for each principal``."""
+    length = limit["window"]
+    size, unit = next((size, unit) for size, unit in _WINDOWS if length % size == 0)
+    counted_for = {"all": "for all callers together", "org": "for each organisation"}.get(
+        limit["per"], f"for each {limit['per']}"
+    )
+    separately = ", counted by each process" if limit.get("scope") == "process" else ""
+    within = counted(length // size, unit)
+    return f"at most {counted(limit['requests'], 'call')} within {within} {counted_for}{separately}"
+
+
+def utc(seconds: int) -> str:
+    """Return Unix time in seconds as a time in UTC: ``2026-01-31 12:00:00``."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ")[:19]
+
+
 def whole_json(value: object) -> str:
     """Return JSON data on several lines, without a limit."""
     return json.dumps(value, indent=2, ensure_ascii=False)
@@ -205,6 +223,8 @@ _FILTERS: Final = (
     arguments,
     diff_lines,
     one_line,
+    utc,
+    limit_words,
     whole_json,
     brief,
 )

@@ -31,14 +31,14 @@ HTML: Final = "text/html; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
-    """An entry of the menu: its title, its path, and the scope that its pages need.
+    """An entry of the menu: its title, its path, and the scope that its pages need, if any.
 
     ``more`` are the first segments of other paths that belong to it.
     """
 
     title: str
     path: str
-    scope: Scope
+    scope: Scope | None
     icon: str
     more: tuple[str, ...] = ()
 
@@ -128,7 +128,7 @@ class PageRequest:
             "caller": self.caller,
             "who": principal.qualified_id,
             "org": principal.org,
-            "menu": [place for place in self._menu if self.caller.has(place.scope)],
+            "menu": [place for place in self._menu if place.scope is None or self.caller.has(place.scope)],
             "here": path,
             "entry": next((place for place in self._menu if place.has(path)), None),
             "url": self.url,

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from capset.errors import Cancelled, CapsetError, InternalError
+from capset.errors import Cancelled, CapsetError, InternalError, NotFound
 from capset_server.auth.callers import Caller
 from capset_server.http.bodies import PART, ClientLeft, RequestBody, declared_size, send_in_parts
 from capset_server.http.challenges import lead_to_issuer
@@ -49,6 +49,10 @@ class Pages(Protocol):
 
     paths: frozenset[str]
     """The templates of their paths."""
+
+    def serves(self, scope: Scope, request_info: RequestContext) -> bool:
+        """Return whether a request is for a page, or comes from a browser that looks for one that does not exist."""
+        ...
 
     async def identify(self, scope: Scope, request_info: RequestContext) -> Caller | None:
         """Return the caller who has signed in, ``None`` for anyone else."""
@@ -143,7 +147,7 @@ class ServerMiddleware:
         path, authorization = path_of(scope), request_info.header(b"authorization")
         callers = self._service.callers
         is_open = needs_no_caller(path, request_info.route)
-        if request_info.route in self._pages.paths:
+        if self._pages.serves(scope, request_info):
             request_info.caller = await self._pages.identify(scope, request_info)
             is_open = request_info.caller is None
         has_been_met = request_info.caller is not None or (callers.has_met(authorization) and not is_open)
@@ -171,6 +175,8 @@ class ServerMiddleware:
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # only the body is left out (RFC 9110 §9.3.2)
         method, route, guard = scope["method"], request_info.route, request_info.guard
+        if route is None and self._pages.serves(scope, request_info):
+            raise NotFound("there is no such page")
         take_turn = partial(guard.take_turn, writes=method != "GET", is_file=is_upload(method, route))
         is_page, is_known = route in self._pages.paths, request_info.caller is not None
         body = request_info.body = RequestBody(
@@ -192,7 +198,7 @@ class ServerMiddleware:
         if request_info.status:
             return None
         note_refusal(request_info, error)
-        if request_info.route in self._pages.paths:
+        if self._pages.serves(scope, request_info):
             return await self._pages.fail(scope, receive, send, error)
         return await answer_problem(send, error, request_info.correlation)
 

@@ -33,6 +33,7 @@ class AgentFilter(Paged):
 
     status: AgentStatus | None = None
     name: Annotated[str | None, Query(max_length=100)] = None
+    text: Annotated[str | None, Query(max_length=100, description="Part of a name, in upper or lower case")] = None
     capability: Annotated[str | None, Query(pattern=f"^{CAPABILITY.pattern}$")] = None
     """Only agents that use this capability, by its id or an alias."""
     mcp_servers: Annotated[bool, Query(description="Only agents that declare MCP servers.")] = False
@@ -59,6 +60,7 @@ async def list_agents(service: Served, caller: Reads, params: Annotated[AgentFil
         caller.principal.org,
         status=params.status,
         name=params.name,
+        text=params.text,
         capabilities=_known_as(service, params.capability),
         has_servers=params.mcp_servers,
         limit=params.limit,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 
 from capset.definitions.governance.approvals import Answer, ApprovalRow, ApprovalStatus
-from capset.errors import InvalidArguments, PermissionDenied
+from capset.errors import CapsetError, InvalidArguments, PermissionDenied
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import (
     ApprovalArgumentsShape,
@@ -20,16 +20,21 @@ from capset.wire.approvals import (
     ApprovalPageShape,
     ApprovalShape,
     ApproveInput,
+    DecisionOutcomeShape,
+    DecisionsInput,
+    DecisionsShape,
     PendingSummaryShape,
     RejectInput,
     approval_page_shape,
     approval_shape,
     pending_summary_shape,
 )
+from capset.wire.errors import error_shape
 from capset_server.approvals.conversations import read_conversation
 from capset_server.approvals.decisions import decide_approval, find_approval, refusal_for
 from capset_server.auth.callers import Caller
 from capset_server.http.request_context import request_context
+from capset_server.http.responses import hide_store_details
 from capset_server.rest.files import FileDownload
 from capset_server.rest.routing import Approves, Asks, Id, Paged, Served, StrictRoute, problems
 from capset_server.service import Service
@@ -145,6 +150,25 @@ async def reject(service: Served, caller: Approves, id: Id, body: Rejecting) -> 
     """Reject a call. The note is shown to its caller."""
     decided = await decide_approval(service, caller, id, Answer(approved=False, note=body.note))
     return _shape(service, caller, decided)
+
+
+@router.post("/decisions", responses=problems(400, 413, 415, 422), operation_id="decide_approvals")
+async def decide_approvals(service: Served, caller: Approves, body: DecisionsInput, request: Request) -> DecisionsShape:
+    """Approve or reject several requests with one reason. Each decision is recorded by itself, and may fail alone."""
+    if body.answer == "reject" and any(selected.round is not None for selected in body.requests):
+        raise InvalidArguments("Invalid request: round says what is approved; leave it out to reject")
+    correlation = request_context(request.scope).correlation
+    outcomes: list[DecisionOutcomeShape] = []
+    for selected in body.requests:
+        answer = Answer(body.answer == "approve", note=body.note, round=selected.round)
+        try:
+            row = await decide_approval(service, caller, selected.id, answer)
+        except CapsetError as error:
+            public_error = error_shape(hide_store_details(error, correlation))
+            outcomes.append(DecisionOutcomeShape(id=selected.id, error=public_error))
+        else:
+            outcomes.append(DecisionOutcomeShape(id=selected.id, approval=_shape(service, caller, row)))
+    return DecisionsShape(items=outcomes)
 
 
 def _shape(service: Service, caller: Caller, row: ApprovalRow) -> ApprovalShape:

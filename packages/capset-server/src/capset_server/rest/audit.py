@@ -178,7 +178,7 @@ def _written(value: object) -> object:
     return value
 
 
-_Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
+Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
 
 
 class RecordFilter(Asked):
@@ -195,8 +195,9 @@ class RecordFilter(Asked):
     code: _Text = None
     act: ActName | None = None
     kind: Kind | None = None
-    since: _Moment = None
-    until: _Moment = None
+    text: Annotated[_Text, Query(description="Part of the name of a tool, act or agent, or of a principal's id")] = None
+    since: Moment = None
+    until: Moment = None
 
 
 class AuditFilter(RecordFilter):
@@ -227,8 +228,8 @@ class SummaryFilter(Asked):
     principal: Annotated[_Text, Query(description="Its id alone: `ada`, not `user:ada`")] = None
     outcome: Outcome | None = None
     session: _Text = None
-    since: _Moment = None
-    until: _Moment = None
+    since: Moment = None
+    until: Moment = None
     bucket: Literal["1m", "5m", "15m", "1h", "6h", "1d", "7d", "30d"] | None = None
 
 
@@ -243,8 +244,9 @@ class VerifyFilter(Asked):
 async def list_records(service: Served, caller: Audits, params: Annotated[AuditFilter, Query()]) -> RecordPageShape:
     """List the records of calls by all principals of the organisation, newest first.
 
-    With ``kind=act`` or the name of an ``act``, list acts of administration; with ``kind=all``, both. Each request is
-    recorded as an act ``log.read``.
+    With ``kind=act`` or the name of an ``act``, list acts of administration; with ``kind=all``, both. A ``text`` is
+    searched in the newest 10,000 records before the cursor: such a page may have few records, or none, and a next one.
+    Each request is recorded as an act ``log.read``.
     """
     query = _query(caller, params, limit=params.limit, before=int(params.cursor) if params.cursor else None)
     audit = service.kernel.audit
@@ -262,7 +264,7 @@ async def summarize_records(service: Served, caller: Audits, params: Annotated[S
     is shown, and no act is recorded.
     """
     until = _whole_second(params.until or datetime.fromisoformat(service.kernel.now()), up=True)
-    since = _whole_second(params.since or _shifted(until, -_DAY))
+    since = _whole_second(params.since or shifted(until, -_DAY))
     bucket = _bucket(since, until, params.bucket)
     names = ("tool", "agent", "principal", "outcome", "session")
     query = AuditQuery(
@@ -283,10 +285,10 @@ async def summarize_records(service: Served, caller: Audits, params: Annotated[S
 def _whole_second(time: datetime, *, up: bool = False) -> datetime:
     inside = datetime.fromisoformat(iso_of(time))
     floor = inside.replace(microsecond=0)
-    return _shifted(floor, timedelta(seconds=1)) if up and inside.microsecond else floor
+    return shifted(floor, timedelta(seconds=1)) if up and inside.microsecond else floor
 
 
-def _shifted(time: datetime, by: timedelta) -> datetime:
+def shifted(time: datetime, by: timedelta) -> datetime:
     """Return a time shifted by a difference, or unchanged if the result would be out of range."""
     try:
         return time + by
@@ -428,6 +430,7 @@ def _query(caller: Caller, params: RecordFilter, *, limit: int, before: int | No
         before=before,
         org=caller.principal.org or "",
         kind=params.kind,
+        text=params.text,
         since=params.since and iso_of(params.since),
         until=params.until and iso_of(params.until),
     )

@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 
 from capset.errors import InvalidArguments
 from capset.stores.base import KeyQuery, KeyRow, Store
+from capset.stores.texts import ascii_lower
 from capset.wire.allowances import allowance_shape
 from capset.wire.operations import (
     OrgPageShape,
@@ -47,6 +48,7 @@ class PrincipalFilter(IdentityPage):
 
     org: Annotated[str | None, Query(max_length=200)] = None
     principal: Annotated[str | None, Query(min_length=1, max_length=200)] = None
+    text: Annotated[str | None, Query(max_length=200, description="Part of an id, in upper or lower case")] = None
 
 
 @router.get("/whoami", responses=problems(422), operation_id="whoami")
@@ -96,8 +98,12 @@ async def list_principals(
     after, only = _after(params.cursor), params.principal
     if only is not None:
         after = max(after or ("", ""), (only, ""))  # sorts before this id with any kind
-    by_session = await service.kernel.store.directory.principals(org, after=after, limit=params.limit + 1)
-    keys, is_partial = await _keys_of(service, org, only)
+    by_session = await service.kernel.store.directory.principals(
+        org, after=after, limit=params.limit + 1, text=params.text
+    )
+    all_keys, is_partial = await _keys_of(service, org, only)
+    part = ascii_lower(params.text or "")
+    keys = {identity: rows for identity, rows in all_keys.items() if part in ascii_lower(identity[0])}
     last_sessions = {(entry.id, entry.kind): entry.last_session_at for entry in by_session if only in (None, entry.id)}
     identities = sorted({*last_sessions, *(identity for identity in keys if after is None or identity > after)})
     page = identities[: params.limit]

@@ -31,6 +31,7 @@ class SessionFilter(Paged):
     """Sessions that match all given filters."""
 
     agent_id: Annotated[str | None, Query(max_length=200)] = None
+    text: Annotated[str | None, Query(max_length=200, description="Part of its id, or of its agent's name")] = None
 
 
 @router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_session")
@@ -53,6 +54,7 @@ async def list_sessions(service: Served, caller: Calls, params: Annotated[Sessio
         principal.kind,
         params.agent_id,
         principal.on_behalf_of,
+        params.text,
         limit=params.limit,
         before=params.cursor,
     )

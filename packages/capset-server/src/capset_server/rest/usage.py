@@ -1,22 +1,27 @@
-"""``/v1/usage``: limits and budgets, and their current usage (spec 5, P51)."""
+"""``/v1/usage``: limits and budgets with their current usage (spec 5, P51), and what models used (spec 6, R28)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query
 
+from capset.clock import iso_of
 from capset.definitions.governance.allowances import MAX_LIMITS, Allowance, allowance_of
 from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
 from capset.kernel.governance.consumption import Consumption, principal_consumption
-from capset.stores.base import KeyQuery
+from capset.stores.base import KeyQuery, UsageQuery
+from capset.stores.base.usage import HOUR
+from capset.wire.model_usage import ModelUsageShape, model_usage_shape
 from capset.wire.operations import UsageShape, consumption_shape
 from capset_server.auth.callers import Caller
 from capset_server.auth.issuance import check_org
 from capset_server.auth.keys import is_valid
-from capset_server.rest.routing import Asked, Known, Served, StrictRoute, problems
+from capset_server.rest.audit import Moment, shifted
+from capset_server.rest.routing import Asked, Audits, Known, Served, StrictRoute, problems
 from capset_server.service import Service
 
 router = APIRouter(prefix="/usage", tags=["usage"], route_class=StrictRoute)
@@ -57,6 +62,33 @@ async def get_usage(service: Served, caller: Known, query: Annotated[UsageFilter
     kernel = service.kernel
     consumptions = await principal_consumption(kernel.store, kernel.clock, principal, kernel.governance.allowance)
     return _shape(service, principal, consumptions)
+
+
+class ModelUsageFilter(Asked):
+    """A time, by default the last day, in whole hours, and optionally one agent, or one principal by its id."""
+
+    since: Moment = None
+    until: Moment = None
+    agent: _Text = None
+    principal: Annotated[_Text, Query(description="Its id alone: `ada`, not `user:ada`")] = None
+
+
+@router.get("/models", responses=problems(422), operation_id="get_model_usage")
+async def get_model_usage(
+    service: Served, caller: Audits, query: Annotated[ModelUsageFilter, Query()]
+) -> ModelUsageShape:
+    """Return the tokens and the cost of the models of the organisation's agents, by time, agent and principal.
+
+    It is counted by the hour, and retained for 400 days. The cost is an estimate from the prices of known models.
+    """
+    until = query.until or datetime.fromisoformat(service.kernel.now())
+    since = iso_of(query.since or shifted(until, -timedelta(days=1)))[:HOUR]
+    last = iso_of(shifted(until, -timedelta(microseconds=1)))[:HOUR]
+    if since > last:
+        raise InvalidArguments("Invalid request: until must be after since")
+    end = iso_of(shifted(datetime.fromisoformat(f"{last}:00+00:00"), timedelta(hours=1)))[:HOUR]
+    asked = UsageQuery(caller.principal.org, since, end, query.agent, query.principal)
+    return model_usage_shape(await service.kernel.store.usage.totals(asked), asked)
 
 
 async def _other(service: Service, caller: Caller, id: str, query: UsageFilter) -> Principal:

@@ -94,11 +94,12 @@ NEEDS = {
     ),
     "write": "create_agent change_agent archive_agent rollback_agent",
     "audit": (
-        "list_records summarize_records verify_records export_records get_log_key list_sightings "
-        "list_deliveries get_delivery"
+        "list_records summarize_records verify_records export_records get_log_key list_sightings list_deliveries "
+        "get_delivery get_model_usage"
     ),
     "approve": (
-        "approve reject summarize_approvals get_approval_conversation get_approval_arguments get_approval_file"
+        "approve reject decide_approvals summarize_approvals get_approval_conversation get_approval_arguments "
+        "get_approval_file"
     ),
     "metrics": "metrics",
     "admin": " ".join(ADMINISTERED),

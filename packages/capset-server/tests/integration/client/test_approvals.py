@@ -108,3 +108,39 @@ async def test_several_approvals_rounds_and_the_count() -> None:
         assert (decided.status, approvers) == ("approved", ["user:boss", "user:bea"])
         assert (await boss.approvals.summary()).pending == 0
         assert data_of(await caller.call(session, "pay", {"to": "bob"})) == "bob has 4"
+
+
+@pytest.mark.spec("N35", "P12")
+async def test_several_requests_are_decided_at_once_and_one_bad_member_costs_itself_alone() -> None:
+    async with shop() as (server, caller, boss, session):
+        ids = [(await caller.call(session, "pay", {"to": "bob", "amount": n})).approval or "" for n in range(3)]
+        requests = [await boss.approvals.get(request) for request in ids]
+        await boss.approvals.reject(ids[1])
+        gone = requests[0].model_copy(update={"id": "nowhere"})
+        done = await boss.approvals.decide("approve", [requests[0], gone, *requests[1:]], note="as every month")
+        assert [item.id for item in done.items] == [ids[0], "nowhere", *ids[1:]]
+        assert [item.error and item.error.code for item in done.items] == [None, "not_found", "conflict", None]
+        rows = [await boss.approvals.get(request) for request in ids]
+        assert [row.status for row in rows] == ["approved", "rejected", "approved"]
+        assert rows[0].note == rows[2].note == "as every month"
+        acts = [row for row in await server.kernel.audit.read(limit=1_000) if row.act == "approval.approve"]
+        assert [row.approval for row in acts] == [ids[0], ids[2]], "each decision is on record by itself"
+        with pytest.raises(PermissionDenied):
+            await caller.approvals.decide("reject", requests)
+
+
+@pytest.mark.spec("N35")
+async def test_several_requests_are_approved_as_they_were_read() -> None:
+    two = Governance(approvers=[ApproverRule(approvals=2)])
+    async with shop(governance=two) as (server, caller, boss, session):
+        bea_key = await server.key("bea", scopes=["capset:approve"])
+        request_id = (await caller.call(session, "pay", {"to": "bob"})).approval or ""
+        async with Client(server.url, key=bea_key) as bea:
+            request = await bea.approvals.get(request_id)
+            await boss.approvals.approve(request_id, arguments={"to": "bob", "amount": 4})
+            (refused,) = (await bea.approvals.decide("approve", [request])).items
+            assert refused.error is not None
+            assert refused.error.code == "conflict"
+            (done,) = (await bea.approvals.decide("approve", [await bea.approvals.get(request_id)])).items
+        assert done.approval is not None
+        assert (done.approval.status, done.approval.modified) == ("approved", {"to": "bob", "amount": 4})

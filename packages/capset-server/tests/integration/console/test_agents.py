@@ -230,7 +230,7 @@ async def test_hostile_text_is_text_everywhere(shop: Site, administrator: Visito
     await changed(shop, agent, system_prompt=HOSTILE * 2, model=None)
     base = f"/agents/{agent['id']}"
     for path in (
-        *("/agents", "/agents/new", "/agents?name=%3Cscript%3E"),
+        *("/agents", "/agents/new", "/agents?text=%3Cscript%3E"),
         *(base, f"{base}/edit", f"{base}/versions?before=1"),
     ):
         page = await administrator.get(path)
@@ -258,7 +258,7 @@ async def test_an_agent_in_code_is_shown_and_not_edited(author: Visitor) -> None
     assert ("You run the workshop." in page.text, "/edit" in page.text) == (True, False)
     page = await author.get("/agents/foreman/edit")
     assert (page.url.path, "Defined in code: change it there" in page.text) == ("/agents/foreman", True)
-    assert "foreman" in (await author.get("/agents?name=foreman")).text
+    assert "foreman" in (await author.get("/agents?text=OREMA")).text
 
 
 async def test_only_administrators_see_servers_to_write_and_nobody_loses_them(

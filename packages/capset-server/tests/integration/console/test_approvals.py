@@ -65,7 +65,7 @@ async def test_the_list_says_who_asks_for_what_and_why(shop: Site, boss: httpx2.
     page = (await boss.get("/approvals?tool=send_mail")).text
     for part in (
         *("send_mail", "destructive", "user:kim", "helper", "every call of &#39;send_mail&#39;", "expires"),
-        *("to: [&#34;eve@example.com&#34;]", f'href="/approvals/{request}"'),
+        *("to: [&#34;eve@example.com&#34;]", f'href="/approvals/{request}?tool=send_mail"'),
     ):
         assert part in page, part
     assert "sk-1" not in page

@@ -168,6 +168,38 @@ async def test_keys_lead_from_request_to_request_and_decide_nothing_alone(shop: 
         await hold_page(page)
 
 
+@pytest.mark.spec("N35")
+async def test_several_are_selected_and_decided_by_keys(shop: Site, browser: Browser) -> None:
+    other, last, first = [await requested(shop, to=f"bob {number}") for number in range(3)]
+    async with signed_in(browser, shop, "boss", "/approvals") as page:
+        approve = page.get_by_role("button", name="Approve selected once")
+        await expect(approve).to_be_hidden()
+        for key in ("j", "x", "j", "x"):
+            await page.keyboard.press(key)
+        await hold_page(page)
+        await page.keyboard.press("r")
+        await page.keyboard.type("ax")
+        await page.locator("h1").click()
+        new = await requested(shop, to="carla")
+        await page.get_by_role("button", name="Show 1 new").click(timeout=SOON)
+        await expect(page.locator(f"#request-{new}")).to_be_visible()
+        boxes = [page.locator(f"#request-{request} input") for request in (first, last, other, new)]
+        assert [await box.is_checked() for box in boxes] == [True, True, False, False]
+        await page.keyboard.press("a")
+        await expect(approve).to_be_focused()
+        assert (await stored(shop, first)).status == "pending"
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".told")).to_contain_text("Approved: 2.")
+        rows = [await stored(shop, request) for request in (first, last, other)]
+        assert [(row.status, row.note) for row in rows] == [("approved", "ax")] * 2 + [("pending", None)]
+        await page.keyboard.press("j")
+        await page.keyboard.press("a")
+        await expect(page.locator(f"#request-{new} input")).to_be_checked()
+        await page.get_by_label("Select all").check()
+        await page.get_by_role("button", name="Reject selected").click()
+        await expect(page.get_by_text("No open requests")).to_be_visible()
+
+
 @pytest.mark.spec("N7")
 async def test_of_two_who_decide_at_once_one_does_and_the_other_sees_it(shop: Site, browser: Browser) -> None:
     for _ in range(3):

@@ -215,7 +215,7 @@ async def test_text_of_others_is_escaped(here: Site, client: httpx2.AsyncClient)
     await here.key("evil", principal=EVIL, attributes={"tier": EVIL + HIDDEN})
     (row,) = [key for key in await here.kernel.store.keys.list() if key.name == "evil"]
     created = await client.post("/keys", data=await form(client, **{"key/attributes": EVIL, "key/name": EVIL + HIDDEN}))
-    principal = await client.get("/principals", params={"principal": EVIL})
+    principal = await client.get("/principals", params={"text": EVIL})
     link = re.search(r'href="(/principals/user/[^"]+)"', principal.text)
     assert link is not None
     hidden = [principal, await client.get(link[1]), await client.get(f"/keys/{row.id}")]

@@ -11,6 +11,7 @@ from scripts.packages import ROOT
 
 FOLDER: Final = "packages/capset-server/tests/integration/console"
 TESTS_OF: Final = {
+    "": "home",
     **dict.fromkeys(("audit", "fingerprints"), "records"),
     **dict.fromkeys(("account", "keys", "limits", "organisations", "principals"), "administration"),
     **dict.fromkeys(("deliveries", "people"), "notifications"),

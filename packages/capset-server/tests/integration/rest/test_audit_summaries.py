@@ -93,7 +93,7 @@ async def test_the_calendar_can_be_asked_for_from_its_beginning_to_its_end(asker
 
 
 def test_what_is_partial_says_from_when_on_it_is_whole() -> None:
-    calls = [MeasuredCall("2026-01-01T01:30:00.000000Z", "t", None, None, None)]
+    calls = [MeasuredCall("2026-01-01T01:30:00.000000Z", "t", None, None, None, "kit", "ada")]
     measured, start = Measured(calls, "2026-01-01T01:10:00.000000Z"), 1_767_225_600
     summary: Any = summary_shape(measured, since=start, until=start + 7_200, bucket=3_600)
     assert (summary.is_partial, summary.covered_from) == (True, "2026-01-01T01:10:00.000000Z")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.helpers.server.support import Site, call, make_session, problem, tools_of
+from tests.helpers.server.support import Site, call, make_session, problem, site, tools_of
 
 
 @pytest.mark.spec("P12", "P15")
@@ -44,6 +45,11 @@ async def test_records_are_the_organisations_whoever_made_them(here: Site, ada: 
             ({"agent": "nobody"}, 0),
             ({"approval": "none"}, 0),
             ({"code": "permission_denied"}, 1),
+            ({"text": "CH"}, 1),
+            ({"text": "da"}, 2),
+            ({"text": "eve"}, 0),
+            ({"text": "%"}, 0),
+            ({"text": "ch", "principal": "bob"}, 0),
             ({"since": records[1]["time"]}, 2),
             ({"until": records[1]["time"]}, 1),
             ({"since": "0001-01-01T00:00:00+14:00", "until": "9999-12-31T23:59:59-12:00"}, 3),
@@ -161,3 +167,27 @@ async def test_a_capability_is_told_in_full(shared: Site, asker: httpx2.AsyncCli
 @pytest.mark.parametrize("query", ["status=gone", "txet=a", "text=" + "a" * 201])
 async def test_a_filter_that_does_not_fit_is_refused(asker: httpx2.AsyncClient, query: str) -> None:
     problem(await asker.get(f"/v1/capabilities?{query}"), 422, "invalid_arguments")
+
+
+@pytest.mark.spec("P12")
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_text_is_searched_in_a_bounded_number_of_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+) -> None:
+    for module in ("memory.audit", "sql.audit.log"):
+        monkeypatch.setattr(f"capset.stores.{module}.MAX_SEARCHED", 3)
+    store = f"sqlite:///{tmp_path}/x.db" if is_stored else "memory://"
+    async with site(store=store) as server, server.client() as ada:
+        session = await make_session(ada, "kit")
+        for tool in ("note", *["echo"] * 5, "note", *["echo"] * 2):
+            await call(ada, session, tool, text="1")
+        pages: list[list[str]] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            params = {"text": "NOT", "kind": "call", **({"cursor": cursor} if cursor else {})}
+            page = (await ada.get("/v1/audit", params=params)).json()
+            pages.append([record["tool"] for record in page["items"]])
+            cursor = page["next"]
+        exported = await ada.get("/v1/audit/export", params={"text": "not"})
+    assert pages == [["note"], [], ["note"]]
+    assert exported.text.count('"tool": "note"') == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -12,7 +13,10 @@ from capset.definitions.governance.usage import AgentUsage
 from capset.ext import Allowance, Budget, Governance, Limit
 from capset.kernel.governance.quotas import session_limits
 from capset.kernel.governance.usage import UsageMeter
+from capset.stores.base import ModelUser
 from capset_server.auth.keys import create_key
+from capset_server.client import Client
+from capset_testing import FakeClock
 from tests.helpers.kernel.fixtures import store
 from tests.helpers.server.rest.keys import ADMIN
 from tests.helpers.server.support import Site, call, foreman, problem, site
@@ -32,6 +36,7 @@ office = Agent(
     "office", uses=[Capability("stamps", tools=[stamp])], allowance=Allowance(limits=Limit(50, "1d", per="org"))
 )
 GOVERNANCE = Governance(allowance=Allowance(limits=Limit(100, "1d", per="all"), session=Budget(calls=20, cost=4)))
+CARL = ModelUser("acme", "office", "carl", "user")
 OWN = Allowance(limits=["10/1h", Limit(7, "1h", per="session")], usage="tokens=1000,cost=2.5/1d")
 
 
@@ -67,7 +72,7 @@ async def test_a_caller_sees_what_it_has_used_and_has_left(store: str) -> None:
                 "", Principal("carl", org="acme"), agent="", agent_id=None, allowances=[("principal", OWN)], budgets=()
             )
             assert terms is not None
-            meter = UsageMeter(terms.usage, server.kernel.store, server.kernel.clock)
+            meter = UsageMeter(terms.usage, server.kernel.store, server.kernel.clock, CARL)
             for step in ("settled", "under way"):
                 await meter.reserve(step, AgentUsage(steps=1, tokens=400, cost=1.0))
             await meter.settle("settled", AgentUsage(tokens=300, cost=0.5))
@@ -125,3 +130,33 @@ async def test_others_are_seen_by_those_who_administer_or_audit() -> None:
 async def test_nothing_is_said_where_nothing_is_limited() -> None:
     async with site() as server, server.client() as client:
         assert await used(client) == {}
+
+
+@pytest.mark.spec("R28")
+async def test_what_models_used_is_counted_by_time_agent_and_principal(store: str) -> None:
+    clock = FakeClock()
+    async with site(store=store, clock=clock) as server:
+        meter = UsageMeter((), server.kernel.store, clock, CARL)
+        await server.key("auditor", scopes=["capset:audit"])
+        for hours, cost in ((0, 0.5), (1, 0.25)):
+            clock.advance(3_600 * hours)
+            step = AgentUsage(steps=1, calls=2, tokens=300, cost=cost)
+            await meter.settle(f"step-{hours}", step)
+        await server.kernel.store.usage.count(replace(CARL, org="other"), step, clock.time_ns())
+        async with server.client("auditor") as auditor:
+            used = (await auditor.get("/v1/usage/models")).json()
+            assert (used["steps"], used["calls"], used["tokens"], used["cost"]) == (2, 4, 600, 0.75)
+            assert (used["bucket_seconds"], [bucket["cost"] for bucket in used["buckets"]]) == (3_600, [0.5, 0.25])
+            assert [(row["name"], row["tokens"]) for row in used["agents"]] == [("office", 600)]
+            assert [(row["name"], row["tokens"]) for row in used["principals"]] == [("user:carl", 600)]
+            params = {"since": "2020-01-01T00:00:00Z", "principal": "carl"}
+            daily = (await auditor.get("/v1/usage/models", params=params)).json()
+            assert (daily["bucket_seconds"], daily["cost"]) == (86_400, 0.75)
+            assert (await auditor.get("/v1/usage/models", params={"agent": "scribe"})).json()["buckets"] == []
+            past = {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}
+            problem(await auditor.get("/v1/usage/models", params=past), 422, "invalid_arguments")
+        async with Client(server.url, key=server.keys["auditor"]) as typed:
+            assert (await typed.model_usage()).cost == 0.75
+        await server.key("caller", scopes=["capset:call"])
+        async with server.client("caller") as caller:
+            problem(await caller.get("/v1/usage/models"), 403, "permission_denied")

@@ -80,6 +80,10 @@ async def agents_are_listed_newest_first_by_org(make: Make) -> None:
         for query, expected in (
             (AgentQuery("acme", capabilities=("mcp:shop",)), [more]),
             (AgentQuery("acme", has_servers=True), [more]),
+            (AgentQuery("acme", text="ENT-0"), [rows[4], rows[2], rows[0]]),
+            (AgentQuery("acme", "active", text="t-1"), [rows[3], rows[1]]),
+            (AgentQuery("acme", text="_"), []),
+            (AgentQuery("acme", text="%"), []),
             (AgentQuery("acme", "archived", has_servers=True), []),
             (AgentQuery("acme", capabilities=("mcp:shop", "b"), limit=2), [more, rows[4]]),
             (AgentQuery("acme", capabilities=("c",)), []),

@@ -148,6 +148,11 @@ async def principals_and_orgs_are_known(make: Make) -> None:
         rest = await store.directory.principals("acme", after=("ada", "agent"))
         expect(rest, principals[1:], "the principals after one")
         expect(await store.directory.principals(None), [KnownPrincipal("eve", "user", NOW)], "the principals of no org")
+        expect(await store.directory.principals("acme", text="nothing"), [], "principals without a text in their id")
+        known = [principal for principal in principals if "da" in principal.id]
+        expect(await store.directory.principals("acme", text="DA"), known, "principals with a text in their id")
+        following = await store.directory.principals("acme", text="a", after=("ada", "agent"), limit=1)
+        expect(following, rest[:1], "the next principal with a text in its id")
         expect(await store.directory.principals("nowhere"), [], "the principals of a missing org")
         orgs = [KnownOrg("", 1, 0, 1), KnownOrg("acme", 1, 0, 4), KnownOrg("globex", 0, 1, 0)]
         expect(await store.directory.orgs(), orgs, "the organisations")

@@ -82,6 +82,9 @@ async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
             (SessionQuery("acme", principal="user-1", principal_kind="agent"), ()),
             (SessionQuery("acme", principal="user-1", on_behalf_of="user:user-2"), (rows[1],)),
             (SessionQuery("acme", agent_id="agent-1"), (rows[5],)),
+            (SessionQuery("acme", text="%"), ()),
+            (SessionQuery("acme", text="D-3"), (rows[3],)),
+            (SessionQuery("acme", text=rows[1].agent[1:4].upper()), (rows[5], rows[3], rows[1])),
             (SessionQuery("other"), ()),
         ):
             expect((await store.sessions.list(query)).items, items, f"what {query} finds")

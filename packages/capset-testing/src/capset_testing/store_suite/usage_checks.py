@@ -8,7 +8,15 @@ from itertools import count
 from typing import Final
 
 from capset.definitions.governance.usage import AgentUsage, UsageLimit
-from capset.stores.base import StepClaim, Store, UsageWindow, WindowUsage
+from capset.stores.base import (
+    ModelUser,
+    StepClaim,
+    Store,
+    UsageQuery,
+    UsageTotals,
+    UsageWindow,
+    WindowUsage,
+)
 from capset_testing.store_suite.support import Make, expect, open_store, session_row
 
 _SECOND: Final = 1_000_000_000
@@ -139,6 +147,31 @@ async def calls_that_are_refused_do_not_count(make: Make) -> None:
                 "what is exceeded",
             )
         expect(await _used(store, _HOUR), [replace(_STEP + _STEP, calls=2)], "the usage")
+
+
+async def usage_is_counted_by_hour_agent_and_principal(make: Make) -> None:
+    """Check the sums by hour, and of the agents and principals with the highest cost, of one org."""
+    async with open_store(make) as store:
+        ada = ModelUser("acme", "scribe", "ada", "user")
+        bot = ModelUser("acme", "clerk", "bot", "agent")
+        hours = ("2026-01-01T00", "2026-01-01T01", "2026-01-01T02")
+        expect(await store.usage.totals(UsageQuery("acme", *hours[::2])), UsageTotals((), (), ()), "no usage")
+        cheap = replace(_STEP, cost=0.0)
+        for user, used, hour in ((ada, _STEP, 0), (ada, _STEP, 1), (bot, cheap, 1), (ada, _STEP, 2)):
+            await store.usage.count(user, used, _START + hour * 3_600 * _SECOND)
+        for org in ("other", None):
+            await store.usage.count(replace(ada, org=org), _STEP, _START)
+        totals = await store.usage.totals(UsageQuery("acme", *hours[::2]))
+        expect(totals.hours, ((hours[0], _STEP), (hours[1], _STEP + cheap)), "the hours, without the last")
+        expect(totals.agents, (("scribe", _STEP + _STEP), ("clerk", cheap)), "the agents")
+        expect(totals.principals, (("user:ada", _STEP + _STEP), ("agent:bot", cheap)), "the principals")
+        totals = await store.usage.totals(UsageQuery("acme", *hours[::2], agent="clerk", principal="bot"))
+        expect((totals.hours, totals.agents), (((hours[1], cheap),), (("clerk", cheap),)), "of one agent")
+        totals = await store.usage.totals(UsageQuery("acme", *hours[::2], top=1))
+        expect(totals.agents, (("scribe", _STEP + _STEP),), "the agent with the highest cost")
+        expect((await store.usage.totals(UsageQuery(None, *hours[::2]))).hours, ((hours[0], _STEP),), "of no org")
+        await store.usage.count(bot, _STEP, _START + 401 * 86_400 * _SECOND)
+        expect((await store.usage.totals(UsageQuery("acme", *hours[::2]))).hours, (), "usage of 400 days ago")
 
 
 async def steps_end_with_their_store(make: Make) -> None:

@@ -7,6 +7,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
 from capset.errors import StateError
@@ -21,6 +22,14 @@ def storable(text: str, label: str) -> str:
     except UnicodeEncodeError:
         raise StateError(f"{label} contains a lone surrogate, which databases cannot store", hint="remove it") from None
     return text
+
+
+_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def ascii_lower(text: str) -> str:
+    """Return a text with its ASCII letters in lower case, as every database can do it."""
+    return text.translate(_LOWER)
 
 
 def is_storable(text: str) -> bool:

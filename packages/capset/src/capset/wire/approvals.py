@@ -21,6 +21,7 @@ from capset.kernel.governance.file_arguments import files_of
 from capset.kernel.governance.redaction import Redactor, redacted
 from capset.stores.base import ApprovalQuery, MessageRow, Page, PendingSummary
 from capset.wire.agents import Text
+from capset.wire.errors import ErrorShape
 from capset.wire.fingerprints import CodeShape, code_shape
 from capset.wire.pages import read_page
 from capset.wire.shapes import PageShape, Shape, StrictShape, WholeNumber
@@ -43,6 +44,21 @@ class ApproveInput(StrictShape):
 class RejectInput(StrictShape):
     """A rejection. ``note`` gives the reason, which the caller can read."""
 
+    note: Annotated[Text, Field(max_length=1_000)] | None = None
+
+
+class SelectedApproval(StrictShape):
+    """A request to decide. An approval is for the arguments of the ``round``, as ``ApproveInput`` describes it."""
+
+    id: Annotated[Text, Field(min_length=1, max_length=200)]
+    round: Annotated[int, Field(ge=0), WholeNumber] | None = None
+
+
+class DecisionsInput(StrictShape):
+    """One answer to several requests, with one reason. An approval is for one call of each."""
+
+    answer: Literal["approve", "reject"]
+    requests: Annotated[list[SelectedApproval], Field(min_length=1, max_length=200)]
     note: Annotated[Text, Field(max_length=1_000)] | None = None
 
 
@@ -152,6 +168,20 @@ class ApprovalShape(Shape):
     escalated_at: str | None = None
     decidable: bool | None = None
     refusal: str | None = None
+
+
+class DecisionOutcomeShape(Shape):
+    """The outcome of one of several decisions: the request after it, or the error for which it changed nothing."""
+
+    id: str
+    approval: ApprovalShape | None = None
+    error: ErrorShape | None = None
+
+
+class DecisionsShape(Shape):
+    """The outcomes of several decisions, in the order in which the requests were named."""
+
+    items: list[DecisionOutcomeShape]
 
 
 class PendingAgesShape(Shape):

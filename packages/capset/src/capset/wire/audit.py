@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -17,8 +17,8 @@ from capset.clock import iso_of
 from capset.definitions.calls.records import COLUMNS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
-from capset.stores.base import AuditLog, AuditQuery, Measured, MeasuredCall
-from capset.wire.pages import read_page
+from capset.stores.base import AuditLog, AuditQuery, Measured, MeasuredCall, Page
+from capset.wire.pages import PAGE_BYTES, read_page
 from capset.wire.shapes import PageShape, Shape
 
 _EARLIEST: Final = int(datetime.min.replace(tzinfo=UTC).timestamp())
@@ -147,8 +147,20 @@ class ToolCountsShape(CallCountsShape):
     tool: str
 
 
+class AgentCountsShape(CallCountsShape):
+    """The calls through one agent."""
+
+    agent: str
+
+
+class PrincipalCountsShape(CallCountsShape):
+    """The calls of one principal, by its id."""
+
+    principal: str
+
+
 class SummaryShape(CallCountsShape):
-    """How calls ended between two times: in total, for each bucket, and for the ten most called tools.
+    """How calls ended between two times: in total, for each bucket, and for the ten busiest tools, agents, principals.
 
     Only a limited number of the newest calls is counted. ``is_partial`` says whether older ones were left out, and
     ``covered_from`` is the time from which on all calls are counted.
@@ -161,6 +173,8 @@ class SummaryShape(CallCountsShape):
     bucket_seconds: int
     buckets: list[BucketShape]
     tools: list[ToolCountsShape]
+    agents: list[AgentCountsShape]
+    principals: list[PrincipalCountsShape]
 
 
 class PrunedShape(Shape):
@@ -211,8 +225,17 @@ class SuccessionShape(Shape):
 
 
 async def audit_page_shape(log: AuditLog, query: AuditQuery) -> AuditPageShape:
-    """Return the wire shape of a page of records."""
-    items, next_cursor = await read_page(log.query, query, record_data, attrgetter("seq"))
+    """Return the wire shape of a page of records. One that was searched for a text may have few, and a next page."""
+    if query.text is None:
+        items, next_cursor = await read_page(log.query, query, record_data, attrgetter("seq"))
+        return AuditPageShape(items=items, next=next_cursor)
+    page = await log.query(replace(query, max_bytes=PAGE_BYTES))
+
+    async def read(asked: AuditQuery) -> Page[Record, int]:
+        return Page(page.items, None)
+
+    items, next_cursor = await read_page(read, query, record_data, attrgetter("seq"))
+    next_cursor = page.next if next_cursor is None else next_cursor
     return AuditPageShape(items=items, next=next_cursor)
 
 
@@ -233,11 +256,8 @@ def summary_shape(
     covered = since if measured.since is None else max(since, _seconds(measured.since))
     starts = range(covered // bucket * bucket, until, bucket)
     by_bucket: dict[int, list[MeasuredCall]] = {start: [] for start in starts}
-    by_tool: dict[str, list[MeasuredCall]] = {}
     for call in calls:
         by_bucket.setdefault(_seconds(call.time) // bucket * bucket, []).append(call)
-        by_tool.setdefault(call.tool, []).append(call)
-    busiest = sorted(by_tool, key=lambda tool: (-len(by_tool[tool]), tool))[:10]
     return SummaryShape(
         since=iso_of_seconds(since),
         until=iso_of_seconds(until),
@@ -245,9 +265,21 @@ def summary_shape(
         is_partial=measured.since is not None,
         bucket_seconds=bucket,
         buckets=[BucketShape(start=iso_of_seconds(start), **_counts(by_bucket[start])) for start in sorted(by_bucket)],
-        tools=[ToolCountsShape(tool=tool, **_counts(by_tool[tool])) for tool in busiest],
+        tools=[ToolCountsShape(tool=tool, **counts) for tool, counts in _busiest(calls, "tool")],
+        agents=[AgentCountsShape(agent=agent, **counts) for agent, counts in _busiest(calls, "agent")],
+        principals=[PrincipalCountsShape(principal=name, **counts) for name, counts in _busiest(calls, "principal")],
         **_counts(calls),
     )
+
+
+def _busiest(calls: Sequence[MeasuredCall], name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the ten most frequent values of a member, with the counts of their calls."""
+    groups: dict[str, list[MeasuredCall]] = {}
+    of = attrgetter(name)
+    for call in calls:
+        groups.setdefault(of(call), []).append(call)
+    busiest = sorted(groups, key=lambda value: (-len(groups[value]), value))[:10]
+    return [(value, _counts(groups[value])) for value in busiest]
 
 
 def _counts(calls: Sequence[MeasuredCall]) -> dict[str, Any]:  # the members of CallCountsShape

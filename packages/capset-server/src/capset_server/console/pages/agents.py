@@ -29,11 +29,11 @@ async def list_agents(page: PageRequest) -> Response:
     agents = await page.api.get(
         "agents",
         status=None if status == "all" else status,
-        name=query.get("name", "").strip(),
+        text=query.get("text", "").strip(),
         limit=_LISTED,
         cursor=query.get("cursor"),
     )
-    return page.render("agents/list.html", found=agents, status=status, name=query.get("name", ""))
+    return page.render("agents/list.html", found=agents, status=status, text=query.get("text", ""))
 
 
 async def show_agent(page: PageRequest) -> Response:

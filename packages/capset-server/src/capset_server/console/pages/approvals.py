@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from hashlib import sha256
@@ -14,14 +15,16 @@ from starlette.responses import Response
 from capset.definitions.secrets import MASK
 from capset.errors import CapsetError, Field, InvalidArguments
 from capset_server.console.api import RestRefusal
-from capset_server.console.comparisons import changes_since_approved, fingerprint_of, run_of
+from capset_server.console.comparisons import changes_since_approved, earlier_requests, fingerprint_of, run_of
 from capset_server.console.forms import Form
+from capset_server.console.inbox_rows import present_arguments, rows_of, selected_requests
 from capset_server.console.page import PageRequest, PageRoute
 from capset_server.console.pages.session_files import SHOWN, FileContent, text_of
 from capset_server.console.schema_forms import FormField, fields_of, values_of
 
 # REST returns JSON data, so functions that take parts of it take ``Any``.
-_FILTERS: Final = ("status", "tool", "agent", "principal", "order", "cursor")
+_PLACE: Final = ("tool", "agent", "principal", "order")
+"""The filters and the order of the list, which the pages of its requests keep: they say which request is next."""
 _STEP: Final = len("2026-01-31T00:00:0")
 """Length of the part of a time that changes every ten seconds, to refresh ages if nothing else has changed."""
 _BESIDE: Final = 20
@@ -29,13 +32,51 @@ _OF_ARGUMENTS: Final = (400, 413, 422)
 """Refusals for which the form is shown again: invalid JSON, too large, or invalid for the tool."""
 _CHANGED: Final = ("\\r", "\\u0000")
 """Characters that browsers change in form fields, as JSON escapes them."""
+_IN_PART: Final = "the list does not show all that would be approved: open the request to approve it"
+_SUMMARIES: Final = {
+    "approved": "Approved: {}.",
+    "rejected": "Rejected: {}. The callers can read your reason.",
+    "pending": "Your approval is recorded, and others are needed: {}.",
+}
+"""What several decisions have done, by the status of the requests after them."""
 _EDITED: Final = 100_000
 """The maximum size of arguments for a form, in characters of JSON."""
 
 
 async def list_approvals(page: PageRequest) -> Response:
     """Show the open requests, or those of another status. The page polls this path every two seconds."""
-    filters = {name: page.query.get(name) for name in _FILTERS}
+    return await _list(page)
+
+
+async def decide_selected(page: PageRequest) -> Response:
+    """Approve or reject the selected requests of the list. If some could not be decided, the list says why."""
+    answer, note = page.form.get("answer", ""), page.form.text("note")
+    is_approval = answer == "approve"
+    selected = selected_requests(page.form.every("request"))
+    place = {**_place(page), "status": page.query.get("status")}
+    if not selected:
+        return page.redirect("approvals", **place, told="Nothing was selected, so nothing was decided.")
+    failures = {request.id: _IN_PART for request in selected if is_approval and request.round is None}
+    members = [
+        {"id": request.id, "round": request.round} if is_approval else {"id": request.id}
+        for request in selected
+        if request.id not in failures
+    ]
+    outcomes: list[Any] = []
+    if members:
+        body = {"answer": answer, "requests": members, "note": note}
+        outcomes = (await page.api.send("POST", "approvals", "decisions", body=body))["items"]
+    failures |= {outcome["id"]: outcome["error"]["message"] for outcome in outcomes if outcome["error"]}
+    statuses = Counter(outcome["approval"]["status"] for outcome in outcomes if outcome["approval"])
+    told = " ".join(_SUMMARIES[status].format(count) for status, count in statuses.items())
+    if not failures:
+        return page.redirect("approvals", **place, told=told)
+    undecided = [(failed, await page.api.find("approvals", failed), reason) for failed, reason in failures.items()]
+    return await _list(page, http_status=409, undecided=undecided, told=told, note=note or "")
+
+
+async def _list(page: PageRequest, http_status: int = 200, **values: Any) -> Response:  # what the template shows
+    filters = {**_place(page), "cursor": page.query.get("cursor")}
     status = filters["status"] = page.query.get("status", "pending")
     requests = await page.api.get("approvals", **{**filters, "status": None if status == "all" else status})
     summary = await page.api.find("approvals", "summary")
@@ -47,18 +88,29 @@ async def list_approvals(page: PageRequest) -> Response:
         tool = await fingerprint_of(page, tool_hash)
         effects[tool_hash] = tool and tool.get("effect")
     template = "approvals/inbox.html" if page.is_fragment else "approvals/list.html"
-    return page.render(
-        template, found=requests, summary=summary, effects=effects, status=status, asked=filters, tag=tag
-    )
+    shown = {
+        "found": requests,
+        "rows": rows_of(requests["items"]),
+        "summary": summary,
+        "effects": effects,
+        "status": status,
+        "asked": filters,
+        "place": _place(page),
+        "tag": tag,
+        "undecided": (),
+        "note": "",
+    }
+    return page.render(template, http_status=http_status, **{**shown, **values})
 
 
 async def list_beside(page: PageRequest) -> Response:
     """Show a short list of the open requests, beside the selected one."""
-    requests = await page.api.get("approvals", status="pending", limit=_BESIDE)
+    place = _place(page)
+    requests = await page.api.get("approvals", status="pending", limit=_BESIDE, **place)
     tag = _tag(page, requests)
     if page.query.get("seen") == tag:
         return Response(status_code=204)
-    return page.render("approvals/beside.html", found=requests, tag=tag, chosen=page.params["id"])
+    return page.render("approvals/beside.html", found=requests, tag=tag, chosen=page.params["id"], place=place)
 
 
 async def show_approval(page: PageRequest) -> Response:
@@ -78,7 +130,8 @@ async def show_file(page: PageRequest) -> Response:
             return FileContent(file["path"], answer, stack.pop_all(), is_image=False)
         content = await answer.read(SHOWN) if int(answer.headers["content-length"]) <= SHOWN else None
     text = None if content is None else await asyncio.to_thread(text_of, content)
-    return page.render("approvals/file.html", request=request, file=file, text=text, number=page.params["number"])
+    values = {"file": file, "text": text, "number": page.params["number"], "carried": _carried(page)}
+    return page.render("approvals/file.html", request=request, **values)
 
 
 async def show_standing(page: PageRequest) -> Response:
@@ -97,7 +150,7 @@ async def show_conversation(page: PageRequest) -> Response:
     request = await page.api.get("approvals", page.params["id"])
     conversation = await page.api.get("approvals", request["id"], "conversation")
     template = "approvals/messages.html" if page.is_fragment else "approvals/conversation.html"
-    return page.render(template, request=request, found=conversation)
+    return page.render(template, request=request, found=conversation, carried=_carried(page))
 
 
 async def approve(page: PageRequest) -> Response:
@@ -137,12 +190,17 @@ async def approve_edited(page: PageRequest) -> Response:
         if error.status in _OF_ARGUMENTS:
             return await _form(page, await _shown(page, request), error)
         return await _refused(page, error)
-    return page.redirect("approvals", request["id"], told=_told(done, "approve"))
+    return page.redirect("approvals", request["id"], told=_told(done, "approve"), **_place(page))
 
 
-def _shows(page: PageRequest) -> dict[str, Any]:
-    """Return the parameters of links that keep showing masked arguments, if this page does."""
-    return {"shown": 1} if "shown" in page.query else {}
+def _place(page: PageRequest) -> dict[str, str | None]:
+    """Return the filters and the order of the list that a page belongs to."""
+    return {name: page.query.get(name) for name in _PLACE}
+
+
+def _carried(page: PageRequest) -> dict[str, Any]:
+    """Return the parameters of links within a request: its place in the list, and whether masked arguments show."""
+    return {**_place(page), "shown": page.query.get("shown") and 1}
 
 
 async def _shown(page: PageRequest, request: Any) -> Any:
@@ -159,7 +217,7 @@ async def _decide(page: PageRequest, answer: str, body: Mapping[str, Any]) -> Re
         done = await page.api.send("POST", "approvals", page.params["id"], answer, body=members)
     except RestRefusal as error:
         return await _refused(page, error)
-    return page.redirect("approvals", page.params["id"], told=_told(done, answer))
+    return page.redirect("approvals", page.params["id"], told=_told(done, answer), **_place(page))
 
 
 async def _refused(page: PageRequest, error: RestRefusal) -> Response:
@@ -190,32 +248,40 @@ async def _detail(
         tool=tool,
         run=await run_of(page, request),
         since=await changes_since_approved(page, request, tool),
+        earlier=await earlier_requests(page, request),
         is_whole=page.query.get("all") == "1",
     )
 
 
 async def _deciding(page: PageRequest, request: Any) -> dict[str, Any]:  # what templates show
     """Return the template values for the decision form of a request, or for its decision."""
-    following = None
-    if request["status"] != "pending":
-        waiting = await page.api.get("approvals", status="pending", order="oldest", limit=1)
-        following = next(iter(waiting["items"]), None)
+    following = await _following(page, request) if request["status"] != "pending" else None
     has_to_do = request["status"] == "pending"
     parts = (request["status"], request["round"], len(request["approvals"]), request["decidable"], request["refusal"])
     return {
         "request": request,
         "following": following,
         "state": sha256(repr(parts).encode()).hexdigest()[:16],
-        "can_edit": has_to_do and len(json.dumps(_present(request))) <= _EDITED,
+        "can_edit": has_to_do and len(json.dumps(present_arguments(request))) <= _EDITED,
         "note": page.form.get("note", ""),
-        "shows": _shows(page),
+        "carried": _carried(page),
+        "place": _place(page),
     }
 
 
+async def _following(page: PageRequest, request: Any) -> Any:
+    """Return the open request after another one in the order of the list, or else the first one."""
+    for cursor in (request["id"], None):
+        waiting = await page.api.get("approvals", **_place(page), status="pending", cursor=cursor, limit=1)
+        if waiting["items"]:
+            return waiting["items"][0]
+    return None
+
+
 async def _form(page: PageRequest, request: Any, error: CapsetError | None = None) -> Response:
-    arguments, errors = _present(request), () if error is None else error.fields
+    arguments, errors = present_arguments(request), () if error is None else error.fields
     if request["status"] != "pending" or len(json.dumps(arguments)) > _EDITED:
-        return page.redirect("approvals", request["id"])
+        return page.redirect("approvals", request["id"], **_place(page))
     schema = await _schema(page, request)
     fields: Sequence[FormField] = () if schema is None else fields_of(schema, arguments, form=page.form, errors=errors)
     is_json = "json" in page.form or page.query.get("as") == "json" or not _is_said(schema, fields, page, arguments)
@@ -231,7 +297,7 @@ async def _form(page: PageRequest, request: Any, error: CapsetError | None = Non
         error=error,
         others=errors if is_json else [field for field in errors if field.path in unplaced],
         note=page.form.get("note", ""),
-        shows=_shows(page),
+        carried=_carried(page),
         is_masked=next(iter(_masked(arguments)), None) is not None,
     )
 
@@ -272,11 +338,6 @@ def _paths(field: FormField) -> Iterable[str]:
     yield "/".join(field.name.split("/")[1:])
     for nested in field.fields:
         yield from _paths(nested)
-
-
-def _present(request: Any) -> Any:
-    """Return the arguments that would be approved: as requested, or as an approver has changed them."""
-    return request["arguments"] if request["modified"] is None else request["modified"]
 
 
 def _masked(value: Any, path: str = "") -> Iterable[str]:
@@ -327,6 +388,7 @@ def _tag(page: PageRequest, *contents: Any) -> str:
 
 ROUTES = (
     PageRoute("GET", "/approvals", list_approvals),
+    PageRoute("POST", "/approvals/decisions", decide_selected),
     PageRoute("GET", "/approvals/{id}", show_approval),
     PageRoute("GET", "/approvals/{id}/beside", list_beside),
     PageRoute("GET", "/approvals/{id}/standing", show_standing),

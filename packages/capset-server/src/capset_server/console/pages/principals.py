@@ -10,8 +10,8 @@ from capset_server.console.pages.administration import kinds, render_tab
 
 
 async def list_principals(page: PageRequest) -> Response:
-    """List principals, optionally those with one id."""
-    filters = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
+    """List principals, optionally those with a text in their id."""
+    filters = {name: page.query.get(name) for name in ("org", "text", "cursor")}
     principals = await page.api.get("principals", **filters)
     return render_tab(page, "principals", "principals.html", {"found": principals, "asked": filters})
 

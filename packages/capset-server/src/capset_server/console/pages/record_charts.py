@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from capset_server.console.api import RestRefusal
 from capset_server.console.page import PageRequest, PageRoute
-from capset_server.console.pages.record_filters import SUMMARIZED, RecordForm, record_form
+from capset_server.console.pages.record_filters import SUMMARIZED, RecordForm, quick_ranges, record_form
 
 WIDTH: Final = 1_000
 HEIGHT: Final = 160
@@ -153,22 +153,33 @@ async def show_timeline(page: PageRequest) -> Response:
         bars=bars_of(summary) if summary else [],
         width=WIDTH,
         height=HEIGHT,
-        **_common(),
+        **_common(page),
     )
 
 
 async def show_charts(page: PageRequest) -> Response:
-    """Show calls by decision and outcome, their latency, the most called tools, and the usage of limits."""
+    """Show calls by decision, outcome and latency, the busiest, what models used, and the usage of limits."""
     form, summary, http_status = await _summarized(page, "charts")
+    models = await _models(page, form) if summary else None
     return page.render(
         "audit/charts.html",
         http_status=http_status,
         form=form,
         summary=summary,
         charts=_charts(summary) if summary else [],
+        models=models,
+        model_charts=_model_charts(models) if models else [],
         usage=await page.api.find("usage", principal=form.values.get("principal")),
-        **_common(),
+        **_common(page),
     )
+
+
+async def _models(page: PageRequest, form: RecordForm) -> Mapping[str, Any] | None:  # JSON
+    """Return the usage of models in the form's time; ``None`` for filters that it does not have."""
+    if form.values.keys() & {"tool", "session", "outcome"}:
+        return None
+    names = ("since", "until", "agent", "principal")
+    return await page.api.find("usage", "models", **{name: form.asked.get(name) for name in names})
 
 
 async def _summarized(page: PageRequest, view: str) -> tuple[RecordForm, Mapping[str, Any] | None, int]:  # JSON
@@ -191,8 +202,8 @@ def _refused(form: RecordForm, refusal: RestRefusal) -> tuple[RecordForm, int]:
     return form.with_errors(refusal), refusal.status
 
 
-def _common() -> dict[str, Any]:
-    return {"buckets": BUCKETS, "grouped": grouped}
+def _common(page: PageRequest) -> dict[str, Any]:
+    return {"buckets": BUCKETS, "grouped": grouped, "spans": quick_ranges(page)}
 
 
 def _charts(summary: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any], str]]:
@@ -203,6 +214,24 @@ def _charts(summary: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any], 
         ("latency", "How long calls took, in milliseconds", latency_series(summary)),
     )
     return [(name, title, data, json.dumps(data)) for name, title, data in charts]
+
+
+def _model_charts(models: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any], str]]:  # JSON
+    """Return the charts of tokens and cost, as ``_charts`` does."""
+    if not models["buckets"]:
+        return []
+    step, used = models["bucket_seconds"], {_unix(bucket["start"]): bucket for bucket in models["buckets"]}
+    starts = range(min(used), _unix(models["until"]), step)
+    charts: list[tuple[str, str, dict[str, Any]]] = []
+    for name, title, unit in (("tokens", "Tokens of models", "tokens"), ("cost", "Cost of models, in dollars", "$")):
+        values = [used[start][name] if start in used else 0 for start in starts]
+        series = {"label": name, "colour": "accent", "dash": [], "values": values}
+        charts.append((name, title, {"unit": unit, "step": step, "x": [*starts], "series": [series]}))
+    return [(name, title, data, json.dumps(data)) for name, title, data in charts]
+
+
+def _unix(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp())
 
 
 ROUTES = (

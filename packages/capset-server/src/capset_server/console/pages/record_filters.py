@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from markupsafe import Markup
 
+from capset.clock import iso_of
 from capset_server.console.api import RestRefusal
 from capset_server.console.page import PageRequest
 
 FILTERS: Final = (
-    *("since", "until", "kind", "tool", "outcome", "principal", "agent", "session"),
+    *("text", "since", "until", "kind", "tool", "outcome", "principal", "agent", "session"),
     *("act", "approval", "code", "correlation", "id"),
 )
 """The filters of the list and of exports, by their names in REST."""
@@ -64,6 +65,21 @@ def record_form(page: PageRequest, *place: str, names: tuple[str, ...] = FILTERS
     """Return the filters in the query of a page at or below ``audit``."""
     values = {name: text for name in names if (text := page.query.get(name, "").strip())}
     return RecordForm(page, ("audit", *place), values)
+
+
+_SPANS: Final = (
+    (timedelta(hours=1), "Last hour"),
+    (timedelta(days=1), "Last day"),
+    (timedelta(days=7), "Last 7 days"),
+    (timedelta(days=30), "Last 30 days"),
+)
+
+
+def quick_ranges(page: PageRequest) -> list[tuple[str, str]]:
+    """Return the times to choose from with one click: the beginning and the title of each."""
+    now = datetime.fromisoformat(page.service.kernel.now()).replace(microsecond=0)
+    today = (now.replace(hour=0, minute=0, second=0), "Today")
+    return [(f"{iso_of(since)[:19]}Z", title) for since, title in (today, *((now - span, t) for span, t in _SPANS))]
 
 
 def _with_offset(text: str) -> str:

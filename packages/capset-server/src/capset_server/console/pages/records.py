@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
 from starlette.responses import Response, StreamingResponse
 
-from capset.clock import iso_of
 from capset.definitions.calls.records import COLUMNS, Outcome
 from capset.definitions.governance.acts import ActName
 from capset.wire.audit import record_shape
 from capset_server.console.api import RestRefusal
 from capset_server.console.forms import number
 from capset_server.console.page import PageRequest, PageRoute
-from capset_server.console.pages.record_filters import FILTERS, RecordForm, record_form
+from capset_server.console.pages.record_filters import FILTERS, RecordForm, quick_ranges, record_form
 from capset_server.http.record_exports import MEDIA_TYPES
 
 LINKS: Final = 1_000
 """The number of links of the chain that one request verifies."""
-_SPANS: Final = ((timedelta(hours=1), "Last hour"), (timedelta(days=1), "Last day"), (timedelta(days=7), "Last 7 days"))
 _GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Who", ("principal", "principal_kind", "on_behalf_of", "org", "attributes_digest", "source")),
     ("What", ("act", "tool", "capability", "effect", "agent", "session", "arguments_digest")),
@@ -51,7 +48,6 @@ def _again(page: PageRequest, form: RecordForm, refusal: RestRefusal) -> Respons
 
 
 def _list(page: PageRequest, form: RecordForm, records: Mapping[str, Any] | None, http_status: int = 200) -> Response:
-    now = datetime.fromisoformat(page.service.kernel.now()).replace(microsecond=0)
     return page.render(
         "audit/list.html",
         http_status=http_status,
@@ -59,7 +55,7 @@ def _list(page: PageRequest, form: RecordForm, records: Mapping[str, Any] | None
         form=form,
         outcomes=get_args(Outcome),
         acts=sorted(get_args(ActName)),
-        spans=[(iso_of(now - span)[:19] + "Z", title) for span, title in _SPANS],
+        spans=quick_ranges(page),
     )
 
 

@@ -11,23 +11,28 @@ from capset_server.console.forms import number
 from capset_server.console.page import PageRequest, PageRoute
 from capset_server.console.pages.conversations import WINDOW, read_conversation, runner_refusal
 
-_AGENTS: Final = 50
+_AGENTS: Final = 20
 _TOOLS: Final = 50
 _TRANSITIONS: Final = 100
 
 
 async def list_sessions(page: PageRequest) -> Response:
     """List the caller's sessions, newest first, optionally those with one agent."""
-    agent = page.query.get("agent_id")
-    sessions = await page.api.get("sessions", agent_id=agent, cursor=page.query.get("cursor"))
-    return page.render("sessions/list.html", found=sessions, agent=agent)
+    agent, text = page.query.get("agent_id"), page.query.get("text")
+    sessions = await page.api.get("sessions", agent_id=agent, text=text, cursor=page.query.get("cursor"))
+    return page.render("sessions/list.html", found=sessions, agent=agent, text=text)
 
 
 async def new_session(page: PageRequest) -> Response:
-    """Show the form for a new session, with the agents to choose from."""
-    name = page.query.get("name")
-    agents = await page.api.find("agents", limit=_AGENTS, status="active", name=name, cursor=page.query.get("cursor"))
-    return page.render("sessions/new.html", found=agents, name=name, agent=page.query.get("agent_id", ""))
+    """Show the agents that a session can be started with, found as one types; the agent that a link names is first."""
+    text, agent = page.query.get("text"), page.query.get("agent_id", "")
+    agents = await page.api.find("agents", limit=_AGENTS, status="active", text=text, cursor=page.query.get("cursor"))
+    named = await page.api.find("agents", agent) if agents and agent and not text else None
+    if named is not None and named["status"] == "active":
+        others = [candidate for candidate in agents["items"] if candidate["id"] != named["id"]]
+        agents = {**agents, "items": [named, *others]}
+    template = "sessions/agents.html" if page.is_fragment else "sessions/new.html"
+    return page.render(template, found=agents, text=text, agent=agent)
 
 
 async def create_session(page: PageRequest) -> Response:

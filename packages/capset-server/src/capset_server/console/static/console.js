@@ -96,7 +96,7 @@
   // Shortcuts: a key presses the element with its data-key, except while the user is typing. With data-key-focuses the
   // element is only focused, so that no single key decides anything.
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), textarea, select")) return;
     const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (!found) return;
     event.preventDefault();

@@ -23,7 +23,7 @@ from capset.kernel.governance.usage import UsageMeter
 from capset.kernel.results import Result
 from capset.kernel.state.files import SessionFiles
 from capset.schemas.schema import Schema
-from capset.stores.base import Attempt, TurnHold
+from capset.stores.base import Attempt, ModelUser, TurnHold
 
 if TYPE_CHECKING:
     from capset.kernel.blocks.runs import BlockRun
@@ -140,8 +140,9 @@ class Turn:
     def __init__(self, run: BlockRun, input: Any, output: Schema | None) -> None:
         """``input`` is of the generator's own type; ``output`` is ``None`` if any text is valid."""
         self._run = run
-        limits, runtime = run.base.limits, run.base.runtime
-        self.usage = UsageMeter(() if limits is None else limits.usage, runtime.store, runtime.clock)
+        limits, runtime, principal = run.base.limits, run.base.runtime, run.base.principal
+        user = ModelUser(principal.org, run.base.block.name, principal.id, principal.kind)
+        self.usage = UsageMeter(() if limits is None else limits.usage, runtime.store, runtime.clock, user)
         """The session's usage limits. The runner reserves usage before each model step, and settles it afterwards."""
         self.input = input
         self.output = output

@@ -11,15 +11,16 @@ from capset.definitions.governance.limits import format_window
 from capset.definitions.governance.usage import AgentUsage
 from capset.errors import BudgetExceeded, CapsetError
 from capset.kernel.governance.quotas import CountedUsage
-from capset.stores.base import StepClaim, Store
+from capset.stores.base import ModelUser, StepClaim, Store
 
 
 class UsageMeter:
-    """Enforces the limits on the model usage of one session."""
+    """Enforces the limits on the model usage of one session, and counts it for its agent and its principal."""
 
-    __slots__ = ("_clock", "_limits", "_store")
+    __slots__ = ("_clock", "_limits", "_store", "_user")
 
-    def __init__(self, limits: Sequence[CountedUsage], store: Store, clock: Clock) -> None:
+    def __init__(self, limits: Sequence[CountedUsage], store: Store, clock: Clock, user: ModelUser) -> None:
+        self._user = user
         self._limits: Final = tuple(limits)
         self._store = store
         self._clock = clock
@@ -54,10 +55,12 @@ class UsageMeter:
         return claim.has_room(before)
 
     async def settle(self, step: str, used: AgentUsage) -> None:
-        """Replace what a step has reserved with what it has used, durably.
+        """Replace what a step has reserved with what it has used, durably, and count it.
 
         Raises ``BudgetExceeded`` if a limit is exceeded now: the step's calls then do not count and must not be made.
         """
+        if used.steps or used.calls:
+            await self._store.usage.count(self._user, used, self._clock.time_ns())
         if not self._limits:
             return
         claim = self._claim(step, AgentUsage())

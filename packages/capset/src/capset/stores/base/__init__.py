@@ -71,7 +71,15 @@ from capset.stores.base.schedules import ScheduleQuery, ScheduleRow, ScheduleSto
 from capset.stores.base.sessions import VERSION_FIELDS, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import CHANGES_GROUP, GROUP, Store, make_store, share_changes
-from capset.stores.base.usage import StepClaim, UsageStore, UsageWindow, WindowUsage
+from capset.stores.base.usage import (
+    ModelUser,
+    StepClaim,
+    UsageQuery,
+    UsageStore,
+    UsageTotals,
+    UsageWindow,
+    WindowUsage,
+)
 
 __all__ = [
     "AGENT_FIELDS",
@@ -129,6 +137,7 @@ __all__ = [
     "MessageKind",
     "MessagePage",
     "MessageRow",
+    "ModelUser",
     "NewEvent",
     "NewMessage",
     "NoticeCallback",
@@ -172,7 +181,9 @@ __all__ = [
     "TurnHold",
     "TurnRow",
     "TurnTaken",
+    "UsageQuery",
     "UsageStore",
+    "UsageTotals",
     "UsageWindow",
     "VersionQuery",
     "Window",

@@ -87,6 +87,8 @@ class AgentQuery(Query):
     org: str | None
     status: AgentStatus | None = None
     name: str | None = None
+    text: str | None = None
+    """Only agents with this in their name; the case of ASCII letters does not matter."""
     capabilities: tuple[str, ...] = ()
     """Only agents that use at least one of these capabilities, by id."""
     has_servers: bool = False

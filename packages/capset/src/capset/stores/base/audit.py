@@ -37,6 +37,12 @@ class Entry(Protocol):
         ...
 
 
+SEARCHED: Final = ("tool", "act", "agent", "principal")
+"""The columns in which the ``text`` of a query is searched."""
+MAX_SEARCHED: Final = 10_000
+"""The maximum number of an organisation's records of one phase that one query with a ``text`` examines."""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditQuery(Query[int]):
     """A query for outcomes of calls, or for acts, that match every field that is not ``None``, newest first.
@@ -66,11 +72,17 @@ class AuditQuery(Query[int]):
     """Only acts of this name."""
     kind: Kind | None = None
     """Calls, acts or both; defaults to calls, or to acts if ``act`` is given."""
+    text: str | None = None
+    """Only records with this in the name of their tool, act or agent, or in their principal's id (ASCII: any case).
+
+    No index finds them: a page is from the organisation's newest ``MAX_SEARCHED`` records before its cursor. It may be
+    empty although there is a next one.
+    """
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a bad limit or time, ``DefinitionError`` for text that is not valid UTF-8."""
         check_limit(self.limit)
-        for name in (*FILTERS, "org"):
+        for name in (*FILTERS, "org", "text"):
             checked_optional(f"an audit query's {name}", getattr(self, name))
         check_times(self.since, self.until)
 
@@ -118,6 +130,8 @@ class MeasuredCall(NamedTuple):
     decision: str | None
     outcome: str | None
     duration_us: int | None
+    agent: str
+    principal: str
 
 
 @dataclass(frozen=True, slots=True)

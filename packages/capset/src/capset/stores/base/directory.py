@@ -32,9 +32,12 @@ class Directory(Protocol):
     """The principals with sessions, and the organisations with keys, stored agents or sessions."""
 
     async def principals(
-        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
+        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50, text: str | None = None
     ) -> list[KnownPrincipal]:
-        """Return principals with sessions in an org, ordered by id and kind, starting after that pair in ``after``."""
+        """Return principals with sessions in an org, ordered by id and kind, starting after that pair in ``after``.
+
+        With ``text``, only those with this in their id, in upper or lower case (ASCII).
+        """
         ...
 
     async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:

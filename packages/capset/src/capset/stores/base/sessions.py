@@ -50,6 +50,8 @@ class SessionQuery(Query):
     agent_id: str | None = None
     on_behalf_of: str | None = None
     """Whom the ``principal`` acts for, if that is given; ``None`` means sessions in which it acts for itself."""
+    text: str | None = None
+    """Only sessions with this in their id or in the name of their agent, in upper or lower case (ASCII)."""
 
 
 class SessionStore(Protocol):

@@ -8,7 +8,8 @@ from typing import Final, Protocol
 
 from capset.definitions.governance.usage import AgentUsage, UsageLimit
 
-RETAINED_NS: Final = 86_400 * 1_000_000_000
+DAY_NS: Final = 86_400 * 1_000_000_000
+RETAINED_NS: Final = DAY_NS
 """How long an expired part is retained, in nanoseconds: setting back a clock that was ahead must not free usage."""
 
 
@@ -82,8 +83,48 @@ class StepClaim:
         return None
 
 
+HOUR: Final = len("2026-01-31T13")
+"""The length of an hour's name, the beginning of its times."""
+COUNTED_DAYS: Final = 400
+"""For how many days the usage of each hour is retained."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUser:
+    """The org, the agent and the principal that model usage is counted for."""
+
+    org: str | None
+    agent: str
+    principal: str
+    principal_kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    """A query for the usage of one org from the hour ``since`` on, before ``until``: ``2026-01-31T13``.
+
+    ``top`` is the number of agents, and of principals, with the most usage.
+    """
+
+    org: str | None
+    since: str
+    until: str
+    agent: str | None = None
+    principal: str | None = None
+    top: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """Usage by hour, and of the agents and principals (``kind:id``) with the highest cost, then the most tokens."""
+
+    hours: tuple[tuple[str, AgentUsage], ...]
+    agents: tuple[tuple[str, AgentUsage], ...]
+    principals: tuple[tuple[str, AgentUsage], ...]
+
+
 class UsageStore(Protocol):
-    """The usage in each window. Times are nanoseconds of Unix time.
+    """The usage in each window, and of each hour. Times are nanoseconds of Unix time.
 
     A part counts until all of it has left the window. Setting a clock back frees nothing. A step's reservation counts
     until the step is settled or its process has died.
@@ -108,4 +149,12 @@ class UsageStore(Protocol):
         of the step, so settling a step twice is harmless. Returns the usage and the reservations in each window before.
         If settling fails, the store repeats it as soon as it can.
         """
+        ...
+
+    async def count(self, user: ModelUser, used: AgentUsage, now: int) -> None:
+        """Add usage to the hour of ``now``, durably. It limits nothing, and stays when its session is deleted."""
+        ...
+
+    async def totals(self, query: UsageQuery) -> UsageTotals:
+        """Return the usage that was counted."""
         ...

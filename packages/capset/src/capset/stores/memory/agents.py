@@ -8,6 +8,7 @@ from capset.stores.base import AgentPage, AgentQuery, AgentRow, Entry, Page, Ver
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
 from capset.stores.rows import copy_agent, id_taken_error
+from capset.stores.texts import ascii_lower
 
 
 class MemoryAgents:
@@ -41,6 +42,7 @@ class MemoryAgents:
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
             if row.org == query.org and query.status in (None, row.status) and query.name in (None, row.name)
+            if query.text is None or ascii_lower(query.text) in ascii_lower(row.name)
             if not query.capabilities or any(capability.id in query.capabilities for capability in row.capabilities)
             if row.mcp_servers or not query.has_servers
         ]

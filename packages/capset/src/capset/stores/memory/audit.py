@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -29,9 +30,19 @@ from capset.stores.audit_rules import (
     no_checkpoint_error,
 )
 from capset.stores.base import Attempt, AuditQuery, Entry, Page, Pruned
-from capset.stores.base.audit import FILTERS, MAX_COUNTED, MAX_EXAMINED, Measured, MeasuredCall, check_times
+from capset.stores.base.audit import (
+    FILTERS,
+    MAX_COUNTED,
+    MAX_EXAMINED,
+    MAX_SEARCHED,
+    SEARCHED,
+    Measured,
+    MeasuredCall,
+    check_times,
+)
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import filters_of, page_of
+from capset.stores.texts import ascii_lower
 
 
 class MemoryCheckpoints:
@@ -167,13 +178,22 @@ class MemoryAudit:
         since, until = query.since or "", query.until or "~"
         end = len(self._rows) if query.before is None else max(0, query.before - self._checkpoints.since)
         records: list[Record] = []
+        part, searched, searched_from = ascii_lower(query.text or ""), Counter[str](), None
         for row in reversed(self._rows[:end]):
-            if row["phase"] in query.phases and filters.items() <= row.items() and since <= row["time"] < until:
+            if row["phase"] not in query.phases or not since <= row["time"] < until:
+                continue
+            if query.text is not None and (query.org is None or row["org"] == (query.org or None)):
+                searched[row["phase"]] += 1
+                if searched[row["phase"]] > MAX_SEARCHED:
+                    searched_from = row["seq"] + 1
+                    break
+            has_text = query.text is None or any(part in ascii_lower(row[name] or "") for name in SEARCHED)
+            if has_text and filters.items() <= row.items():
                 records.append(Record(**row))
                 if len(records) > query.limit:
                     break
         items, has_more = page_of(records, query.limit, query.max_bytes)
-        return Page(items, items[-1].seq if has_more else None)
+        return Page(items, items[-1].seq if has_more else searched_from)
 
     async def measure(
         self, query: AuditQuery, *, max_examined: int = MAX_EXAMINED, max_counted: int = MAX_COUNTED

@@ -9,6 +9,7 @@ from capset.stores.base.directory import MAX_COUNT, KnownOrg, KnownPrincipal
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.sessions import MemorySessions
+from capset.stores.texts import ascii_lower
 
 
 class MemoryDirectory:
@@ -20,13 +21,15 @@ class MemoryDirectory:
         self._keys = keys
 
     async def principals(
-        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
+        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50, text: str | None = None
     ) -> list[KnownPrincipal]:
+        part = ascii_lower(text or "")
         newest: dict[tuple[str, str], SessionRow] = {}
         for row in self._sessions.all():
             identity = row.principal, row.principal_kind
             if (
                 row.org == org
+                and part in ascii_lower(row.principal)
                 and (after is None or identity > after)
                 and (identity not in newest or newest[identity].id < row.id)
             ):

@@ -10,6 +10,7 @@ from capset.stores.base.replies import KeysFull
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import filters_of, page_by_id
 from capset.stores.rows import id_taken_error
+from capset.stores.texts import ascii_lower
 
 
 class MemorySessions:
@@ -70,7 +71,9 @@ class MemorySessions:
         filters = {"org": query.org, **filters_of(query, ("principal", "principal_kind", "agent_id"))}
         if query.principal is not None:
             filters["on_behalf_of"] = query.on_behalf_of
-        return page_by_id(self._rows.values(), query, filters)
+        part = ascii_lower(query.text or "")
+        matching = [row for row in self._rows.values() if part in ascii_lower(row.id) or part in ascii_lower(row.agent)]
+        return page_by_id(matching, query, filters)
 
     async def delete(self, id: str, *, act: Entry | None = None) -> bool:
         self._lifecycle.check()

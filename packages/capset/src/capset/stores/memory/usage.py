@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from capset.clock import iso
 from capset.definitions.governance.usage import AgentUsage
-from capset.stores.base.usage import RETAINED_NS, StepClaim, UsageWindow, WindowUsage
+from capset.stores.base.usage import (
+    COUNTED_DAYS,
+    DAY_NS,
+    HOUR,
+    RETAINED_NS,
+    ModelUser,
+    StepClaim,
+    UsageQuery,
+    UsageTotals,
+    UsageWindow,
+    WindowUsage,
+)
 from capset.stores.memory.lifecycle import Lifecycle
 
 _Parts = dict[int, tuple[int | None, AgentUsage]]
@@ -20,6 +32,7 @@ class MemoryUsage:
         self._windows: dict[str, _Parts] = {}
         self._reserved: dict[str, dict[str, AgentUsage]] = {}
         """The reservation of each running step, by window and step."""
+        self._hours: dict[str, dict[ModelUser, AgentUsage]] = {}
         self._new = 0
 
     async def read(self, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
@@ -48,6 +61,28 @@ class MemoryUsage:
                 self._reserved.pop(window.key, None)
         self._sweep(now)
         return before
+
+    async def count(self, user: ModelUser, used: AgentUsage, now: int) -> None:
+        self._lifecycle.check()
+        hour = iso(now)[:HOUR]
+        if hour not in self._hours:
+            oldest = iso(now - COUNTED_DAYS * DAY_NS)[:HOUR]
+            self._hours = {hour: users for hour, users in self._hours.items() if hour >= oldest}
+        users = self._hours.setdefault(hour, {})
+        users[user] = users.get(user, AgentUsage()) + used
+
+    async def totals(self, query: UsageQuery) -> UsageTotals:
+        self._lifecycle.check()
+        hours, agents, principals = dict[str, AgentUsage](), dict[str, AgentUsage](), dict[str, AgentUsage]()
+        for hour in sorted(hour for hour in self._hours if query.since <= hour < query.until):
+            for user, used in self._hours[hour].items():
+                if user.org != query.org or query.agent not in (None, user.agent):
+                    continue
+                if query.principal in (None, user.principal):
+                    principal = f"{user.principal_kind}:{user.principal}"
+                    for sums, key in ((hours, hour), (agents, user.agent), (principals, principal)):
+                        sums[key] = sums.get(key, AgentUsage()) + used
+        return UsageTotals(tuple(hours.items()), _top(agents, query.top), _top(principals, query.top))
 
     def drop(self, session: str) -> None:
         """Forget the windows of a deleted session."""
@@ -80,3 +115,8 @@ class MemoryUsage:
                 self._windows[key] = remaining
             else:
                 del self._windows[key]
+
+
+def _top(sums: Mapping[str, AgentUsage], number: int) -> tuple[tuple[str, AgentUsage], ...]:
+    ordered = sorted(sums.items(), key=lambda item: (-item[1].cost, -item[1].tokens, item[0]))
+    return tuple(ordered[:number])

@@ -23,7 +23,7 @@ from capset.stores.base import (
 )
 from capset.stores.pages import count_fitting, size_of
 from capset.stores.rows import capability_row, entry_of, id_taken_error, version_row, version_text
-from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.reader import ReadConnections, contains, read_rows
 from capset.stores.sql.schema.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer.writer import Writer
 
@@ -59,10 +59,13 @@ class SqlAgents:
         matching = [agents.c.org == (query.org or "")]
         if query.status is not None:
             # Few agents share a name. With the plain column, SQLite could read all agents with the status instead.
-            status = agents.c.status if query.name is None else agents.c.status.concat("")
+            is_any_name = query.name is None and query.text is None
+            status = agents.c.status if is_any_name else agents.c.status.concat("")
             matching.append(status == query.status)
         if query.name is not None:
             matching.append(agents.c.name == query.name)
+        if query.text is not None:
+            matching.append(contains(agents.c.name, query.text))
         if query.capabilities:
             of_agent = agent_capabilities.c.agent_id == agents.c.id
             matching.append(exists().where(of_agent, agent_capabilities.c.capability_id.in_(query.capabilities)))
@@ -72,8 +75,9 @@ class SqlAgents:
 
         def read(connection: Connection) -> AgentPage:
             page = statement
-            if query.has_servers:  # no index covers them, so scan the rows once, not twice
-                ids = connection.execute(select(agents.c.id).where(*matching, _HAS_SERVERS)).scalars().all()
+            if query.has_servers or query.text is not None:  # no index finds them, so scan the rows once, not twice
+                servers = (_HAS_SERVERS,) if query.has_servers else ()
+                ids = connection.execute(select(agents.c.id).where(*matching, *servers)).scalars().all()
                 total = len(ids)
                 older = sorted(agent_id for agent_id in ids if query.before is None or agent_id < query.before)
                 page = statement.where(agents.c.id.in_(older[-query.limit - 1 :]))

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from sqlalchemy import Column, Connection, Select, bindparam, func, select, tuple_
+from sqlalchemy import Column, Connection, Select, bindparam, func, literal, select, tuple_
 
 from capset.stores.base.directory import MAX_COUNT, KnownOrg, KnownPrincipal
-from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.reader import ReadConnections, contains
 from capset.stores.sql.schema.tables import agents, api_keys, sessions
 
 _ORG_COLUMNS: Final[Mapping[str, Column[str | None]]] = {
@@ -27,8 +27,12 @@ class SqlDirectory:
         self._reader = reader
 
     async def principals(
-        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50
+        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50, text: str | None = None
     ) -> list[KnownPrincipal]:
+        if text is not None:
+            statement = _matching_principals(org, after, limit, text)
+            return await self._reader.read_all(statement, lambda row: KnownPrincipal(*row.values()))
+
         def read(connection: Connection) -> list[KnownPrincipal]:
             principals: list[KnownPrincipal] = []
             last = after
@@ -75,6 +79,27 @@ def _next_principal(*, is_named: bool, is_first: bool) -> Select[str, str, str]:
     if not is_first:
         statement = statement.where(tuple_(*principal) > tuple_(bindparam("id"), bindparam("kind")))
     return statement.order_by(*principal).limit(1)
+
+
+def _matching_principals(
+    org: str | None, after: tuple[str, str] | None, limit: int, text: str
+) -> Select[str, str, str]:
+    """Select the principals with sessions in an org that have a text in their id: a scan of an index, in its order."""
+    of_org = sessions.c.org == org if org else sessions.c.org.is_(None)
+    principal = sessions.c.principal, sessions.c.principal_kind
+    matching = select(*principal).where(of_org, contains(sessions.c.principal, text)).distinct()
+    if after is not None:
+        matching = matching.where(tuple_(*principal) > tuple_(*map(literal, after)))
+    page = matching.order_by(*principal).limit(limit).subquery()
+    other = sessions.alias()
+    newest = select(other.c.created_at).where(
+        other.c.org == org if org else other.c.org.is_(None),
+        other.c.principal == page.c.principal,
+        other.c.principal_kind == page.c.principal_kind,
+    )
+    newest_at = newest.order_by(other.c.id.desc()).limit(1).scalar_subquery()
+    columns = page.c.principal, page.c.principal_kind
+    return select(*columns, newest_at.label("created_at")).order_by(*columns)
 
 
 def _next_org(connection: Connection, after: str | None) -> str | None:

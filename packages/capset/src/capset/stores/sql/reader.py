@@ -16,6 +16,7 @@ from capset.errors import StoreError
 from capset.stores.base.pages import Page, Query
 from capset.stores.pages import count_fitting, size_of
 from capset.stores.sql.problems import store_errors
+from capset.stores.texts import ascii_lower
 
 _T = TypeVar("_T")
 
@@ -134,6 +135,11 @@ def byte_length(connection: Connection, column: ColumnElement[str | None]) -> Co
     if connection.dialect.name == "sqlite":  # whose older versions have no octet_length
         return func.length(cast(column, LargeBinary))
     return func.octet_length(column)
+
+
+def contains(column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
+    """Return the condition that a column contains a part of a word; the case of ASCII letters does not matter."""
+    return func.lower(column).contains(ascii_lower(text), autoescape=True)
 
 
 def read_rows(

@@ -12,7 +12,7 @@ from capset.stores.base import VERSION_FIELDS, Entry, Page, SessionQuery, Sessio
 from capset.stores.sql.blobs import PartStore
 from capset.stores.sql.events import Notifications
 from capset.stores.sql.files import FileRows
-from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.reader import ReadConnections, contains, read_rows
 from capset.stores.sql.schema.tables import approvals, replies, reservations, sessions, spendings
 from capset.stores.sql.usage import delete_usage
 from capset.stores.sql.writer.writer import Writer
@@ -72,6 +72,8 @@ class SqlSessions:
         for name in ("principal", "principal_kind", "agent_id"):
             if (value := getattr(query, name)) is not None:
                 statement = statement.where(sessions.c[name] == value)
+        if query.text is not None:
+            statement = statement.where(contains(sessions.c.agent, query.text) | contains(sessions.c.id, query.text))
         if query.principal is not None:
             statement = statement.where(sessions.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
         if query.before is not None:

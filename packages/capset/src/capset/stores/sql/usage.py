@@ -1,17 +1,30 @@
-"""The model usage of agents: a row for each part of a window, and one for each running step in a window."""
+"""The model usage of agents: a row for each part of a window, for each running step in one, and for each hour."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from random import random
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
+from capset.clock import iso
 from capset.definitions.governance.usage import QUANTITIES, AgentUsage, usage_of
 from capset.errors import StoreError
-from capset.stores.base.usage import RETAINED_NS, StepClaim, UsageWindow, WindowUsage
+from capset.stores.base.usage import (
+    COUNTED_DAYS,
+    DAY_NS,
+    HOUR,
+    RETAINED_NS,
+    ModelUser,
+    StepClaim,
+    UsageQuery,
+    UsageTotals,
+    UsageWindow,
+    WindowUsage,
+)
 from capset.stores.sql.reader import ReadConnections
-from capset.stores.sql.schema.tables import usage_reservations, usages
+from capset.stores.sql.schema.tables import model_usage, usage_reservations, usages
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 
@@ -51,6 +64,44 @@ class SqlUsage:
         before = await self._writer.write(lambda connection: _settle(connection, claim, used, now))
         self._unsettled.pop(claim.step, None)
         return before
+
+    async def count(self, user: ModelUser, used: AgentUsage, now: int) -> None:
+        key = {**asdict(user), "org": user.org or "", "hour": iso(now)[:HOUR]}
+        increments = {name: model_usage.c[name] + getattr(used, name) for name in QUANTITIES}
+
+        def write(connection: Connection) -> None:
+            if not connection.execute(update(model_usage).filter_by(**key).values(increments)).rowcount:
+                connection.execute(insert(model_usage).values({**key, **used.plain()}))
+                oldest = iso(now - COUNTED_DAYS * DAY_NS)[:HOUR]
+                connection.execute(delete(model_usage).where(model_usage.c.hour < oldest))
+
+        await self._writer.write(write)
+
+    async def totals(self, query: UsageQuery) -> UsageTotals:
+        conditions = [
+            model_usage.c.org == (query.org or ""),
+            model_usage.c.hour >= query.since,
+            model_usage.c.hour < query.until,
+        ]
+        filters = {name: value for name in ("agent", "principal") if (value := getattr(query, name)) is not None}
+        principal = model_usage.c.principal_kind + ":" + model_usage.c.principal
+
+        def read(connection: Connection) -> UsageTotals:
+            def sums(key: ColumnElement[str], *, top: int | None = None) -> tuple[tuple[str, AgentUsage], ...]:
+                columns = [func.sum(model_usage.c[name]).label(name) for name in QUANTITIES]
+                statement = select(key.label("key"), *columns).where(*conditions).filter_by(**filters).group_by("key")
+                if top is None:
+                    statement = statement.order_by("key")
+                else:
+                    most = (func.sum(model_usage.c.cost).desc(), func.sum(model_usage.c.tokens).desc(), "key")
+                    statement = statement.order_by(*most).limit(top)
+                rows = connection.execute(statement).mappings()
+                return tuple((row["key"], usage_of({name: row[name] for name in QUANTITIES})) for row in rows)
+
+            by_agent = sums(model_usage.c.agent, top=query.top)
+            return UsageTotals(sums(model_usage.c.hour), by_agent, sums(principal, top=query.top))
+
+        return await self._reader.read(read)
 
     async def retry_settlements(self) -> None:
         """Settle the steps whose settlement failed, or whose caller was cancelled."""

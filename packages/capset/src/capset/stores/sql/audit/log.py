@@ -8,7 +8,7 @@ from contextlib import closing
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, text
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, text
 
 from capset.definitions.calls.records import COLUMNS, NUMBERS, Record
 from capset.errors import DefinitionError, StoreError
@@ -21,7 +21,16 @@ from capset.fingerprint.checkpoints import (
 )
 from capset.stores.audit_rules import may_adopt, missing_link
 from capset.stores.base import Attempt, AuditQuery, Entry, Page, Pruned
-from capset.stores.base.audit import FILTERS, MAX_COUNTED, MAX_EXAMINED, Measured, MeasuredCall, check_times
+from capset.stores.base.audit import (
+    FILTERS,
+    MAX_COUNTED,
+    MAX_EXAMINED,
+    MAX_SEARCHED,
+    SEARCHED,
+    Measured,
+    MeasuredCall,
+    check_times,
+)
 from capset.stores.pages import count_fitting, filters_of, size_of
 from capset.stores.sql.audit.checkpoints import (
     SIGNER,
@@ -41,7 +50,7 @@ from capset.stores.sql.audit.checkpoints import (
 )
 from capset.stores.sql.audit.records import raw_records, undecodable_as_bytes
 from capset.stores.sql.audit.times import UNINDEXED_TIME, bounds_of, first_from, last_before, near_ends
-from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.reader import ReadConnections, contains, read_rows
 from capset.stores.sql.schema.tables import FILTERS as INDEXED
 from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, checkpoints, open_intents, records, settings
 from capset.stores.sql.writer.writer import Writer
@@ -81,10 +90,16 @@ class SqlAudit:
             statement = statement.where(query.until > UNINDEXED_TIME)
         if query.before is not None:
             statement = statement.where(records.c.seq < query.before)
+        if query.text is not None:
+            statement = statement.where(or_(*[contains(records.c[name], query.text) for name in SEARCHED]))
         phases = query.phases
 
         def read(connection: Connection) -> Page[Record, int]:
             bounds = bounds_of(connection, query.since, query.until)
+            searched_from = None
+            if query.text is not None:
+                searched_from = _search_start(connection, query, bounds)
+                bounds = [*bounds, records.c.seq >= (searched_from or 0)]
             with undecodable_as_bytes(connection):
                 # Rows are fetched at once: an error in one of them would leave SQLite's read transaction open, and the
                 # next reader would see old data. Each phase has its own query, since it has its own indexes.
@@ -99,7 +114,7 @@ class SqlAudit:
             fitting = min(query.limit, count_fitting((size_of(row.values()) for row in matching), query.max_bytes))
             items = tuple(map(_record, matching[:fitting]))
             has_more = len(items) < sum(len(rows) for rows, _ in pages) or any(has_more for _, has_more in pages)
-            return Page(items, items[-1].seq if has_more else None)
+            return Page(items, items[-1].seq if has_more else searched_from)
 
         return await self._reader.read(read)
 
@@ -316,6 +331,19 @@ def measured_calls(connection: Connection, query: AuditQuery, max_examined: int,
             return Measured(calls, None)
         since = str(connection.execute(select(records.c.time).where(records.c.seq == first)).scalar())
     return Measured(calls, since if since > (query.since or "") else None)
+
+
+def _search_start(connection: Connection, query: AuditQuery, bounds: Sequence[ColumnElement[bool]]) -> int | None:
+    """Return the ``seq`` from which on records are searched for a text, ``None`` if that is all of them."""
+    starts: list[int] = []
+    for phase in query.phases:
+        newest = select(records.c.seq).where(_IS_PHASE[phase], *bounds, *_equals(records.c.org, query.org))
+        if query.before is not None:
+            newest = newest.where(records.c.seq < query.before)
+        newest = newest.order_by(records.c.seq.desc()).offset(MAX_SEARCHED - 1).limit(2)
+        ends = connection.execute(newest).scalars().all()
+        starts += ends[:1] if len(ends) > 1 else []
+    return max(starts, default=None)
 
 
 def _filters(query: AuditQuery) -> dict[str, str]:

@@ -313,6 +313,15 @@ usages: Final = Table(
 )
 """The parts of the windows in which model usage is counted; times are Unix time in nanoseconds."""
 
+model_usage: Final = Table(
+    "model_usage",
+    metadata,
+    *(Column(name, Text, primary_key=True) for name in ("org", "hour", "agent", "principal", "principal_kind")),
+    *(Column(name, BigInteger if name in INTEGER_QUANTITIES else Double, nullable=False) for name in QUANTITIES),
+    Index("ix_model_usage_hour", "hour"),
+)
+"""The model usage of each hour, such as ``2026-01-31T13``, by agent and principal."""
+
 usage_reservations: Final = Table(
     "usage_reservations",
     metadata,
