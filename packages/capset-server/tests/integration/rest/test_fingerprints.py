@@ -183,7 +183,9 @@ async def test_a_payload_that_does_not_give_its_hash_is_not_told(
     shared: Site, asker: httpx2.AsyncClient, payload: str
 ) -> None:
     forged = digest({"forged": payload})
-    await shared.kernel.store.lineage.record_payloads([PayloadRow("acme", forged, PROFILE, "prompt", payload)])
+    await shared.kernel.store.lineage.record_payloads(
+        [PayloadRow("acme", forged, PROFILE, "prompt", payload)], named_at=shared.kernel.now()
+    )
     refusal = problem(await asker.get(f"/v1/fingerprints/{forged}"), 503, "store_unavailable")
     assert payload not in refusal["detail"]
 
