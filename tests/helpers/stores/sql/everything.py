@@ -122,7 +122,7 @@ async def write_everything(store: Store) -> None:
     await store.runs.add(run_row("r-1", session="d"), max_unfinished=9)
     begun = TurnRow("d", "r-1", "here", LATER, "{}")
     started = NewEvent("turn.started", "{}")
-    await store.events.begin(begun, started, now=NOW, interrupted=NewEvent("turn.failed", "{}"), is_run=True)
+    await store.events.begin(begun, started, now=NOW, interrupted=NewEvent("turn.failed", "{}"), is_queued=True)
     await store.events.append(begun, [NewEvent("turn.suspended", "{}")], now=NOW, then=begun)
     await store.events.append(begun, [NewEvent("turn.ended", "{}")], now=NOW, then=None)
     await store.runs.add(run_row("r-2", session="d"))

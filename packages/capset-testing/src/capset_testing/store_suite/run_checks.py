@@ -49,7 +49,7 @@ def run_row(id: str, **changes: Any) -> RunRow:
 async def _begin(store: Store, id: str, session: str = "a") -> str:
     turn = TurnRow(session, id, "here", LATER, "{}")
     started = NewEvent("turn.started", "{}")
-    return (await store.events.begin(turn, started, now=SOON, interrupted=_INTERRUPTED, is_run=True)).turn
+    return (await store.events.begin(turn, started, now=SOON, interrupted=_INTERRUPTED, is_queued=True)).turn
 
 
 async def _append_event(
