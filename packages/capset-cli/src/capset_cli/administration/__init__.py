@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from capset_cli.administration.deliveries import LocalDeliveries
     from capset_cli.administration.keys import LocalKeys
     from capset_cli.administration.people import LocalPeople
+    from capset_cli.administration.runs import LocalRuns
     from capset_cli.administration.sessions import LocalSessions
     from capset_server.client import Client
 
@@ -79,6 +80,14 @@ class Administration:
         from capset_cli.administration.people import LocalPeople
 
         return LocalPeople(self._kernel, self._principal)
+
+    @cached_property
+    def runs(self) -> LocalRuns:
+        """Runs of the organisation. Raises ``DefinitionError`` if the extra ``server`` is missing."""
+        require_extra("server", "starlette")
+        from capset_cli.administration.runs import LocalRuns
+
+        return LocalRuns(self._kernel, self._principal)
 
     @cached_property
     def sessions(self) -> LocalSessions:

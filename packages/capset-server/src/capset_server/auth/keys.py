@@ -22,12 +22,14 @@ Scope = Literal[
     "capset:call",
     "capset:write",
     "capset:audit",
+    "capset:observe",
     "capset:approve",
     "capset:metrics",
     "capset:admin",
 ]
 """``read``: capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of the caller's own
-sessions; ``write``: agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's
+sessions; ``write``: agents; ``audit``: read the org's records and links; ``observe``: read all runs and sessions of
+the org, with what was said and done, on record; ``approve``: read and decide the org's
 requests for approvals; ``metrics``: read the org's metrics, or without an org the server's, which cover all; ``admin``:
 all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")

@@ -83,12 +83,13 @@ class TurnResource:
         query = {"after": after, "newest": newest, "follow": "true" if follow else "false"}
         async with (
             self._connection.follow(path_of("sessions", id, "events"), query) as response,
-            aclosing(_read(self._connection.answers, response)) as events,
+            aclosing(read_events(self._connection.answers, response)) as events,
         ):
             yield events
 
 
-async def _read(answers: Answers, response: httpx2.Response) -> AsyncGenerator[EventShape | GapShape]:
+async def read_events(answers: Answers, response: httpx2.Response) -> AsyncGenerator[EventShape | GapShape]:
+    """Yield the events of a response."""
     with answers.named(safe=True):
         async for event in httpx2.EventSource(response, LARGEST):
             if event.data:

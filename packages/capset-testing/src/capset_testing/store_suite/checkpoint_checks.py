@@ -300,7 +300,7 @@ async def what_ran_goes_with_the_records(make: Make) -> None:
         expect(await lineage.envelope("acme", "envelope-1"), None, "the envelope of the old link")
         expect(await lineage.transitions("acme", "session-1"), (), "the transition from the old link")
         expect(await lineage.latest_link("acme", "session-1"), link_row("link-2", runtime="b"), "the latest link")
-        remaining = [await lineage.payload("acme", hash) is not None for hash in (agent, tool, unused, young)]
+        remaining = [await lineage.payload("acme", name) is not None for name in (agent, tool, unused, young)]
         expect(
             remaining,
             [True, True, False, True],

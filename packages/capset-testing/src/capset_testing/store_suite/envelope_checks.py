@@ -74,9 +74,7 @@ async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
         await lineage.record_payloads([payload_row(number) for number in range(1200)], named_at=NOW)
         repeated = [replace(payload_row(number), payload="{}") for number in (0, 1300, 1300)]
         repeated[2] = replace(repeated[2], payload="[]")
-        await lineage.record_payloads(
-            [*repeated, replace(payload_row(0), org=None, payload="null")], named_at=LATER
-        )
+        await lineage.record_payloads([*repeated, replace(payload_row(0), org=None, payload="null")], named_at=LATER)
         for number in (0, 1199):
             expect(await lineage.payload("acme", payload_row(number).hash), payload_row(number), "the first payload")
         expect(await lineage.payload("acme", payload_row(1300).hash), repeated[1], "the first of two in one call")
@@ -92,7 +90,9 @@ async def an_invocation_is_never_kept(make: Make) -> None:
     """Check that a payload of an unknown kind is refused: alone, among others, or with a turn."""
     async with open_store(make) as store:
         wrong = replace(payload_row(1), kind=cast("PayloadKind", "invocation"))
-        await expect_error(StoreError, store.lineage.record_payloads([payload_row(0), wrong], named_at=NOW), "an invocation")
+        await expect_error(
+            StoreError, store.lineage.record_payloads([payload_row(0), wrong], named_at=NOW), "an invocation"
+        )
         turn = store.lineage.record_turn(link_row("link-1"), payloads=[payload_row(0), wrong])
         await expect_error(StoreError, turn, "a turn with an invocation")
         for number in (0, 1):

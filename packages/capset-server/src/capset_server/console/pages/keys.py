@@ -26,6 +26,7 @@ SCOPES: Final[Mapping[Scope, str]] = {
     "capset:call": "open sessions and call tools",
     "capset:write": "make and change agents",
     "capset:audit": "read the organisation's records",
+    "capset:observe": "read the organisation's conversations and runs",
     "capset:approve": "decide requests for approvals",
     "capset:metrics": "read metrics",
     "capset:admin": "everything, keys included",

@@ -89,6 +89,8 @@ class RunQuery(Query):
     agent: str | None = None
     on_behalf_of: str | None = None
     """Whom the ``principal`` acts for, if that is given; ``None`` means runs in which it acts for itself."""
+    since: str | None = None
+    """Only runs whose id is this one or greater: ids begin with their time."""
 
 
 class RunsFull(Exception):
@@ -105,7 +107,8 @@ class RunStore(Protocol):
     async def add(self, row: RunRow, *, max_unfinished: int | None = None) -> None:
         """Store a new run. Raises ``StateError`` (404) for a missing session.
 
-        Raises ``RunsFull`` if its org has ``max_unfinished`` unfinished ones in queues, ``StoreError`` if its id is taken.
+        Raises ``RunsFull`` if its org has ``max_unfinished`` unfinished ones in queues, ``StoreError`` if its id is
+        taken.
         """
         ...
 

@@ -179,21 +179,19 @@ class MemoryLineage:
                 del by_key[key]
         self._last = {session: row for session, row in self._last.items() if _key(row.org, row.id) not in old}
         self._envelopes = {
-            key: row
-            for key, row in self._envelopes.items()
-            if row.link is None or _key(row.org, row.link) not in old
+            key: row for key, row in self._envelopes.items() if row.link is None or _key(row.org, row.link) not in old
         }
         for session, rows in self._transitions.items():
-            remaining = [
-                row for row in rows if not {_key(row.org, row.from_link), _key(row.org, row.to_link)} & old
-            ]
+            remaining = [row for row in rows if not {_key(row.org, row.from_link), _key(row.org, row.to_link)} & old]
             self._transitions[session] = deque(remaining, maxlen=MAX_TRANSITIONS)
         limit = unnamed_before(before)
         stale = [key for key, at in self._named_at.items() if at < limit]
         by_org: dict[str, set[str]] = {}
         for org, _ in stale:
             if org not in by_org:
-                by_org[org] = reachable({*named, *self._named_hashes()}, lambda hashes, org=org: self._referring(org, hashes))
+                by_org[org] = reachable(
+                    {*named, *self._named_hashes()}, lambda hashes, org=org: self._referring(org, hashes)
+                )
         for org, payload_hash in stale:
             if payload_hash not in by_org[org]:
                 del self._payloads[org, payload_hash], self._named_at[org, payload_hash]

@@ -50,7 +50,8 @@ class MemoryRuns:
         filters = filters_of(query, ("principal", "principal_kind", "state", "queue", "session", "agent"))
         if query.principal is not None:
             filters["on_behalf_of"] = query.on_behalf_of
-        return page_by_id(self._rows.values(), query, {"org": query.org, **filters})
+        rows = [row for row in self._rows.values() if query.since is None or row.id >= query.since]
+        return page_by_id(rows, query, {"org": query.org, **filters})
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
         self._lifecycle.check()

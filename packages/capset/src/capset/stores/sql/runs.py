@@ -81,6 +81,8 @@ class SqlRuns:
         statement = select(runs).where(runs.c.org == (query.org or "")).filter_by(**filters)
         if query.principal is not None:
             statement = statement.where(runs.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
+        if query.since is not None:
+            statement = statement.where(runs.c.id >= query.since)
         return await self._reader.read_page(statement, query, _run)
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
