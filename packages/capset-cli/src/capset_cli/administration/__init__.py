@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from capset_cli.administration.agents import LocalAgents
     from capset_cli.administration.approvals import LocalApprovals
     from capset_cli.administration.deliveries import LocalDeliveries
+    from capset_cli.administration.fingerprints import LocalFingerprints
     from capset_cli.administration.keys import LocalKeys
     from capset_cli.administration.people import LocalPeople
     from capset_cli.administration.runs import LocalRuns
@@ -66,6 +67,14 @@ class Administration:
         from capset_cli.administration.deliveries import LocalDeliveries
 
         return LocalDeliveries(self._kernel, self._principal.org)
+
+    @cached_property
+    def fingerprints(self) -> LocalFingerprints:
+        """Payloads of hashes. Raises ``DefinitionError`` if the extra ``server`` is missing."""
+        require_extra("server", "starlette")
+        from capset_cli.administration.fingerprints import LocalFingerprints
+
+        return LocalFingerprints(self._kernel, self._principal.org)
 
     @cached_property
     def keys(self) -> LocalKeys:
