@@ -10,7 +10,7 @@ from tests.helpers.cli.conversation.scripted import SHELF, call, events, script
 from tests.helpers.cli.support import Command, clean_environment, install
 
 
-@pytest.mark.spec("P62")
+@pytest.mark.spec("P97")
 def test_runs_are_listed_shown_and_followed(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     packages.mkdir()
