@@ -37,7 +37,8 @@ def fingerprint_command(
     agent: Annotated[
         str,
         typer.Argument(
-            help="A configuration file, the name of an installed agent or capability, the id of a stored agent, or a hash."
+            help="A configuration file, the name of an installed agent or capability, the id of a stored agent, "
+            "or a hash."
         ),
     ],
     grant: Grant = None,
@@ -56,7 +57,7 @@ def fingerprint_command(
             "--envelope", metavar="FILE", help="Write a snapshot envelope for diff and replay; - is standard output."
         ),
     ] = None,
-    org: Annotated[str | None, typer.Option("--org", help="With a hash: the organisation whose records name it.")] = None,
+    org: Annotated[str | None, typer.Option("--org", help="With a hash: the organisation that it belongs to.")] = None,
     db: Db = None,
     url: Url = None,
     as_json: AsJson = False,
