@@ -47,7 +47,7 @@ def create_command(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="One of read, write, call, call:CAPABILITY.TOOL, audit, approve, metrics and admin; may be repeated. "
+            help="One of read, write, call, call:CAPABILITY.TOOL, audit, observe, approve, metrics and admin; may be repeated. "
             "By default read and call."
         ),
     ] = None,
