@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 
 from capset.wire.lineage import TransitionsShape
+from capset.wire.runs import Whose
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
 from capset.wire.snapshots import SessionToolPageShape, SnapshotShape
 from capset.wire.turns import ConversationPageShape, EventShape, GapShape, RewoundShape, TurnShape
@@ -134,10 +135,19 @@ class SessionResource(TurnResource):
         return await self._connection.get(SessionShape, path_of("sessions", id))
 
     async def list(
-        self, *, agent_id: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        *,
+        whose: Whose = "own",
+        principal: str | None = None,
+        agent_id: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> SessionPageShape:
-        """List sessions, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page."""
-        query = {"agent_id": agent_id, "limit": limit, "cursor": cursor}
+        """List sessions, newest first: the caller's, or ``all`` of its organisation, perhaps of one principal.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page. ``all`` needs the scope ``capset:observe``.
+        """
+        query = {"whose": whose, "principal": principal, "agent_id": agent_id, "limit": limit, "cursor": cursor}
         return await self._connection.get(SessionPageShape, path_of("sessions"), query)
 
     def all(self, *, agent_id: str | None = None) -> AsyncGenerator[SessionShape]:

@@ -103,7 +103,11 @@ async def test_operators_see_all_runs_of_their_organisation_and_others_their_own
         ):
             page = (await olga.get("/v1/runs", params={"whose": "all", **filters})).json()
             assert len(page["items"]) == count, filters
-        problem(await eve.get("/v1/runs", params={"whose": "all"}), 403, "permission_denied")
+        sessions = (await olga.get("/v1/sessions", params={"whose": "all", "principal": "ada"})).json()["items"]
+        assert [session["id"] for session in sessions] == [own["session"]]
+        problem(await olga.get(f"/v1/sessions/{own['session']}"), 403, "permission_denied")
+        for noun in ("runs", "sessions"):
+            problem(await eve.get(f"/v1/{noun}", params={"whose": "all"}), 403, "permission_denied")
         problem(await eve.get("/v1/runs", params={"principal": "ada"}), 422, "invalid_arguments")
         assert (await eve.get("/v1/runs")).json()["items"] == []
         for path in ("", "/trace", "/events"):
