@@ -33,10 +33,7 @@ from capset_server.service import Service
 from tests.helpers.kernel.support import records_of
 from tests.helpers.server.declared import Declared
 
-ALL_SCOPES = (
-    *("capset:read", "capset:call", "capset:write", "capset:audit", "capset:observe", "capset:approve"),
-    "capset:metrics",
-)
+ALL_SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:metrics")
 FILES = ("session_files:read", "session_files:write")
 
 
