@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.stores.base import (
@@ -189,9 +190,7 @@ class MemoryLineage:
         by_org: dict[str, set[str]] = {}
         for org, _ in stale:
             if org not in by_org:
-                by_org[org] = reachable(
-                    {*named, *self._named_hashes()}, lambda hashes, org=org: self._referring(org, hashes)
-                )
+                by_org[org] = reachable({*named, *self._named_hashes()}, partial(self._referring, org))
         for org, payload_hash in stale:
             if payload_hash not in by_org[org]:
                 del self._payloads[org, payload_hash], self._named_at[org, payload_hash]
