@@ -53,14 +53,14 @@ class PayloadKeeper:
 
     async def keep_definition(self, org: str | None, composition: Composition) -> None:
         """Store the payloads of a definition that an act names. Raises ``StoreError``."""
-        parts = [(part.hash, part.payload) for part in static_parts(composition)]
-        rows = await asyncio.to_thread(lambda: [*_rows(org, parts)])
+        rows = await _rows(org, [(part.hash, part.payload) for part in static_parts(composition)])
         await self._runtime.store.lineage.record_payloads(rows, named_at=iso(self._runtime.clock.time_ns()))
 
     async def _store(self, snapshot: Snapshot, key: _Key, now: str) -> None:
         try:
             await read_code(snapshot)
-            rows = await asyncio.to_thread(_snapshot_rows, snapshot)
+            org, tools = snapshot.principal.org, [installed.tool for installed in snapshot.installed.values()]
+            rows = [*await _rows(org, covered_payloads(snapshot).items()), *_code_rows(org, tools)]
             await self._runtime.store.lineage.record_payloads(rows, named_at=now)
         except CapsetError as error:
             self._stored.pop(key, None)  # the next session tries again
@@ -75,16 +75,13 @@ def _key(snapshot: Snapshot) -> _Key:
     return snapshot.principal.org, snapshot.static_hash, snapshot.runtime_hash, snapshot.prompt_hash, own
 
 
-def _snapshot_rows(snapshot: Snapshot) -> list[PayloadRow]:
-    org = snapshot.principal.org
-    tools = [installed.tool for installed in snapshot.installed.values()]
-    return [*_rows(org, covered_payloads(snapshot).items()), *_code_rows(org, tools)]
-
-
-def _rows(org: str | None, payloads: Iterable[tuple[str, Payload]]) -> Iterator[PayloadRow]:
+async def _rows(org: str | None, payloads: Iterable[tuple[str, Payload]]) -> list[PayloadRow]:
+    rows: list[PayloadRow] = []
     for payload_hash, payload in payloads:
         kind = cast("PayloadKind", payload["kind"])
-        yield PayloadRow(org, payload_hash, PROFILE, kind, canonical(payload).decode())
+        rows.append(PayloadRow(org, payload_hash, PROFILE, kind, canonical(payload).decode()))
+        await asyncio.sleep(0)  # let others run: an agent may have a thousand tools
+    return rows
 
 
 def _code_rows(org: str | None, tools: Iterable[AnyTool]) -> Iterator[PayloadRow]:
