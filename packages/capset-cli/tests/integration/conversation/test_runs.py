@@ -1,33 +1,41 @@
-"""``capset runs``: the turns of a local database, as a list, as a tree, and followed."""
+"""``capset runs`` and ``capset fingerprint HASH``: what ran in a local database, as a list, as a tree, and followed."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.cli.conversation.scripted import SHELF, call, events, script
-from tests.helpers.cli.support import Command, clean_environment, install
+from tests.helpers.cli.conversation.scripted import call, events, script
+from tests.helpers.cli.support import Run
 
 
-@pytest.mark.spec("P97")
-def test_runs_are_listed_shown_and_followed(tmp_path: Path) -> None:
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    install(packages, "shelf", SHELF, capabilities={"shelf": "shelf:shelf"}, agents={"keeper": "shelf:keeper"})
-    keeper = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(packages)))
-    model = script(tmp_path, {"text": "I put it there."} | call("put", text="milk"), {"text": "It is done."})
-    assert keeper("run", "keeper", "keep milk", "--model", model).code == 0
-    (run,) = keeper("runs", "list", "--json").json["items"]
-    assert (run["agent"], run["state"], run["usage"]["steps"]) == ("keeper", "succeeded", 2)
-    assert keeper("runs", "list", "--state", "failed", "--json").json["items"] == []
-    assert run["id"] in keeper("runs", "list").out
-    trace = keeper("runs", "show", run["id"], "--json").json
-    (stored,) = trace["steps"][0]["calls"]
-    assert (stored["tool"], stored["outcome"], stored["result"]) == ("put", "succeeded", "kept milk")
-    shown = keeper("runs", "show", run["id"])
+@pytest.mark.spec("P97", "F36")
+def test_runs_are_listed_shown_and_followed(run: Run, tmp_path: Path) -> None:
+    action = {"name": "look", "description": "Look.", "handler": "./look.py", "effect": "read", "permissions": []}
+    (tmp_path / "look.py").write_text("def handler(params):\n    return 'seen'\n")
+    (tmp_path / "capset.yaml").write_text(json.dumps({"name": "clerk", "actions": [action]}))
+    model = script(tmp_path, {"text": "I look."} | call("look"), {"text": "It is there."})
+    done = run("run", "capset.yaml", "look around", "--model", model)
+    assert done.code == 0, done.err
+    (listed,) = run("runs", "list", "--json").json["items"]
+    assert (listed["agent"], listed["state"], listed["usage"]["steps"]) == ("clerk", "succeeded", 2)
+    assert run("runs", "list", "--state", "failed", "--json").json["items"] == []
+    assert listed["id"] in run("runs", "list", "--own").out
+    trace = run("runs", "show", listed["id"], "--json").json
+    (looked,) = trace["steps"][0]["calls"]
+    assert (looked["tool"], looked["outcome"], looked["result"]) == ("look", "succeeded", "seen")
+    shown = run("runs", "show", listed["id"])
     assert shown.code == 0, shown.err
-    assert all(part in shown.out for part in ("keep milk", "step 1", "put", "kept milk", "It is done."))
-    assert events(keeper("runs", "tail", run["id"], "--json"))[-1]["type"] == "turn.ended"
-    missing = keeper("runs", "show", "nothing")
+    assert all(part in shown.out for part in ("look around", "step 1", "look", "seen", "It is there."))
+    assert events(run("runs", "tail", listed["id"], "--json"))[-1]["type"] == "turn.ended"
+    missing = run("runs", "show", "nothing")
     assert (missing.code, "there is no run 'nothing'" in missing.err) == (2, True)
+    (tmp_path / "capset.yaml").unlink()
+    for digest in (trace["versions"][0]["static_hash"], looked["tool_hash"]):
+        covered = run("fingerprint", digest)
+        assert (covered.code, hashlib.sha256(covered.out.encode()).hexdigest()) == (0, digest), covered.err
+    unknown = run("fingerprint", "0" * 64)
+    assert (unknown.code, "nothing known here" in unknown.err) == (2, True)
