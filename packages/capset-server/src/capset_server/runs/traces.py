@@ -180,7 +180,7 @@ class _Builder:
                 self._current().calls.append((data["call"], data["tool"], data["arguments"]))
             case "usage":
                 step = self._current()
-                step.model, step.ended_at, self._open, self._idle = _model_call(data), event.at, None, event.at
+                step.model, step.ended_at, self._open, self._idle = _usage_of(data), event.at, None, event.at
             case "conversation.summarised":
                 if self._steps:
                     self._steps[-1].kind = "summary"
@@ -244,7 +244,10 @@ class _Builder:
         cause = prefix + call
         attempts = self._by_cause.get(cause, [])
         self._placed |= {record.id for record in attempts}
-        at, data = self._results.get(call, (None, {})) if not prefix else (None, {})
+        at: str | None = None
+        data: Mapping[str, Any] = {}
+        if not prefix and call in self._results:
+            at, data = self._results[call]
         outcome = data.get("data", data.get("text")) if data else result
         agents = self._agents(cause)
         if not attempts:
@@ -347,10 +350,9 @@ class _Builder:
         return redacted(value if self._redact is None else self._redact(value), longest=_MAX_TEXT)
 
 
-def _model_call(data: Mapping[str, Any]) -> ModelCallShape:
-    return ModelCallShape(
-        **{name: data.get(name) for name in ModelCallShape.model_fields if data.get(name) is not None}
-    )
+def _usage_of(data: Mapping[str, Any]) -> ModelCallShape:
+    members = {name: data[name] for name in ModelCallShape.model_fields if data.get(name) is not None}
+    return ModelCallShape.model_validate(members)
 
 
 def _begin(record: Record) -> str | None:

@@ -13,7 +13,7 @@ from capset import Agent, Capability, tool
 from capset.definitions.calls.contexts import Context
 from capset.flows import as_tool
 from capset_agents.models import ModelChoice
-from capset_agents.playback.scripts import Script, ScriptStep
+from capset_agents.playback.scripts import Script, ScriptStep, ToolCall
 from capset_agents.runner import AgentRunner
 from capset_server.client import Client
 from tests.helpers.server.rest.agent_turns import read_until
@@ -42,7 +42,7 @@ head = Agent("head", system_prompt="Have others work.", uses=[shelf, helpers])
 
 def step(text: str = "", **calls: dict[str, Any]) -> ScriptStep:
     """Return a step with a text and a call of each tool."""
-    listed = [{"tool": name, "arguments": arguments} for name, arguments in calls.items()]
+    listed = [ToolCall(tool=name, arguments=arguments) for name, arguments in calls.items()]
     return ScriptStep(text=text, calls=listed) if text else ScriptStep(calls=listed)
 
 

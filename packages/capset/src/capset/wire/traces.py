@@ -61,8 +61,8 @@ class TracedCallShape(Shape):
     tool_hash: str | None = None
     code_hash: str | None = None
     approvals: list[TracedApprovalShape] = Field(default_factory=list[TracedApprovalShape])
-    calls: list[TracedCallShape] = Field([])
-    agents: list[TracedAgentShape] = Field([])
+    calls: list[TracedCallShape] = Field(default_factory=list["TracedCallShape"])
+    agents: list[TracedAgentShape] = Field(default_factory=list["TracedAgentShape"])
 
 
 class TraceStepShape(Shape):
