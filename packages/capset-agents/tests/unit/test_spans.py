@@ -14,7 +14,7 @@ from capset_agents.playback.scripts import Call, Script, ScriptStep
 from tests.helpers.agents.support import Shelf, site
 from tests.traces import Traces, said
 
-pytestmark = pytest.mark.spec("P98")
+pytestmark = pytest.mark.spec("P100")
 
 
 async def test_a_turn_is_a_tree_of_agents_models_and_calls(url: str, shelf: Shelf) -> None:

@@ -46,7 +46,7 @@ async def test_a_turn_calls_tools_and_ends_with_its_text(url: str, shelf: Shelf)
         assert len(calls) == 3
 
 
-@pytest.mark.spec("F36", "P97")
+@pytest.mark.spec("F36", "P99")
 async def test_a_turn_leaves_a_link_and_a_run(url: str, shelf: Shelf) -> None:
     moves: Moves = [Call("burn", text="b"), "Burnt."]
     async with site(url, shelf, moves) as host:

@@ -1,4 +1,4 @@
-"""``capset runs``: the turns and queued calls of an organisation, as a list, as a tree, and live (spec 5, P97)."""
+"""``capset runs``: the turns and queued calls of an organisation, as a list, as a tree, and live (spec 5, P99)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.helpers.cli.conversation.scripted import call, events, script
 from tests.helpers.cli.support import Run
 
 
-@pytest.mark.spec("P97", "F36")
+@pytest.mark.spec("P99", "F36")
 def test_runs_are_listed_shown_and_followed(run: Run, tmp_path: Path) -> None:
     action = {"name": "look", "description": "Look.", "handler": "./look.py", "effect": "read", "permissions": []}
     (tmp_path / "look.py").write_text("def handler(params):\n    return 'seen'\n")

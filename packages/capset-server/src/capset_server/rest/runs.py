@@ -1,4 +1,4 @@
-"""``/v1/runs``: turns of agents, and what is queued for workers (spec 5, P97; spec 10, D10).
+"""``/v1/runs``: turns of agents, and what is queued for workers (spec 5, P99; spec 10, D10).
 
 A caller sees its own runs, and with the scope ``capset:observe`` all of its organisation.
 """

@@ -1,4 +1,4 @@
-"""Reading of runs: the caller's own, and with the scope ``capset:observe`` all of its organisation (spec 5, P97).
+"""Reading of runs: the caller's own, and with the scope ``capset:observe`` all of its organisation (spec 5, P99).
 
 Reading what another principal's run contains is on record, before anything is shown. Lists are not: they show who ran
 which agent when, and what it cost, as records do.

@@ -1,4 +1,4 @@
-"""The trace of a run, assembled from its events, its records, and the messages of agents within it (spec 5, P97)."""
+"""The trace of a run, assembled from its events, its records, and the messages of agents within it (spec 5, P99)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.helpers.server.rest.agent_turns import read_until
 from tests.helpers.server.rest.turns import send
 from tests.helpers.server.support import Site
 
-pytestmark = pytest.mark.spec("N35")
+pytestmark = pytest.mark.spec("N38")
 
 
 @pytest.fixture(scope="module")

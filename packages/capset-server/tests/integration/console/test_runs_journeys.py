@@ -14,7 +14,7 @@ from tests.helpers.server.rest.turns import send
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.spec("N35")
+@pytest.mark.spec("N38")
 async def test_an_operator_finds_a_run_and_what_happened_in_it(browser: Browser, store: str) -> None:
     async with shop(Call("shout", text="ahoy", times=2), "Done.", store=store) as server:
         session = await session_of(server, "plain")

@@ -82,7 +82,7 @@ async def run(server: Site, ada: httpx2.AsyncClient) -> str:
     return turn
 
 
-@pytest.mark.spec("P97")
+@pytest.mark.spec("P99")
 async def test_operators_see_all_runs_of_their_organisation_and_others_their_own(server: Site) -> None:
     async with server.client("ada") as ada, server.client("olga") as olga, server.client("eve") as eve:
         turn = await run(server, ada)
@@ -118,7 +118,7 @@ async def test_operators_see_all_runs_of_their_organisation_and_others_their_own
             assert (await mallory.get("/v1/runs", params={"whose": "all"})).json()["items"] == []
 
 
-@pytest.mark.spec("P97", "F36")
+@pytest.mark.spec("P99", "F36")
 async def test_a_run_is_a_tree_of_steps_calls_and_agents(server: Site) -> None:
     async with server.client("ada") as ada, server.client("olga") as olga:
         turn = await run(server, ada)
@@ -148,7 +148,7 @@ async def test_a_run_is_a_tree_of_steps_calls_and_agents(server: Site) -> None:
                 assert (await reader.get(f"/v1/fingerprints/{version[name]}")).status_code == 200
 
 
-@pytest.mark.spec("P97", "G39")
+@pytest.mark.spec("P99", "G39")
 async def test_reading_the_run_of_another_is_on_record(server: Site) -> None:
     async with server.client("ada") as ada:
         turn = await run(server, ada)

@@ -1,4 +1,4 @@
-"""Runs and schedules on the wire: turns of agents, and what is queued for workers (spec 5, P97; spec 10, D10, D17)."""
+"""Runs and schedules on the wire: turns of agents, and what is queued for workers (spec 5, P99; spec 10, D10, D17)."""
 
 from __future__ import annotations
 

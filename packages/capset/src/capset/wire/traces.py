@@ -1,4 +1,4 @@
-"""The trace of a run on the wire: its steps, with their calls, and the agents within these (spec 5, P97)."""
+"""The trace of a run on the wire: its steps, with their calls, and the agents within these (spec 5, P99)."""
 
 from __future__ import annotations
 

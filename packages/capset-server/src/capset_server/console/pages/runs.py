@@ -1,4 +1,4 @@
-"""Pages for the runs of an organisation: a list with filters, and each run as a tree (spec 9, N35)."""
+"""Pages for the runs of an organisation: a list with filters, and each run as a tree (spec 9, N38)."""
 
 from __future__ import annotations
 
