@@ -34,7 +34,11 @@ PAGES: Final = {
         "Approve the tools of MCP servers and APIs, serve them as one endpoint, and serve an agent over MCP.",
     ),
     "agents": ("Stored agents", "agents", "Write agents to a database or a server, and change them."),
-    "sessions": ("Sessions", "sessions", "Look after sessions and their files."),
+    "sessions": (
+        "Sessions and runs",
+        "sessions runs",
+        "Look after sessions and their files, and see what ran in them.",
+    ),
     "approvals": (
         "Approvals",
         "approvals deliveries people",

@@ -38,12 +38,14 @@ from capset.definitions.governance.usage import AgentUsage
 from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
 from capset.kernel.blocks.generation import Journal, Turn
 from capset.kernel.call.media import Medium, medium_of
+from capset.kernel.telemetry.tracing import tracing_of
 from capset.schemas.schema import Schema
 from capset_agents.budgets import SUMMARISE_AT, TurnBudget
 from capset_agents.content import MAX_FILE_BYTES, context_messages, prompt_of
 from capset_agents.journal import KEPT_FROM
 from capset_agents.meter import TurnMeter
 from capset_agents.models import ModelChoice
+from capset_agents.spans import agent_span
 from capset_agents.toolset import MEDIA_KEY, OUTPUT_TOOL, TurnTools, TurnToolset, journal_of
 from capset_agents.turn_model import BYTES_PER_TOKEN, TurnModel, price_of
 
@@ -114,6 +116,7 @@ class _TurnRun:
         self._turn = turn
         self._journal = journal_of(turn)
         self._meter = TurnMeter(turn, budget)
+        self._tracing = tracing_of(turn.observers)
         self._stored_count = 0
         """How many messages of the run are in the journal."""
         self._silent_count = 0
@@ -133,7 +136,7 @@ class _TurnRun:
         self._tools = TurnToolset(turn, self._journal, self._journal_messages)
 
     async def run(self, agent: _Loop) -> Any:
-        with self._meter.counting():
+        with self._meter.counting(), agent_span(self._tracing, self._turn):
             return await self._run_loop(agent)
 
     async def _run_loop(self, agent: _Loop) -> Any:
@@ -211,7 +214,7 @@ class _TurnRun:
 
         The summary is stored together with the next message: alone, it would be the answer of a continued turn.
         """
-        model = TurnModel(self._model, self._meter)
+        model = TurnModel(self._model, self._meter, tracing=self._tracing)
         cut = len(messages) - unsummarised
         older, newest = messages[:cut], messages[cut:]
         response = (await agent.run(_SUMMARISE_PROMPT, model=model, message_history=older, output_type=str)).response
@@ -239,7 +242,7 @@ class _TurnRun:
 
     def _turn_model(self, *, streams: bool) -> TurnModel:
         emit = self._emit_event if streams else None
-        return TurnModel(self._model, self._meter, self._prepare, emit, self._discard, self._with_media)
+        return TurnModel(self._model, self._meter, self._prepare, emit, self._discard, self._with_media, self._tracing)
 
     def _discard(self) -> None:
         """Emit that the text of an answer that broke off is discarded."""

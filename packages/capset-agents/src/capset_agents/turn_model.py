@@ -31,8 +31,10 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from capset.definitions.governance.usage import AgentUsage
+from capset.kernel.telemetry.tracing import Tracing
 from capset_agents.meter import TurnMeter
 from capset_agents.model_calls import replace_surrogates
+from capset_agents.spans import model_span
 
 BACKOFF_SECONDS: Final = 0.5
 """The delay before the first retry. The delay before the second is twice as long."""
@@ -70,6 +72,7 @@ class TurnModel(WrapperModel):
         emit: Emit | None = None,
         discard: Discard | None = None,
         add_media: AddMedia | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """Without ``emit``, answers are not streamed, and there is nothing to ``discard``.
 
@@ -83,6 +86,7 @@ class TurnModel(WrapperModel):
         self._emit = emit
         self._discard = discard
         self._add_media = add_media
+        self._tracing = tracing
 
     async def request(
         self,
@@ -148,6 +152,14 @@ class TurnModel(WrapperModel):
         return await self._request_once(messages, settings, parameters)
 
     async def _request_once(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> ModelResponse:
+        with model_span(self._tracing, self.wrapped) as span:
+            response = await self._request_untraced(messages, settings, parameters)
+            span.answered(response)
+            return response
+
+    async def _request_untraced(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> ModelResponse:
         self._stream = None

@@ -32,10 +32,12 @@ from capset.errors import (
     TurnRunning,
     Unauthenticated,
 )
+from capset.evaluation.snapshot.capture import link_of
+from capset.evaluation.snapshot.turns import record_turn
 from capset.kernel.blocks.generation import continues
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
-from capset.stores.base import SUSPENDED, Begun, EventRow, SessionRow, TurnRow
+from capset.stores.base import SUSPENDED, Begun, EventRow, RunRow, SessionRow, TurnRow
 from capset.wire.turns import (
     cancelled_event,
     discarded_event,
@@ -117,14 +119,19 @@ class TurnService:
                 row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), stored_checkpoint
             )
             started = started_event(row.agent, row.agent_version, runtime_hash)
-            is_run = new.run is not None
             begun = await events.begin(
-                turn_row, started, now=kernel.now(), interrupted=interrupted_event(), is_run=is_run
+                turn_row,
+                started,
+                now=kernel.now(),
+                interrupted=interrupted_event(),
+                is_queued=new.run is not None,
+                run=_run_row(row, turn_row, new, kernel.now()) if new.run is None else None,
             )
             if begun.turn != turn_row.turn:
                 raise await self._busy_error(row, begun)
             self._on_stored(row.id)
             try:
+                await self._record_link(row, turn_row, session, "turn.started")
                 turn.journal = await self._journal(row, turn_row, checkpoint)
             except CapsetError as error:
                 await self._fail_turn(turn_row, error)
@@ -314,6 +321,7 @@ class TurnService:
                 in_a_day = iso(kernel.clock.time_ns() + 86_400 * 1_000_000_000)
                 return await kernel.store.events.take(turn_row, replace(turn_row, holder=CALLER, until=in_a_day))
             runtime_hash = session.snapshot.runtime_hash
+            has_changed = runtime_hash != checkpoint.runtime_hash
             resumed = resumed_event(checkpoint.approvals, checkpoint.runtime_hash, runtime_hash, checkpoint.takeovers)
             checkpoint = replace(checkpoint, approvals=(), runtime_hash=runtime_hash)
             taken_row = replace(
@@ -321,12 +329,22 @@ class TurnService:
             )
             if not await kernel.store.events.take(turn_row, taken_row):
                 return False  # another process was faster
+            if has_changed:
+                await self._record_link(row, turn_row, session, "turn.resumed")
             turn.journal = await self._journal(row, taken_row, checkpoint)
             if (discarded := discarded_event(await self._newest_events(row))) is not None:
                 turn.journal.add_event(discarded)
             turn.journal.add_event(resumed)
             self._spawn(turn, session)
             return True
+
+    async def _record_link(self, row: SessionRow, turn_row: TurnRow, session: Session, reason: str) -> None:
+        """Record the exact versions that a turn runs. The payloads of its hashes are stored already."""
+        link, store = link_of(session.snapshot), self._kernel.store
+        metadata = {"turn": turn_row.turn}
+        await record_turn(
+            store, link, session=row.id, org=row.org, metadata=metadata, reason=reason, clock=self._kernel.clock
+        )
 
     async def _journal(self, row: SessionRow, turn_row: TurnRow, checkpoint: TurnCheckpoint) -> TurnJournal:
         """Return the journal of a turn that is held. Before that, another one may still add to the conversation."""
@@ -398,3 +416,20 @@ class TurnService:
     def _own_holder(self) -> str:
         self.holder = self.holder or self._kernel.new_id()
         return self.holder
+
+
+def _run_row(row: SessionRow, turn_row: TurnRow, new: NewTurn, now: str) -> RunRow:
+    """Return the run of a turn that begins where it was requested, without a queue."""
+    return RunRow(
+        id=turn_row.turn,
+        org=row.org,
+        principal=row.principal,
+        principal_kind=row.principal_kind,
+        on_behalf_of=row.on_behalf_of,
+        kind="turn",
+        session=row.id,
+        agent=row.agent,
+        correlation=new.correlation,
+        created_at=now,
+        state="running",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from capset.definitions.governance.approvals import Answer, ApprovalRow
 from capset.definitions.governance.hooks import Hooks
 from capset.errors import Conflict, NotFound, StateError, TurnRunning, TurnSuspended
-from capset.stores.base import ApprovalQuery, AuditQuery, NewEvent, TurnRow
+from capset.stores.base import ApprovalQuery, AuditQuery, LinkQuery, NewEvent, TurnRow
 from capset_agents.budgets import TurnBudget
 from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
 from capset_agents.content import MAX_FILE_BYTES
@@ -43,6 +44,32 @@ async def test_a_turn_calls_tools_and_ends_with_its_text(url: str, shelf: Shelf)
         calls = {record.id: (record.tool, record.causation) for record in page.items}
         assert calls[results["put"]["record"]] == ("put", results["put"]["call"])
         assert len(calls) == 3
+
+
+@pytest.mark.spec("F36", "P99")
+async def test_a_turn_leaves_a_link_and_a_run(url: str, shelf: Shelf) -> None:
+    moves: Moves = [Call("burn", text="b"), "Burnt."]
+    async with site(url, shelf, moves) as host:
+        row = await host.session()
+        turn = await host.say(row, "burn it")
+        lineage, runs = host.kernel.store.lineage, host.kernel.store.runs
+        (link,) = (await lineage.links(LinkQuery(None, session=row.id))).items
+        assert (link.agent_name, json.loads(link.metadata)) == ("scribe", {"turn": turn})
+        for name in (link.static_hash, link.runtime_hash, link.prompt_hash, *[ref.hash for ref in link.tool_refs]):
+            assert await lineage.payload(None, name) is not None
+        run = await runs.get(turn)
+        assert run is not None
+        assert (run.state, run.session, run.principal, run.queue, run.due_at) == ("waiting", row.id, "ada", None, None)
+        await host.approve()
+        await host.go_on()
+        run = await runs.get(turn)
+        assert run is not None
+        assert (run.state, run.due_at, run.outcome) == ("succeeded", None, '{"output":"Burnt."}')
+        assert run.begun_at is not None
+        assert run.ended_at is not None
+        assert run.usage is not None
+        assert json.loads(run.usage)["steps"] == 2
+        assert (await lineage.links(LinkQuery(None, session=row.id))).items == (link,), "the tools are the same"
 
 
 @pytest.mark.spec("R4", "R5")

@@ -87,6 +87,11 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "fork": "sessions:fork_command",
         "rewind": "sessions:rewind_command",
     },
+    "runs": {
+        "list": "runs:list_command",
+        "show": "runs:show_command",
+        "tail": "runs:tail_command",
+    },
     "audit": {
         "query": "audit.records:query_command",
         "verify": "audit.chain:verify_command",
@@ -122,6 +127,7 @@ HELP: Final = {
     "deliveries": "List deliveries to channels, and retry failed ones.",
     "agents": "List, change, compare and preview stored agents.",
     "sessions": "List, create, move and delete sessions, and follow their events.",
+    "runs": "List runs, which are turns and queued calls; show one as a tree, and follow it.",
     "audit": "Read, verify, sign and prune the record of every attempt.",
     "db": "Upgrade, check, back up and restore a database.",
     "approvals": "List, approve and reject calls that need an approval.",
@@ -130,7 +136,7 @@ HELP: Final = {
 PANELS: Final = {
     "Begin": "init check doctor list describe schema demo",
     "Run": "run chat call serve worker kernel mcp gateway",
-    "Administer": "agents sessions approvals people deliveries key db",
+    "Administer": "agents sessions runs approvals people deliveries key db",
     "Prove": "audit fingerprint compose diff replay",
     "Exchange and measure": "export import bench",
 }

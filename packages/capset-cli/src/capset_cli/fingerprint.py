@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from pydantic_core import to_json
 from rich.tree import Tree
 
 from capset.composition.compose import compose
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, NotFound
 from capset.evaluation.snapshot.capture import Captured, capture
+from capset.fingerprint.canonical import canonical, read
 from capset.kernel.registry import Registry
 from capset.wire.fingerprints import AgentHashesShape, CodeShape, CoveredShape, canonical_payloads, hashes_shape
+from capset_cli.administration import administer
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset_cli.common.output import cell, err, escaped, out, print_json
+from capset_cli.common.remote import Url
 from capset_cli.common.settings import load_settings
 from capset_cli.common.targets import find_definition, load_agent
 from capset_cli.common.texts import visible
+
+_HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 @guarded
@@ -30,7 +37,8 @@ def fingerprint_command(
     agent: Annotated[
         str,
         typer.Argument(
-            help="A configuration file, the name of an installed agent or capability, or the id of a stored agent."
+            help="A configuration file, the name of an installed agent or capability, the id of a stored agent, "
+            "or a hash."
         ),
     ],
     grant: Grant = None,
@@ -49,14 +57,21 @@ def fingerprint_command(
             "--envelope", metavar="FILE", help="Write a snapshot envelope for diff and replay; - is standard output."
         ),
     ] = None,
+    org: Annotated[str | None, typer.Option("--org", help="With a hash: the organisation that it belongs to.")] = None,
     db: Db = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Show the hashes of an agent, of each capability, toolkit and tool in it, and of its tools' code, as a tree.
 
-    A hash is the SHA-256 of what --payload prints. A capability is shown in an agent that has nothing else.
-    Exits with 1 if a policy failed.
+    A hash is the SHA-256 of what --payload prints. A capability is shown in an agent that has nothing else. With a hash
+    instead of an agent, print what it covers: what a record names can be looked up after the agent was changed or
+    deleted. Exits with 1 if a policy failed.
     """
+    if _HASH.fullmatch(agent):
+        return _show_covered(agent, org=org, db=db, url=url, as_json=as_json)
+    if url is not None or org is not None:
+        raise DefinitionError("--url and --org look up a hash", hint="give a hash of 64 digits instead of an agent")
     _refuse_exclusive_options(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     captured = asyncio.run(_capture(agent, settings.db, settings.principal, settings.env))
@@ -80,6 +95,16 @@ def fingerprint_command(
         # Exact for programs; escaped for terminals, where untrusted text must not move the cursor.
         _write(f"\n{payload_hash}\n{visible(text) if sys.stdout.isatty() else text}\n")
     return code
+
+
+def _show_covered(hash: str, *, org: str | None, db: str | None, url: str | None, as_json: bool) -> Exit:
+    """Print what a hash covers, as canonical JSON without a newline: its SHA-256 is the hash."""
+    shape = administer(url, lambda admin: admin.fingerprints.get(hash), db=db, org=org)
+    if as_json:
+        print_json(shape.plain())
+    else:
+        _write(canonical(read(to_json(shape.payload))).decode())
+    return Exit.DONE
 
 
 async def _capture(name: str, db: str, principal: Principal, env: Mapping[str, Any]) -> Captured:

@@ -47,8 +47,8 @@ def create_command(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="One of read, write, call, call:CAPABILITY.TOOL, audit, approve, metrics and admin; may be repeated. "
-            "By default read and call."
+            help="One of read, write, call, call:CAPABILITY.TOOL, audit, observe, approve, metrics and admin; may be "
+            "repeated. By default read and call."
         ),
     ] = None,
     limit: KeyLimit = None,

@@ -111,7 +111,7 @@ def test_an_envelope_that_was_changed_in_the_store_is_not_compared(run: Run, kep
 def test_a_payload_that_was_changed_in_the_store_is_not_compared(run: Run, text: str) -> None:
     link = earlier().link
     forged = PayloadRow(None, link.static_hash, "jcs-1", "agent", text)
-    in_store(lambda store: store.lineage.record_payloads([forged]))
+    in_store(lambda store: store.lineage.record_payloads([forged], named_at="2026-01-01T00:00:00.000000Z"))
     link_id = keep(link)
     done = run("diff", link_id, link_id)
     assert done.code == 1

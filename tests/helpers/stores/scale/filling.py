@@ -171,7 +171,8 @@ def _tables(counts: Sizes) -> list[tuple[str, int, dict[str, str]]]:
             "org": org, "session": session, "from_link": _padded("link-", "i"),
             "to_link": _padded("link-", "i"), "reason": "''", "at": time}),
         ("payloads", counts.sessions, {
-            "org": org, "hash": _padded("", "i"), "profile": "'jcs-1'", "kind": "'tool'", "payload": "'{}'"}),
+            "org": org, "hash": _padded("", "i"), "profile": "'jcs-1'", "kind": "'tool'", "payload": "'{}'",
+            "named_at": time}),
         ("records", counts.records, {
             "seq": "i", "id": _padded("call-", "i"), "phase": "CASE WHEN i % 3 = 0 THEN 'intent' ELSE 'outcome' END",
             "time": time, "correlation": _padded("c-", "(i / 3)"), "principal": user, "principal_kind": "'user'",

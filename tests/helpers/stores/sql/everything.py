@@ -124,7 +124,7 @@ async def write_everything(store: Store) -> None:
     await store.runs.add(run_row("r-1", session="d"), max_unfinished=9)
     begun = TurnRow("d", "r-1", "here", LATER, "{}")
     started = NewEvent("turn.started", "{}")
-    await store.events.begin(begun, started, now=NOW, interrupted=NewEvent("turn.failed", "{}"), is_run=True)
+    await store.events.begin(begun, started, now=NOW, interrupted=NewEvent("turn.failed", "{}"), is_queued=True)
     await store.events.append(begun, [NewEvent("turn.suspended", "{}")], now=NOW, then=begun)
     await store.events.append(begun, [NewEvent("turn.ended", "{}")], now=NOW, then=None)
     await store.runs.add(run_row("r-2", session="d"))
@@ -167,6 +167,7 @@ async def write_everything(store: Store) -> None:
     payload = PayloadRow(ORG, "6" * 64, "jcs-1", "tool", "{}")
     await store.lineage.record_turn(link_row("l-1", session="s"), envelope_row("e-1", "l-1"), payloads=[payload])
     await store.lineage.record_turn(link_row("l-2", session="s", runtime="b"), reason="other tools")
+    await store.lineage.record_payloads([payload], named_at=LATER)
     await store.audit.commit(intent("call-1", org=ORG, session="s"))
     await store.audit.commit(entry("call-1", org=ORG, session="s", approval="approval-1", code="x"))
     await store.audit.commit(entry("call-2", org=ORG))
@@ -262,6 +263,8 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     for start in (None, "zzzz"):
         for run_filters in of_runs:
             await store.runs.list(RunQuery(org, "ada", limit=50, before=start, **run_filters))
+    for run_filters in ({}, {"state": "queued"}, {"session": session}, {"agent": names.agent}, {"since": "r-1"}):
+        await store.runs.list(RunQuery(org, limit=50, before=before, **run_filters))
     await store.workers.list()
     await store.schedules.get("s-1")
     await store.schedules.due("default", now=LATER)

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from capset_cli.administration.agents import LocalAgents
     from capset_cli.administration.approvals import LocalApprovals
     from capset_cli.administration.deliveries import LocalDeliveries
+    from capset_cli.administration.fingerprints import LocalFingerprints
     from capset_cli.administration.keys import LocalKeys
     from capset_cli.administration.people import LocalPeople
+    from capset_cli.administration.runs import LocalRuns
     from capset_cli.administration.sessions import LocalSessions
     from capset_server.client import Client
 
@@ -67,6 +69,14 @@ class Administration:
         return LocalDeliveries(self._kernel, self._principal.org)
 
     @cached_property
+    def fingerprints(self) -> LocalFingerprints:
+        """Payloads of hashes. Raises ``DefinitionError`` if the extra ``server`` is missing."""
+        require_extra("server", "starlette")
+        from capset_cli.administration.fingerprints import LocalFingerprints
+
+        return LocalFingerprints(self._kernel, self._principal.org)
+
+    @cached_property
     def keys(self) -> LocalKeys:
         """API keys of every organisation."""
         from capset_cli.administration.keys import LocalKeys
@@ -79,6 +89,14 @@ class Administration:
         from capset_cli.administration.people import LocalPeople
 
         return LocalPeople(self._kernel, self._principal)
+
+    @cached_property
+    def runs(self) -> LocalRuns:
+        """Runs of the organisation. Raises ``DefinitionError`` if the extra ``server`` is missing."""
+        require_extra("server", "starlette")
+        from capset_cli.administration.runs import LocalRuns
+
+        return LocalRuns(self._kernel, self._principal)
 
     @cached_property
     def sessions(self) -> LocalSessions:

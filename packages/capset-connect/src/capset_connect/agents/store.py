@@ -320,6 +320,7 @@ class StoredAgents:
         if not author.is_admin:
             enabled = new_servers(servers, servers_of(row.mcp_servers))
             check_enabled(tuple(dict.fromkeys((*enabled, *needs_admin(composition, await self._composed(row))))))
+        await self._kernel.keep_definition(row.org, composition)  # the record of the change names its hash
         return replace(as_stored(changed, agent, registry), static_hash=composition.static_hash)
 
     async def _composed(self, row: AgentRow) -> Composition | None:

@@ -22,13 +22,15 @@ Scope = Literal[
     "capset:call",
     "capset:write",
     "capset:audit",
+    "capset:observe",
     "capset:approve",
     "capset:metrics",
     "capset:admin",
 ]
 """``read``: capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of the caller's own
-sessions; ``write``: agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's
-approval requests; ``metrics``: read the org's metrics, or without an org the server's, which cover all; ``admin``:
+sessions; ``write``: agents; ``audit``: read the org's records and links; ``observe``: read all runs and sessions of
+the org, with what was said and done, on record; ``approve``: read and decide the org's approval requests;
+``metrics``: read the org's metrics, or without an org the server's, which cover all; ``admin``:
 all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _TOOL: Final = "capset:call:"

@@ -1,17 +1,24 @@
-"""Runs and schedules: turns and calls that are queued for workers, once or repeatedly."""
+"""Runs and schedules: turns of agents, and what is queued for workers, once or repeatedly."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from capset.stores.base import RunState
-from capset.wire.runs import RunPageShape, RunShape, SchedulePageShape, ScheduleShape
+from capset.wire.runs import RunPageShape, RunShape, SchedulePageShape, ScheduleShape, Whose
+from capset.wire.traces import RunTraceShape
+from capset.wire.turns import EventShape, GapShape
 from capset_server.client.connection import LARGEST_PAGE, REPEATABLE, Connection, every, json_bytes, path_of
+from capset_server.client.sessions import read_events
 
 
 class RunResource:
-    """``client.runs``; needs a key, not a token."""
+    """``client.runs``; queueing needs a key, not a token.
+
+    The scope ``capset:observe`` covers other principals' runs.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -50,22 +57,62 @@ class RunResource:
     async def list(
         self,
         *,
+        whose: Whose = "own",
+        principal: str | None = None,
+        session_id: str | None = None,
+        agent: str | None = None,
         state: RunState | None = None,
         queue: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> RunPageShape:
-        """List the caller's runs, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page."""
-        query = {"state": state, "queue": queue, "limit": limit, "cursor": cursor}
+        """List the runs that match all filters, newest first: the caller's, or ``all`` of its organisation.
+
+        ``agent`` is a name; times are as in ``2026-01-31T00:00:00Z``. ``limit`` is 1–200, ``cursor`` the ``next`` of
+        the previous page. ``all`` needs the scope ``capset:observe``; the items then have no outcome.
+        """
+        query = {
+            "whose": whose,
+            "principal": principal,
+            "session_id": session_id,
+            "agent": agent,
+            "state": state,
+            "queue": queue,
+            "since": since,
+            "until": until,
+            "limit": limit,
+            "cursor": cursor,
+        }
         return await self._connection.get(RunPageShape, path_of("runs"), query)
 
-    def all(self, *, state: RunState | None = None, queue: str | None = None) -> AsyncGenerator[RunShape]:
-        """Iterate over all of the caller's runs, newest first, page by page."""
-        return every(lambda cursor: self.list(state=state, queue=queue, limit=LARGEST_PAGE, cursor=cursor))
+    def all(
+        self, *, whose: Whose = "own", state: RunState | None = None, queue: str | None = None
+    ) -> AsyncGenerator[RunShape]:
+        """Iterate over all of the runs, newest first, page by page."""
+        return every(lambda cursor: self.list(whose=whose, state=state, queue=queue, limit=LARGEST_PAGE, cursor=cursor))
 
     async def get(self, id: str) -> RunShape:
         """Return a run. Raises ``NotFound``."""
         return await self._connection.get(RunShape, path_of("runs", id))
+
+    async def trace(self, id: str) -> RunTraceShape:
+        """Return a run as a tree: its steps with the calls of models and tools, and the agents within these."""
+        return await self._connection.get(RunTraceShape, path_of("runs", id, "trace"))
+
+    @asynccontextmanager
+    async def events(self, id: str, *, follow: bool = True) -> AsyncGenerator[AsyncGenerator[EventShape | GapShape]]:
+        """Read the events of a run that is a turn, up to its end: ``async with client.runs.events(id) as events``.
+
+        Raises as ``client.sessions.events`` does.
+        """
+        query = {"follow": "true" if follow else "false"}
+        async with (
+            self._connection.follow(path_of("runs", id, "events"), query) as response,
+            aclosing(read_events(self._connection.answers, response)) as events,
+        ):
+            yield events
 
     async def cancel(self, id: str) -> RunShape:
         """Cancel a run, and return it. Raises ``NotFound``, and ``Conflict`` for a call that has begun."""

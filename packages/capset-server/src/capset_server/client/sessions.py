@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 
 from capset.wire.lineage import TransitionsShape
+from capset.wire.runs import Whose
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
 from capset.wire.snapshots import SessionToolPageShape, SnapshotShape
 from capset.wire.turns import ConversationPageShape, EventShape, GapShape, RewoundShape, TurnShape
@@ -83,12 +84,13 @@ class TurnResource:
         query = {"after": after, "newest": newest, "follow": "true" if follow else "false"}
         async with (
             self._connection.follow(path_of("sessions", id, "events"), query) as response,
-            aclosing(_read(self._connection.answers, response)) as events,
+            aclosing(read_events(self._connection.answers, response)) as events,
         ):
             yield events
 
 
-async def _read(answers: Answers, response: httpx2.Response) -> AsyncGenerator[EventShape | GapShape]:
+async def read_events(answers: Answers, response: httpx2.Response) -> AsyncGenerator[EventShape | GapShape]:
+    """Yield the events of a response."""
     with answers.named(safe=True):
         async for event in httpx2.EventSource(response, LARGEST):
             if event.data:
@@ -133,13 +135,28 @@ class SessionResource(TurnResource):
         return await self._connection.get(SessionShape, path_of("sessions", id))
 
     async def list(
-        self, *, agent_id: str | None = None, text: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        *,
+        whose: Whose = "own",
+        principal: str | None = None,
+        agent_id: str | None = None,
+        text: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> SessionPageShape:
-        """List sessions, newest first. ``text`` is a part of their id, or of the name of their agent.
+        """List sessions, newest first: the caller's, or ``all`` of its organisation, perhaps of one principal.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the previous page.
+        ``text`` is a part of their id, or of the name of their agent. ``limit`` is 1–200, ``cursor`` the ``next`` of
+        the previous page. ``all`` needs the scope ``capset:observe``.
         """
-        query = {"agent_id": agent_id, "text": text, "limit": limit, "cursor": cursor}
+        query = {
+            "whose": whose,
+            "principal": principal,
+            "agent_id": agent_id,
+            "text": text,
+            "limit": limit,
+            "cursor": cursor,
+        }
         return await self._connection.get(SessionPageShape, path_of("sessions"), query)
 
     def all(self, *, agent_id: str | None = None) -> AsyncGenerator[SessionShape]:

@@ -169,6 +169,13 @@ def seconds(duration: float) -> str:
     return f"{duration * 1000:.0f} ms"
 
 
+def elapsed(begin: str | None, end: str | None) -> str:
+    """Return the time between two times, ISO 8601 UTC, for people; nothing if one is missing."""
+    if not begin or not end:
+        return ""
+    return seconds((datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds())
+
+
 @pass_context
 def moment(context: Context, text: str | None) -> Markup:
     """Return a time, ISO 8601 UTC, relative to the page's ``now``, with the exact time as the tooltip.
@@ -214,6 +221,7 @@ _FILTERS: Final = (
     pretty,
     whole_data,
     moment,
+    elapsed,
     short,
     size,
     counted,

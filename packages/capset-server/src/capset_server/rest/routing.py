@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, cast
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import ConfigDict
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict
 from pydantic_core import from_json
 from starlette.responses import Response
 from starlette.types import Scope as HttpScope
@@ -86,6 +87,12 @@ def _accept(_: Caller) -> None:
     """Accept any scopes."""
 
 
+def _check_reads_runs(caller: Caller) -> None:
+    """Raise ``InsufficientScope`` unless the caller may read all runs, or call tools, and so read its own runs."""
+    if not caller.has("capset:observe"):
+        caller.check_calls()
+
+
 async def _service(request: Request) -> Service:
     return request.state.service
 
@@ -105,9 +112,25 @@ Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
 Known = Annotated[Caller, Depends(CallerCheck(_accept))]
 """Any caller with a valid credential."""
 Administers = Annotated[Caller, Depends(needs("capset:admin"))]
+Observes = Annotated[Caller, Depends(CallerCheck(_check_reads_runs))]
+"""A caller that may read its own runs, or all of its organisation."""
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 """A caller that may see the approval requests of its own sessions, or all of its organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
+
+
+_WRITTEN: Final = re.compile(r"\d{4}-\d{2}-\d{2}T", re.ASCII)
+
+
+def _written(value: object) -> object:
+    """Return a time unchanged. Numbers, which pydantic would read as seconds since 1970, are refused."""
+    if isinstance(value, str) and not _WRITTEN.match(value):
+        raise ValueError("a time is written like 2026-01-31T00:00:00Z (RFC 3339)")
+    return value
+
+
+Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
+"""A time in a query."""
 
 
 class Asked(Shape):

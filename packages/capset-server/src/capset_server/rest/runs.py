@@ -1,4 +1,7 @@
-"""``/v1/runs``: turns and calls that are queued for workers (spec 10, D10)."""
+"""``/v1/runs``: turns of agents, and what is queued for workers (spec 5, P99; spec 10, D10).
+
+A caller sees its own runs, and with the scope ``capset:observe`` all of its organisation.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,62 @@ from pydantic_core import from_json, to_json
 
 from capset.errors import CapsetError, StoreError
 from capset.stores.base import RunQuery, RunState
-from capset.wire.runs import QueueName, RunInput, RunPageShape, RunShape, ScheduleShape, run_page_shape, run_shape
+from capset.wire.runs import (
+    QueueName,
+    RunInput,
+    RunPageShape,
+    RunShape,
+    ScheduleShape,
+    Whose,
+    run_page_shape,
+    run_shape,
+)
+from capset.wire.traces import RunTraceShape
 from capset_server.auth.callers import Caller
 from capset_server.http.idempotency import Idempotency
 from capset_server.http.request_context import request_context
 from capset_server.rest.calls import IdempotencyKey
-from capset_server.rest.routing import CallsSome, Id, Paged, Served, StrictRoute, problems
-from capset_server.runs.submission import cancel_run, content_of_call, described, find_run, submit
+from capset_server.rest.routing import (
+    Asked,
+    CallsSome,
+    Id,
+    Moment,
+    Observes,
+    Paged,
+    Served,
+    StrictRoute,
+    problems,
+)
+from capset_server.rest.turns import EVENTS, Events
+from capset_server.runs.observation import check_whose, first_id, read_run
+from capset_server.runs.submission import cancel_run, content_of_call, described, submit
+from capset_server.runs.traces import trace_run
 from capset_server.service import Service
 
 router = APIRouter(prefix="/runs", tags=["runs"], route_class=StrictRoute)
 Made = TypeVar("Made", RunShape, ScheduleShape)
 
 
-class RunFilter(Paged):
-    """Runs that match all given filters."""
+_Text = Annotated[str | None, Query(min_length=1, max_length=200)]
 
+
+class RunFilter(Paged):
+    """Runs that match all given filters: the caller's own, or with ``whose=all`` those of its organisation."""
+
+    whose: Whose = "own"
+    principal: Annotated[_Text, Query(description="Its id alone: `ada`, not `user:ada`; with `whose=all`")] = None
+    session_id: _Text = None
+    agent: Annotated[_Text, Query(description="The name of the agent")] = None
     state: RunState | None = None
     queue: Annotated[QueueName | None, Query()] = None
+    since: Moment = None
+    until: Moment = None
+
+
+class FollowedRun(Asked):
+    """Whether to wait for future events."""
+
+    follow: Annotated[bool, Query(description="`false` ends the response after the existing events")] = True
 
 
 @router.post("", status_code=202, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_run")
@@ -110,25 +151,75 @@ async def made_once(
 
 
 @router.get("", responses=problems(422), operation_id="list_runs")
-async def list_runs(service: Served, caller: CallsSome, params: Annotated[RunFilter, Query()]) -> RunPageShape:
-    """List the caller's runs, newest first."""
+async def list_runs(service: Served, caller: Observes, params: Annotated[RunFilter, Query()]) -> RunPageShape:
+    """List runs, newest first: the caller's own, or, with the scope ``capset:observe``, all of its organisation.
+
+    Without ``whose=all``, each run has its outcome.
+    """
+    check_whose(caller, params.whose, params.principal)
     principal = caller.principal
+    is_own = params.whose == "own"
     query = RunQuery(
         principal.org,
-        principal.id,
-        principal.kind,
+        principal.id if is_own else params.principal,
+        principal.kind if is_own else None,
         state=params.state,
         queue=params.queue,
+        session=params.session_id,
+        agent=params.agent,
+        on_behalf_of=principal.on_behalf_of if is_own else None,
+        since=None if params.since is None else first_id(params.since),
         limit=params.limit,
-        before=params.cursor,
+        before=_before(params),
     )
-    return await run_page_shape(service.kernel.store.runs.list, query)
+    return await run_page_shape(service.kernel.store.runs.list, query, with_outcomes=is_own)
+
+
+def _before(params: RunFilter) -> str | None:
+    """Return the id that all runs of a page precede: the cursor, or that of the time ``until``."""
+    ends = [params.cursor, None if params.until is None else first_id(params.until)]
+    return min((end for end in ends if end is not None), default=None)
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_run")
-async def get_run(service: Served, caller: CallsSome, id: Id) -> RunShape:
-    """Return one run, with its state and outcome."""
-    return run_shape(await find_run(service, caller, id))
+async def get_run(service: Served, caller: Observes, id: Id) -> RunShape:
+    """Return one run, with its state and outcome. Reading that of another principal is on record."""
+    return run_shape(await read_run(service, caller, id, part="outcome"))
+
+
+@router.get("/{id}/trace", responses=problems(404, 422), operation_id="get_run_trace")
+async def get_run_trace(service: Served, caller: Observes, id: Id) -> RunTraceShape:
+    """Return one run as a tree: its steps with the calls of models and tools, decisions, approvals, and inner agents.
+
+    Arguments are those on record; texts and results are masked like these, and cut. Reading the trace of another
+    principal's run is on record. A run that goes on shows what it has done so far.
+    """
+    return await trace_run(service, await read_run(service, caller, id, part="trace"))
+
+
+@router.get(
+    "/{id}/events",
+    operation_id="list_run_events",
+    response_class=Response,  # without a media type in FastAPI's document
+    responses={
+        200: {
+            "description": "The events of the run's turn, as `/v1/sessions/{id}/events` sends them, up to its end",
+            "content": EVENTS,
+        },
+        **problems(404, 422),
+    },
+)
+async def list_run_events(
+    service: Served, caller: Observes, id: Id, query: Annotated[FollowedRun, Query()], request: Request
+) -> Response:
+    """Stream the events of a run that is a turn: past ones first, then new ones until its end.
+
+    Reading those of another principal's run is on record.
+    """
+    row = await read_run(service, caller, id, part="events")
+    leave = service.turns.followers.join(caller.principal) if query.follow else None
+    info = request_context(request.scope)
+    return Events(service, caller, info, row.session, 0, turn=row.id, waits=query.follow, leave=leave)
 
 
 @router.post("/{id}/cancel", responses=problems(404, 409, 422), operation_id="cancel_run")

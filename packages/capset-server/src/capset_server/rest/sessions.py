@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from capset.stores.base import SessionQuery, SessionRow
 from capset.wire.lineage import TransitionsShape, transition_shape
 from capset.wire.pages import fitting_items
+from capset.wire.runs import Whose
 from capset.wire.sessions import (
     SessionInput,
     SessionPageShape,
@@ -22,14 +23,30 @@ from capset.wire.sessions import (
 from capset.wire.snapshots import SessionToolPageShape, SnapshotShape, session_tool_page, snapshot_shape
 from capset_server.http.etags import IfMatch, expected, tag_of
 from capset_server.rest import lineage
-from capset_server.rest.routing import Asked, Calls, CallsSome, Id, Looks, Paged, Served, StrictRoute, problems
+from capset_server.rest.routing import (
+    Asked,
+    Calls,
+    CallsSome,
+    Id,
+    Looks,
+    Observes,
+    Paged,
+    Served,
+    StrictRoute,
+    problems,
+)
+from capset_server.runs.observation import check_whose
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
 
 
 class SessionFilter(Paged):
-    """Sessions that match all given filters."""
+    """Sessions that match all given filters: the caller's own, or with ``whose=all`` those of its organisation."""
 
+    whose: Whose = "own"
+    principal: Annotated[
+        str | None, Query(max_length=200, description="Its id alone: `ada`, not `user:ada`; with `whose=all`")
+    ] = None
     agent_id: Annotated[str | None, Query(max_length=200)] = None
     text: Annotated[str | None, Query(max_length=200, description="Part of its id, or of its agent's name")] = None
 
@@ -45,20 +62,26 @@ async def create_session(
 
 
 @router.get("", responses=problems(422), operation_id="list_sessions")
-async def list_sessions(service: Served, caller: Calls, params: Annotated[SessionFilter, Query()]) -> SessionPageShape:
-    """List the caller's sessions, newest first."""
-    principal = caller.principal
+async def list_sessions(
+    service: Served, caller: Observes, params: Annotated[SessionFilter, Query()]
+) -> SessionPageShape:
+    """List sessions, newest first: the caller's own, or, with the scope ``capset:observe``, all of its organisation.
+
+    With ``whose=all``, the items have no ``context``.
+    """
+    check_whose(caller, params.whose, params.principal)
+    principal, is_own = caller.principal, params.whose == "own"
     query = SessionQuery(
         principal.org,
-        principal.id,
-        principal.kind,
+        principal.id if is_own else params.principal,
+        principal.kind if is_own else None,
         params.agent_id,
-        principal.on_behalf_of,
+        principal.on_behalf_of if is_own else None,
         params.text,
         limit=params.limit,
         before=params.cursor,
     )
-    return await session_page_shape(service.kernel.store.sessions, query)
+    return await session_page_shape(service.kernel.store.sessions, query, with_contexts=is_own)
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_session")

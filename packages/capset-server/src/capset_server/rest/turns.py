@@ -38,7 +38,7 @@ from capset_server.service import Service
 
 router = APIRouter(prefix="/sessions", tags=["turns"], route_class=StrictRoute)
 _NUMBER: Final = re.compile("[0-9]{1,15}")
-_EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
+EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
 _RETRY: Final = b"retry: 2000\n\n"
 """The delay before a browser reconnects by itself, in milliseconds."""
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
@@ -72,7 +72,7 @@ class Followed(Asked):
     responses={
         200: {
             "description": "The events of this turn, up to its end, each named by its type",
-            "content": _EVENTS,
+            "content": EVENTS,
         },
         **problems(400, 404, 409, 413, 415, 422, 501),
         202: {"description": "The turn has begun. It continues without this client; its events are at `events`"},
@@ -166,7 +166,7 @@ async def begin_found_turn(
         200: {
             "description": "Server-sent events. Each has its number as `id`, its type as `event`, and as `data` "
             "`{seq, turn, type, at, data}`. An event `gap` `{after, last}` says which are no longer stored.",
-            "content": _EVENTS,
+            "content": EVENTS,
         },
         **problems(400, 404, 422),
     },

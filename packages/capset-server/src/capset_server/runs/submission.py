@@ -14,6 +14,7 @@ from capset.stores.base.runs import UNFINISHED, RunsFull
 from capset.wire.pages import PAGE_BYTES
 from capset.wire.turns import cancelled_event
 from capset_server.auth.callers import Caller
+from capset_server.runs.observation import is_own
 
 if TYPE_CHECKING:
     from capset_server.service import Service
@@ -97,8 +98,8 @@ def too_many() -> LimitExceeded:
 
 async def find_run(service: Service, caller: Caller, id: str) -> RunRow:
     """Return a run of the caller. Raises ``NotFound``, also for another caller's run."""
-    row, principal = await service.kernel.store.runs.get(id), caller.principal
-    if row is None or (row.org, row.principal_kind, row.principal) != (principal.org, principal.kind, principal.id):
+    row = await service.kernel.store.runs.get(id)
+    if row is None or not is_own(caller, row):
         raise NotFound(f"there is no run {id!r}")
     return row
 

@@ -191,7 +191,8 @@ async def large(url: str) -> AsyncGenerator[Large]:
     prompt_hash = digest(_PROMPT)
     async with opened_at(url) as store:
         await store.lineage.record_payloads(
-            [PayloadRow(LARGE, prompt_hash, PROFILE, "prompt", canonical(_PROMPT).decode())]
+            [PayloadRow(LARGE, prompt_hash, PROFILE, "prompt", canonical(_PROMPT).decode())],
+            named_at="2026-01-01T00:00:00.000000Z",
         )
     fill(url, sizes())
     with connected_to(url) as connection:

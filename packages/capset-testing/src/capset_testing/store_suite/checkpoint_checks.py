@@ -9,7 +9,8 @@ from typing import Final
 from capset.errors import Conflict
 from capset.fingerprint.chain import verify
 from capset.fingerprint.checkpoints import CheckpointKey
-from capset.stores.base import AuditQuery, MeasuredCall, Pruned, Store
+from capset.stores.base import AuditQuery, LinkQuery, MeasuredCall, PayloadRow, Pruned, Store
+from capset_testing.store_suite.lineage_checks import envelope_row, link_row
 from capset_testing.store_suite.support import LATER, NOW, Make, entry, expect, expect_error, intent, open_store
 
 _OLD: Final = "2025-01-01T00:00:00.000000Z"
@@ -270,3 +271,39 @@ async def a_single_link_can_be_pruned(make: Make) -> None:
             await store.audit.checkpoint(key, now=_OLD)
             expect(await store.audit.prune(NOW, key, now=NOW), Pruned(1, number + 1), f"pruning link {number}")
         expect((await store.audit.verify([key.public])).problem, None, "the empty chain")
+
+
+async def what_ran_goes_with_the_records(make: Make) -> None:
+    """Check that pruning removes old links with all that belongs to them, and payloads that nothing names any more."""
+    key = CheckpointKey.generate()
+    agent, tool, unused, young = "a" * 64, "b" * 64, "c" * 64, "d" * 64
+    definition = f'{{"capabilities":[{{"hash":"{tool}","name":"notes"}}],"kind":"agent"}}'
+    payloads = [
+        PayloadRow("acme", agent, "jcs-1", "agent", definition),
+        PayloadRow("acme", tool, "jcs-1", "capability", "{}"),
+        PayloadRow("acme", unused, "jcs-1", "prompt", "{}"),
+    ]
+    async with open_store(make) as store:
+        lineage = store.lineage
+        await lineage.record_payloads(payloads, named_at=_OLD)
+        await lineage.record_payloads([replace(payloads[2], hash=young)], named_at=_OLD)
+        await lineage.record_payloads([replace(payloads[2], hash=young)], named_at=NOW)
+        old = replace(link_row("link-1"), created_at=_OLD)
+        await lineage.record_turn(old, replace(envelope_row("envelope-1", "link-1"), created_at=_OLD))
+        await lineage.record_turn(link_row("link-2", runtime="b"))
+        await _fill(store, 1, 2, _OLD)
+        await store.audit.checkpoint(key, now=_OLD)
+        await store.audit.commit(entry("later", time=LATER, static_hash=agent, org="acme"))
+        expect(await store.audit.prune(NOW, key, now=LATER), Pruned(2, 3), "pruning")
+        expect(
+            [row.id for row in (await lineage.links(LinkQuery("acme"))).items], ["link-2"], "the links that are left"
+        )
+        expect(await lineage.envelope("acme", "envelope-1"), None, "the envelope of the old link")
+        expect(await lineage.transitions("acme", "session-1"), (), "the transition from the old link")
+        expect(await lineage.latest_link("acme", "session-1"), link_row("link-2", runtime="b"), "the latest link")
+        remaining = [await lineage.payload("acme", name) is not None for name in (agent, tool, unused, young)]
+        expect(
+            remaining,
+            [True, True, False, True],
+            "whether the payload named by a record, the one that it refers to, the unused and the young one are left",
+        )

@@ -20,7 +20,7 @@ from capset.stores.base import (
     TransitionRow,
 )
 from capset_testing.store_suite.lineage_checks import envelope_row, link_row, payload_row
-from capset_testing.store_suite.support import NOW, Make, expect, expect_error, open_store
+from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, open_store
 
 _Row = TypeVar("_Row", RegistrationRow, LinkRow, EnvelopeRow, TransitionRow, PayloadRow)
 
@@ -70,11 +70,11 @@ async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
     """Check that an org keeps the first payload of each hash, in any number and combination."""
     async with open_store(make) as store:
         lineage = store.lineage
-        await lineage.record_payloads([])
-        await lineage.record_payloads(payload_row(number) for number in range(1200))
+        await lineage.record_payloads([], named_at=NOW)
+        await lineage.record_payloads([payload_row(number) for number in range(1200)], named_at=NOW)
         repeated = [replace(payload_row(number), payload="{}") for number in (0, 1300, 1300)]
         repeated[2] = replace(repeated[2], payload="[]")
-        await lineage.record_payloads([*repeated, replace(payload_row(0), org=None, payload="null")])
+        await lineage.record_payloads([*repeated, replace(payload_row(0), org=None, payload="null")], named_at=LATER)
         for number in (0, 1199):
             expect(await lineage.payload("acme", payload_row(number).hash), payload_row(number), "the first payload")
         expect(await lineage.payload("acme", payload_row(1300).hash), repeated[1], "the first of two in one call")
@@ -90,7 +90,9 @@ async def an_invocation_is_never_kept(make: Make) -> None:
     """Check that a payload of an unknown kind is refused: alone, among others, or with a turn."""
     async with open_store(make) as store:
         wrong = replace(payload_row(1), kind=cast("PayloadKind", "invocation"))
-        await expect_error(StoreError, store.lineage.record_payloads([payload_row(0), wrong]), "an invocation")
+        await expect_error(
+            StoreError, store.lineage.record_payloads([payload_row(0), wrong], named_at=NOW), "an invocation"
+        )
         turn = store.lineage.record_turn(link_row("link-1"), payloads=[payload_row(0), wrong])
         await expect_error(StoreError, turn, "a turn with an invocation")
         for number in (0, 1):
@@ -157,5 +159,5 @@ def _writes(store: Store, text: str) -> Sequence[Callable[[], Awaitable[object]]
         partial(lineage.record_turn, link, second_envelope, payloads=[payload_row(0), replace(payload, payload=text)]),
         *[partial(lineage.record_envelope, row) for row in put(envelope)],
         *[partial(lineage.record_transition, row) for row in put(_TRANSITION)],
-        *[partial(lineage.record_payloads, [payload_row(0), row]) for row in put(payload)],
+        *[partial(lineage.record_payloads, [payload_row(0), row], named_at=NOW) for row in put(payload)],
     ]

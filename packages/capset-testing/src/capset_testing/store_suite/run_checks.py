@@ -49,7 +49,7 @@ def run_row(id: str, **changes: Any) -> RunRow:
 async def _begin(store: Store, id: str, session: str = "a") -> str:
     turn = TurnRow(session, id, "here", LATER, "{}")
     started = NewEvent("turn.started", "{}")
-    return (await store.events.begin(turn, started, now=SOON, interrupted=_INTERRUPTED, is_run=True)).turn
+    return (await store.events.begin(turn, started, now=SOON, interrupted=_INTERRUPTED, is_queued=True)).turn
 
 
 async def _append_event(
@@ -77,10 +77,43 @@ async def a_run_is_stored_and_found(make: Make) -> None:
         expect(await list_ids(), ["r-3", "r-2", "r-1"], "the runs of a principal")
         expect(await list_ids(queue="mail"), ["r-2"], "the runs of a queue")
         expect(await list_ids(state="running"), [], "the running runs")
+        expect(await list_ids(session="b", agent="scribe"), ["r-2"], "the runs in a session")
+        expect(await list_ids(since="r-2"), ["r-3", "r-2"], "the runs from an id on")
+        everyone = await store.runs.list(RunQuery("acme", agent="scribe"))
+        expect([run.id for run in everyone.items], ["r-4", "r-3", "r-2", "r-1"], "the runs of an org")
         page = await store.runs.list(RunQuery("acme", "ada", limit=2))
         rest = await store.runs.list(RunQuery("acme", "ada", limit=2, before=page.next))
         expect([run.id for run in (*page.items, *rest.items)], ["r-3", "r-2", "r-1"], "two pages")
         expect(rest.next, None, "the cursor after the last page")
+
+
+async def a_turn_that_was_not_queued_has_a_run(make: Make) -> None:
+    """Check that its run is stored with its first event, is never due, and gets the state and usage of the turn."""
+    async with with_sessions(make, "a") as store:
+        direct = run_row("r-1", queue=None, due_at=None, state="running", content="null", caller="null")
+        turn = TurnRow("a", "r-1", "here", LATER, "{}")
+        started = NewEvent("turn.started", "{}")
+        await store.events.begin(turn, started, now=SOON, interrupted=_INTERRUPTED, run=direct)
+        expect(await store.runs.get("r-1"), replace(direct, begun_at=SOON), "the run of a turn that has begun")
+        waiting = replace(turn, holder=SUSPENDED, until=LATER)
+        suspended = [NewEvent("turn.suspended", "{}")]
+        await store.events.append(turn, suspended, now=LATER, then=waiting, usage='{"steps":1}')
+        await store.events.take(waiting, turn)
+        await store.events.append(turn, [NewEvent("turn.resumed", "{}")], now=LATER, then=turn)
+        run = await store.runs.get("r-1")
+        expect(run and (run.state, run.due_at, run.usage), ("running", None, '{"steps":1}'), "a run that continues")
+        await store.events.append(turn, [NewEvent("turn.ended", '{"output":1}')], now=LATER, then=None)
+        run = await store.runs.get("r-1")
+        expect(
+            run and (run.state, run.outcome, run.usage, run.ended_at),
+            ("succeeded", '{"output":1}', '{"steps":1}', LATER),
+            "the run of a turn that has ended",
+        )
+        other = TurnRow("a", "r-2", "here", LATER, "{}")
+        await store.events.begin(other, started, now=SOON, interrupted=_INTERRUPTED)
+        third = replace(turn, turn="r-3")
+        await store.events.begin(third, started, now=SOON, interrupted=_INTERRUPTED, run=run_row("r-3", queue=None))
+        expect(await store.runs.get("r-3"), None, "the run of a turn that did not begin, beside another")
 
 
 async def a_run_belongs_to_its_session(make: Make) -> None:

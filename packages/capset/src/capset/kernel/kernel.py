@@ -343,6 +343,7 @@ class Kernel:
         compiled = self.compile_tools(composition) if is_static else compile_tools(composition, snapshot.installed)
         if not is_code_read(snapshot):
             runtime.spawn(read_code(snapshot))
+        runtime.payloads.keep(snapshot)
         limits = self._session_limits(row, snapshot, budget)
         return Session(SessionContext(row.id, runtime, snapshot, compiled, files, composition.data, limits=limits))
 
@@ -397,6 +398,10 @@ class Kernel:
         """Return the stored row of a session, or ``None``."""
         runtime = self._open_runtime()
         return await runtime.store.sessions.get(session_id) if session_id.isprintable() else None
+
+    async def keep_definition(self, org: str | None, composition: Composition) -> None:
+        """Store the payloads of a definition, so that its hashes resolve for an org. Raises ``StoreError``."""
+        await self._open_runtime().payloads.keep_definition(org, composition)
 
     def new_session(self, agent: Block, principal: Principal) -> SessionRow:
         """Return the row of a new session, for ``store.sessions`` to store. Raises as ``compose`` does."""

@@ -20,6 +20,7 @@ from capset.ids import Ids
 from capset.kernel.call.fair_slots import FairSlots
 from capset.kernel.call.worker_threads import Threads
 from capset.kernel.governance.deliveries import Deliveries
+from capset.kernel.governance.payloads import PayloadKeeper
 from capset.kernel.governance.quotas import Quotas
 from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.governance.refusals import Refusals
@@ -56,6 +57,7 @@ class KernelRuntime:
         "mark",
         "monotonic_ns",
         "observers",
+        "payloads",
         "quotas",
         "readers",
         "redactor",
@@ -96,6 +98,7 @@ class KernelRuntime:
         self.monotonic_ns = clock.monotonic_ns
         self.deliveries = Deliveries(channels, self.ids, clock)
         self.approvals = approvals(self)
+        self.payloads = PayloadKeeper(self)
         self.quotas = Quotas()
         self.refusals = Refusals(governance.refusals, clock.monotonic_ns, store.audit.append)
         self.redactor = redactor_of(governance.redact)

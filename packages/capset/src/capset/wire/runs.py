@@ -1,10 +1,10 @@
-"""Runs and schedules on the wire: turns and calls that are queued for workers (spec 10, D10, D17)."""
+"""Runs and schedules on the wire: turns of agents, and what is queued for workers (spec 5, P99; spec 10, D10, D17)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
@@ -23,6 +23,8 @@ from capset.wire.pages import read_page
 from capset.wire.shapes import PageShape, Shape, StrictShape
 
 QueueName = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9._-]{0,99}$")]
+Whose = Literal["own", "all"]
+"""Which runs are listed: the caller's own, or all of its organisation."""
 _IdText = Annotated[str, Field(min_length=1, max_length=200)]
 _TEXT: Final[JsonDict] = {"type": "string"}
 _NULL: Final[JsonDict] = {"type": "null"}
@@ -107,23 +109,40 @@ class SchedulePageShape(PageShape[ScheduleShape]):
     """A page of schedules, and the cursor of the next page, if any."""
 
 
+class RunUsageShape(Shape):
+    """What a run has used, with the agents that it called: model steps, calls, tokens, US dollars, and seconds."""
+
+    steps: int = 0
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+
 class RunShape(Shape):
-    """A run. If it is a turn, the turn has the same id, and its events are in the session.
+    """A run: a turn of an agent, or a queued call. If it is a turn, the turn has the same id.
 
     `state` is `queued`, `running`, `waiting` (for approvals), `succeeded`, `failed` or `cancelled`. `outcome` is the
     data of the turn's last event, or the result of the call. `approval` is the request that a call waits for.
-    `attempts` counts how often a worker stopped before the run ended, including pauses for approval.
+    A list has it only for the caller's own runs; `code` is the code of its error. `attempts` counts how often a worker
+    stopped before the run ended, including pauses for approval. A turn that ran where it was requested has no `queue`.
+    `usage` is what a turn had used when it last stopped.
     """
 
     id: str
     kind: RunKind
     state: RunState
-    queue: str
+    queue: str | None = None
     session: str
     agent: str
+    principal: str
+    principal_kind: str
+    on_behalf_of: str | None = None
     attempts: int
     approval: str | None = None
     outcome: dict[str, Any] | None = None
+    code: str | None = None
+    usage: RunUsageShape | None = None
     created_at: str
     begun_at: str | None = None
     ended_at: str | None = None
@@ -133,15 +152,28 @@ class RunPageShape(PageShape[RunShape]):
     """A page of runs, and the cursor of the next page, if any."""
 
 
-def run_shape(row: RunRow) -> RunShape:
+def run_shape(row: RunRow, *, with_outcome: bool = True) -> RunShape:
     """Return the wire shape of a run."""
-    columns = {name: getattr(row, name) for name in RunShape.model_fields}
-    return RunShape.model_validate({**columns, "outcome": None if row.outcome is None else from_json(row.outcome)})
+    columns = {name: getattr(row, name) for name in RunShape.model_fields if name != "code"}
+    outcome: dict[str, Any] | None = None if row.outcome is None else from_json(row.outcome)
+    error = (outcome or {}).get("error")
+    return RunShape.model_validate(
+        {
+            **columns,
+            "outcome": outcome if with_outcome else None,
+            "code": cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None,
+            "usage": None if row.usage is None else from_json(row.usage),
+        }
+    )
 
 
-async def run_page_shape(read: Callable[[RunQuery], Awaitable[Page[RunRow]]], query: RunQuery) -> RunPageShape:
+async def run_page_shape(
+    read: Callable[[RunQuery], Awaitable[Page[RunRow]]], query: RunQuery, *, with_outcomes: bool = True
+) -> RunPageShape:
     """Return the wire shape of a page of runs."""
-    items, next_cursor = await read_page(read, query, run_shape, attrgetter("id"))
+    items, next_cursor = await read_page(
+        read, query, lambda row: run_shape(row, with_outcome=with_outcomes), attrgetter("id")
+    )
     return RunPageShape(items=items, next=next_cursor)
 
 

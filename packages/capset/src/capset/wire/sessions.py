@@ -64,15 +64,19 @@ class StateShape(Shape):
     org: dict[str, Any] | None = None
 
 
-def session_shape(row: SessionRow) -> SessionShape:
+def session_shape(row: SessionRow, *, with_context: bool = True) -> SessionShape:
     """Return the wire shape of a session. Raises ``StoreError`` if its context was altered."""
     same = {name: getattr(row, name) for name in SessionShape.model_fields if name != "context"}
-    return SessionShape(**same, context=context_of(row))
+    return SessionShape(**same, context=context_of(row) if with_context else None)
 
 
-async def session_page_shape(store: SessionStore, query: SessionQuery) -> SessionPageShape:
+async def session_page_shape(
+    store: SessionStore, query: SessionQuery, *, with_contexts: bool = True
+) -> SessionPageShape:
     """Return the wire shape of a page of sessions."""
-    items, next_cursor = await read_page(store.list, query, session_shape, attrgetter("id"))
+    items, next_cursor = await read_page(
+        store.list, query, lambda row: session_shape(row, with_context=with_contexts), attrgetter("id")
+    )
     return SessionPageShape(items=items, next=next_cursor)
 
 

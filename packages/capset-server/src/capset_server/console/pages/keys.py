@@ -26,6 +26,7 @@ SCOPES: Final[Mapping[Scope, str]] = {
     "capset:call": "open sessions and call tools",
     "capset:write": "create and change agents",
     "capset:audit": "read the organisation's records",
+    "capset:observe": "read the organisation's conversations and runs",
     "capset:approve": "decide approval requests",
     "capset:metrics": "read metrics",
     "capset:admin": "everything, keys included",

@@ -15,6 +15,7 @@ ActName = Literal[
     "approval.escalate",
     "approval.show",
     "conversation.read",
+    "run.read",
     "session.move",
     "session.rewind",
     "session.delete",

@@ -13,7 +13,7 @@ from capset.definitions.principals import Principal
 from capset.errors import CapsetError, DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.dispatch import nested_call, resolve_name, to_result
-from capset.kernel.call.invocation import CallStream, Invocation
+from capset.kernel.call.invocation import CallStream, Invocation, Observer
 from capset.kernel.call.media import content_data, media_as_files
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import Prompt, prompt_of
@@ -162,6 +162,22 @@ class Turn:
     def correlation(self) -> str:
         """The id that its calls share with each other and with those of the enclosing turn."""
         return self._run.correlation
+
+    @property
+    def session(self) -> str:
+        """The id of its session."""
+        return self._run.base.id
+
+    @property
+    def agent_id(self) -> str | None:
+        """The id of the session's stored agent, if this is the agent itself."""
+        base = self._run.base
+        return base.snapshot.agent_id if base.enclosing_agent is None else None
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """The observers of its calls."""
+        return self._run.base.runtime.observers
 
     @property
     def files(self) -> SessionFiles:

@@ -82,6 +82,7 @@ async def child_context(context: SessionContext, composition: Composition) -> Se
     """Return the context of another composition in the same session."""
     snapshot = await evaluate_again(context.snapshot, composition)
     await read_code(snapshot)
+    context.runtime.payloads.keep(snapshot)
     files = SessionFiles(context.runtime, context.id, context.principal.org, composition.mounts)
     return SessionContext(
         context.id,

@@ -190,7 +190,7 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
         code = code_of(tool.tool)
         if code.hash is not None and code.covers is not None:
             payloads.append(PayloadRow(row.org, code.hash, PROFILE, "code", code.covers))
-        await runtime.store.lineage.record_payloads(payloads)
+        await runtime.store.lineage.record_payloads(payloads, named_at=row.created_at)
     limit = runtime.governance.pending_approvals
     by_code = runtime.governance.code_voids_approvals
     deliveries = runtime.deliveries.for_event("approval.requested", row)

@@ -1,6 +1,6 @@
 """Attribute names of spans: OpenTelemetry's, and capset's own.
 
-The conventions for ``gen_ai.execute_tool`` and MCP are still in development
+The conventions for generative AI and MCP are still in development
 (github.com/open-telemetry/semantic-conventions-genai). Those for HTTP servers are stable.
 """
 
@@ -12,6 +12,14 @@ ERROR_TYPE: Final = "error.type"
 
 OPERATION: Final = "gen_ai.operation.name"
 EXECUTE_TOOL: Final = "execute_tool"
+INVOKE_AGENT: Final = "invoke_agent"
+CHAT: Final = "chat"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 TOOL_DESCRIPTION: Final = "gen_ai.tool.description"

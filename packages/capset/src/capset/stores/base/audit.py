@@ -234,6 +234,8 @@ class AuditLog(Protocol):
     ) -> Pruned:
         """Remove the oldest links, up to this key's newest checkpoint that only covers links from before ``before``.
 
+        What ran goes with them: see ``LineageStore``.
+
         Open intents stay, and so does everything after the first of them. The links are verified before they are
         removed, and a new checkpoint states which record is now the first; all in one transaction. Raises ``Conflict``
         if there are links to remove but no such checkpoint, or if verification fails. ``act`` creates the entry of the

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from capset.stores.base.audit import Entry
+from capset.stores.base.runs import RunRow
 
 MAX_EVENTS: Final = 10_000
 """The maximum number of events that a session retains; the oldest are dropped."""
@@ -111,13 +112,20 @@ class EventStore(Protocol):
     """
 
     async def begin(
-        self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
+        self,
+        turn: TurnRow,
+        started: NewEvent,
+        *,
+        now: str,
+        interrupted: NewEvent,
+        is_queued: bool = False,
+        run: RunRow | None = None,
     ) -> Begun:
         """Begin a turn with its first event, or return the turn that the session is already in.
 
         An expired turn without a checkpoint is ended first, with the event ``interrupted``. Raises ``StateError``: 404
-        for a missing session; with ``is_run``, 409 unless the turn has the id of a queued run, so that only one of
-        several processes can begin the run.
+        for a missing session; with ``is_queued``, 409 unless the turn has the id of a queued run, so that only one
+        of several processes can begin the run. ``run`` is the run of a turn that was not queued, stored with it.
         """
         ...
 
@@ -129,8 +137,11 @@ class EventStore(Protocol):
         now: str,
         then: TurnRow | None,
         messages: Sequence[NewMessage] = (),
+        usage: str | None = None,
     ) -> int:
         """Store events and messages of a turn, and return the number of the session's last event.
+
+        ``usage`` is what the turn has used so far, as JSON text, for its run once the turn has ended or is suspended.
 
         ``then`` has the new holder, time and checkpoint of the turn; ``None`` ends it. Beyond ``MAX_EVENTS``, the
         oldest events are dropped. Raises ``StateError``, and stores nothing: 404 for a missing session, 409 if it is no

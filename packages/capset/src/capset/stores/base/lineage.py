@@ -99,6 +99,10 @@ class LinkQuery(Query):
     session: str | None = None
 
 
+RENEWAL_SECONDS: Final = 86_400
+"""How long a process may name a hash in its records without storing the payload again."""
+
+
 class LinksFull(Exception):
     """Raised for a link of a session that has the maximum number of links; nothing was written."""
 
@@ -126,7 +130,12 @@ class Sightings:
 
 
 class LineageStore(Protocol):
-    """The record of exact versions. It is append-only, except for the choice of the latest registration."""
+    """The record of exact versions. It is append-only, except for the choice of the latest registration.
+
+    ``AuditLog.prune`` also removes the links from before its time, with their envelopes and transitions, and the
+    payloads that were last named more than ``RENEWAL_SECONDS`` before it, unless a record, a link, a registration, an
+    approval request or the payload of one of these still names them.
+    """
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
         """Store a registration, or reuse the one with its agent id and static hash; return the stored one.
@@ -197,10 +206,11 @@ class LineageStore(Protocol):
         """Return a session's last 1,000 transitions, at most, in recording order."""
         ...
 
-    async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
+    async def record_payloads(self, payloads: Iterable[PayloadRow], *, named_at: str) -> None:
         """Store the payloads of hashes, each once. The payload of a runtime hash is its runtime refs.
 
-        Raises ``StoreError`` if the kind of a payload is unknown, as ``record_turn`` does.
+        ``named_at`` is the time at which the hashes are named; it counts for those that were stored before, too. Raises
+        ``StoreError`` if the kind of a payload is unknown, as ``record_turn`` does.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The protocols of runs, which are queued for workers, and of workers."""
+"""The protocols of runs, which are turns of agents and queued calls, and of workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ STATE_AFTER: Final[Mapping[str, RunState]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One run. The turn of a run has the same id.
+    """One run: a turn of an agent, or a queued call. A turn has the id of its run.
+
+    A turn that runs where it was requested was never queued: it has no ``queue``, is never due, and its message is only
+    in the conversation. ``usage`` is what a turn had used when it last stopped, as JSON text.
 
     ``caller`` and ``content`` are JSON texts: the former identifies the caller, the latter is the message, or the tool
     with its arguments. From ``due_at`` on, the run is to be passed to the engine, again if the engine already has it;
@@ -45,20 +48,22 @@ class RunRow:
     principal: str
     principal_kind: str
     kind: RunKind
-    queue: str
     session: str
     agent: str
-    caller: str
-    content: str
     correlation: str
+    queue: str | None = None
+    on_behalf_of: str | None = None
+    caller: str = "null"
+    content: str = "null"
     created_at: str
-    due_at: str | None
+    due_at: str | None = None
     state: RunState = "queued"
     attempts: int = 0
     begun_at: str | None = None
     ended_at: str | None = None
     outcome: str | None = None
     approval: str | None = None
+    usage: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +78,23 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class RunQuery(Query):
-    """A query for the runs of one principal that match every other field that is not ``None``, newest first."""
+    """A query for the runs of one org that match every other field that is not ``None``, newest first."""
 
     org: str | None
-    principal: str
-    principal_kind: str = "user"
+    principal: str | None = None
+    principal_kind: str | None = None
     state: RunState | None = None
     queue: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    on_behalf_of: str | None = None
+    """Whom the ``principal`` acts for, if that is given; ``None`` means runs in which it acts for itself."""
+    since: str | None = None
+    """Only runs whose id is this one or greater: ids begin with their time."""
 
 
 class RunsFull(Exception):
-    """Raised for a new run of an org that has the maximum number of unfinished runs."""
+    """Raised for a new run of an org that has the maximum number of unfinished runs in queues."""
 
 
 class RunStore(Protocol):
@@ -96,7 +107,8 @@ class RunStore(Protocol):
     async def add(self, row: RunRow, *, max_unfinished: int | None = None) -> None:
         """Store a new run. Raises ``StateError`` (404) for a missing session.
 
-        Raises ``RunsFull`` if its org has ``max_unfinished`` unfinished ones, ``StoreError`` if its id is taken.
+        Raises ``RunsFull`` if its org has ``max_unfinished`` unfinished ones in queues, ``StoreError`` if its id is
+        taken.
         """
         ...
 

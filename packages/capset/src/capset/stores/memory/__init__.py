@@ -38,7 +38,8 @@ class MemoryStore:
         self._ids = Ids()
         self._lifecycle = lifecycle = Lifecycle()
         requests: dict[str, ApprovalRow] = {}
-        self.audit = MemoryAudit(lifecycle)
+        self.lineage = MemoryLineage(lifecycle, requests)
+        self.audit = MemoryAudit(lifecycle, self.lineage)
         self.files = MemoryFiles(lifecycle)
         self.states = MemoryStates(lifecycle, self.files.sessions)
         self.documents = MemoryDocuments(lifecycle, self.files.sessions)
@@ -59,7 +60,6 @@ class MemoryStore:
         self.agents = MemoryAgents(lifecycle)
         self.keys = MemoryKeys(lifecycle)
         self.directory = MemoryDirectory(self.sessions, self.agents, self.keys)
-        self.lineage = MemoryLineage(lifecycle)
         self.pins = MemoryPins(lifecycle)
 
     async def open(self) -> None:

@@ -41,7 +41,9 @@ from capset.stores.base.audit import (
     check_times,
 )
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.memory.lineage import MemoryLineage
 from capset.stores.pages import filters_of, page_of
+from capset.stores.retention import named_hashes
 from capset.stores.texts import ascii_lower
 
 
@@ -143,8 +145,10 @@ class MemoryAudit:
     a call.
     """
 
-    def __init__(self, lifecycle: Lifecycle) -> None:
+    def __init__(self, lifecycle: Lifecycle, lineage: MemoryLineage) -> None:
+        """``lineage`` is pruned together with the log."""
         self._lifecycle = lifecycle
+        self._lineage = lineage
         self._rows: list[Row] = []
         self._keys: set[tuple[str, str]] = set()
         self._open: dict[str, Row] = {}
@@ -259,8 +263,9 @@ class MemoryAudit:
         removed = self._checkpoints.prune(before, key, now, [row["seq"] for row in self._open.values()])
         self._keys.difference_update((row["id"], row["phase"]) for row in removed)
         pruned = Pruned(len(removed), self._checkpoints.since)
-        if removed and act is not None:
-            self._record(act(pruned))
+        if removed:
+            self._lineage.prune(before, named_hashes(self._rows))
+            self._record(None if act is None else act(pruned))
         return pruned
 
     async def signer(self) -> PublicKey | None:

@@ -21,6 +21,7 @@ from capset.stores.base import (
     NewEvent,
     NewMessage,
     NoticeCallback,
+    RunRow,
     TurnHold,
     TurnRow,
 )
@@ -42,14 +43,23 @@ class MemoryEvents:
         self._turns: dict[str, TurnRow] = {}
 
     async def begin(
-        self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
+        self,
+        turn: TurnRow,
+        started: NewEvent,
+        *,
+        now: str,
+        interrupted: NewEvent,
+        is_queued: bool = False,
+        run: RunRow | None = None,
     ) -> Begun:
         self._require_session(turn.session, "turn")
-        if is_run and not self._runs.is_queued(turn.turn):
+        if is_queued and not self._runs.is_queued(turn.turn):
             raise ended_turn_error(turn.turn)
         await self.interrupt(turn.session, now=now, interrupted=interrupted)
         if (current := self._turns.get(turn.session)) is not None:
             return Begun(current.turn, self._last(turn.session))
+        if run is not None:
+            await self._runs.add(run)
         last = self._add_events(turn.session, turn.turn, [started], now)
         self._turns[turn.session] = turn
         return Begun(turn.turn, last)
@@ -67,6 +77,7 @@ class MemoryEvents:
         now: str,
         then: TurnRow | None,
         messages: Sequence[NewMessage] = (),
+        usage: str | None = None,
     ) -> int:
         session = held.session
         self._require_session(session, "turn")
@@ -74,7 +85,7 @@ class MemoryEvents:
         if current is None or (current.turn, current.holder) != (held.turn, held.holder):
             raise ended_turn_error(held.turn)
         texts = [storable(message.data, "the message") for message in messages]
-        last = self._add_events(session, held.turn, events, now)
+        last = self._add_events(session, held.turn, events, now, usage)
         stored = self._messages.setdefault(session, [])
         for message, text in zip(messages, texts, strict=True):
             stored.append(MessageRow(session, len(stored) + 1, held.turn, message.kind, text, now))
@@ -183,7 +194,9 @@ class MemoryEvents:
         rows = self._rows.get(session)
         return rows[-1].seq if rows else 0
 
-    def _add_events(self, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
+    def _add_events(
+        self, session: str, turn: str, events: Sequence[NewEvent], now: str, usage: str | None = None
+    ) -> int:
         last = self._last(session)
         new = [
             EventRow(session, last + number, turn, event.type, storable(event.data, "the event"), now)
@@ -191,5 +204,5 @@ class MemoryEvents:
         ]
         self._rows.setdefault(session, deque(maxlen=MAX_EVENTS)).extend(new)
         for event in events:
-            self._runs.update_state(turn, event.type, event.data, now)
+            self._runs.update_state(turn, event.type, event.data, now, usage)
         return last + len(new)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
+from capset.definitions.governance.approvals import ApprovalRow
 from capset.stores.base import (
     EnvelopeRow,
     LinkQuery,
@@ -20,6 +22,7 @@ from capset.stores.base import (
 from capset.stores.base.lineage import MAX_SEARCHED, LinksFull
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import filters_of, page_by_id
+from capset.stores.retention import REFERRING_KINDS, reachable, unnamed_before
 from capset.stores.rows import (
     MAX_TRANSITIONS,
     are_storable,
@@ -37,8 +40,10 @@ Key = tuple[str, str]
 class MemoryLineage:
     """All rows, by org and id. Each method checks all its arguments before it stores anything."""
 
-    def __init__(self, lifecycle: Lifecycle) -> None:
+    def __init__(self, lifecycle: Lifecycle, approvals: Mapping[str, ApprovalRow]) -> None:
+        """``approvals`` has the approval requests, which name hashes too."""
         self._lifecycle = lifecycle
+        self._approvals = approvals
         # By agent, then by static hash. An agent's latest registration comes last.
         self._registrations: defaultdict[Key, dict[str, RegistrationRow]] = defaultdict(dict)
         self._registered: set[Key] = set()
@@ -48,6 +53,7 @@ class MemoryLineage:
         self._envelope_of: dict[Key, EnvelopeRow] = {}  # by link
         self._transitions: defaultdict[Key, deque[TransitionRow]] = defaultdict(lambda: deque(maxlen=MAX_TRANSITIONS))
         self._payloads: dict[Key, PayloadRow] = {}
+        self._named_at: dict[Key, str] = {}  # by org and hash of a payload
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
         self._lifecycle.check()
@@ -90,7 +96,7 @@ class MemoryLineage:
         self._links[key] = link
         if envelope:
             self._keep_envelope(envelope)
-        self._keep_payloads(turn.payloads)
+        self._keep_payloads(turn.payloads, link.created_at)
         if link.session is None:
             return None
         session = _key(link.org, link.session)
@@ -155,13 +161,53 @@ class MemoryLineage:
         self._lifecycle.check()
         return tuple(self._transitions.get(_key(org, session), ()))
 
-    async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
+    async def record_payloads(self, payloads: Iterable[PayloadRow], *, named_at: str) -> None:
         self._lifecycle.check()
-        self._keep_payloads([stored_row(row) for row in payloads])
+        self._keep_payloads([stored_row(row) for row in payloads], named_at)
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
         self._lifecycle.check()
         return self._payloads.get(_key(org, hash))
+
+    def prune(self, before: str, named: Iterable[str]) -> None:
+        """Remove the links from before a time, and the payloads that nothing has named for long.
+
+        ``named`` are the hashes that the remaining records name.
+        """
+        old = {key for key, row in self._links.items() if row.created_at < before}
+        for by_key in (self._links, self._envelope_of):
+            for key in old & by_key.keys():
+                del by_key[key]
+        self._last = {session: row for session, row in self._last.items() if _key(row.org, row.id) not in old}
+        self._envelopes = {
+            key: row for key, row in self._envelopes.items() if row.link is None or _key(row.org, row.link) not in old
+        }
+        for session, rows in self._transitions.items():
+            remaining = [row for row in rows if not {_key(row.org, row.from_link), _key(row.org, row.to_link)} & old]
+            self._transitions[session] = deque(remaining, maxlen=MAX_TRANSITIONS)
+        limit = unnamed_before(before)
+        stale = [key for key, at in self._named_at.items() if at < limit]
+        by_org: dict[str, set[str]] = {}
+        for org, _ in stale:
+            if org not in by_org:
+                by_org[org] = reachable({*named, *self._named_hashes()}, partial(self._referring, org))
+        for org, payload_hash in stale:
+            if payload_hash not in by_org[org]:
+                del self._payloads[org, payload_hash], self._named_at[org, payload_hash]
+
+    def _named_hashes(self) -> Iterable[str]:
+        for of_agent in self._registrations.values():
+            yield from of_agent
+        for link in self._links.values():
+            yield from (link.static_hash, link.runtime_hash, link.prompt_hash)
+            for ref in link.tool_refs:
+                yield from filter(None, (ref.hash, ref.code))
+        for request in self._approvals.values():
+            yield from filter(None, (request.tool_hash, request.runtime_hash, request.code_hash))
+
+    def _referring(self, org: str, hashes: Iterable[str]) -> Iterable[str]:
+        rows = [self._payloads[key] for payload_hash in hashes if (key := (org, payload_hash)) in self._payloads]
+        return [row.payload for row in rows if row.kind in REFERRING_KINDS]
 
     def _require_link(self, org: str | None, id: str) -> None:
         if _key(org, id) not in self._links:
@@ -172,9 +218,11 @@ class MemoryLineage:
         if row.link is not None:
             self._envelope_of[_key(row.org, row.link)] = row
 
-    def _keep_payloads(self, payloads: Iterable[PayloadRow]) -> None:
+    def _keep_payloads(self, payloads: Iterable[PayloadRow], named_at: str) -> None:
         for row in payloads:
-            self._payloads.setdefault(_key(row.org, row.hash), row)
+            key = _key(row.org, row.hash)
+            self._payloads.setdefault(key, row)
+            self._named_at[key] = max(named_at, self._named_at.get(key, ""))
 
 
 def _key(org: str | None, id: str) -> Key:

@@ -32,7 +32,10 @@ class MemoryRuns:
             raise id_taken_error("a run", row.id)
         if (
             max_unfinished is not None
-            and sum(other.org == row.org and other.state in UNFINISHED for other in self._rows.values())
+            and sum(
+                other.org == row.org and other.state in UNFINISHED and other.queue is not None
+                for other in self._rows.values()
+            )
             >= max_unfinished
         ):
             raise RunsFull
@@ -44,8 +47,11 @@ class MemoryRuns:
 
     async def list(self, query: RunQuery) -> Page[RunRow]:
         self._lifecycle.check()
-        filters = filters_of(query, ("principal", "principal_kind", "state", "queue"))
-        return page_by_id(self._rows.values(), query, {"org": query.org, **filters})
+        filters = filters_of(query, ("principal", "principal_kind", "state", "queue", "session", "agent"))
+        if query.principal is not None:
+            filters["on_behalf_of"] = query.on_behalf_of
+        rows = [row for row in self._rows.values() if query.since is None or row.id >= query.since]
+        return page_by_id(rows, query, {"org": query.org, **filters})
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
         self._lifecycle.check()
@@ -76,19 +82,20 @@ class MemoryRuns:
         self._rows[previous.id] = replace(current, **changed_values(asdict(previous), asdict(then)))
         return True
 
-    def update_state(self, id: str, event: str, data: str, now: str) -> None:
-        """Update the state of the run with the id of a turn, if there is one, after an event of the turn."""
+    def update_state(self, id: str, event: str, data: str, now: str, usage: str | None) -> None:
+        """Update the state and the usage of the run with the id of a turn, if there is one, after an event."""
         state, row = STATE_AFTER.get(event), self._rows.get(id)
         if row is None or state is None:
             return
         if state == "running":
-            due = row.due_at if row.state in ("queued", "running") else now
+            due = row.due_at if row.queue is None or row.state in ("queued", "running") else now
             begun = row.begun_at or now
             self._rows[id] = replace(row, state=state, due_at=due, begun_at=begun, ended_at=None, outcome=None)
         elif state == "waiting":
-            self._rows[id] = replace(row, state=state, due_at=None, attempts=row.attempts + 1)
+            self._rows[id] = replace(row, state=state, due_at=None, attempts=row.attempts + 1, usage=usage or row.usage)
         else:
-            self._rows[id] = replace(row, state=state, due_at=None, ended_at=now, outcome=data)
+            ended = replace(row, state=state, due_at=None, ended_at=now, outcome=data)
+            self._rows[id] = replace(ended, usage=usage or row.usage)
 
     def is_queued(self, id: str) -> bool:
         """Return whether a run exists and has not begun yet."""

@@ -21,12 +21,13 @@ from capset.stores.base import (
     NewEvent,
     NewMessage,
     NoticeCallback,
+    RunRow,
     TurnRow,
 )
 from capset.stores.rows import are_storable
 from capset.stores.sql.inserts import MAX_BATCH, batches, insert_rows
 from capset.stores.sql.reader import ReadConnections, read_rows
-from capset.stores.sql.runs import is_queued, update_run_state
+from capset.stores.sql.runs import add_run, is_run_queued, update_run_state
 from capset.stores.sql.schema.tables import session_events, session_messages, session_turns, sessions
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import ended_turn_error, missing_session_error, running_turn_error, storable
@@ -116,15 +117,24 @@ class SqlEvents:
         self._notifications = notifications
 
     async def begin(
-        self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent, is_run: bool = False
+        self,
+        turn: TurnRow,
+        started: NewEvent,
+        *,
+        now: str,
+        interrupted: NewEvent,
+        is_queued: bool = False,
+        run: RunRow | None = None,
     ) -> Begun:
         def write(connection: Connection) -> Begun:
             _require_session(connection, turn.session, "turn")
-            if is_run and not is_queued(connection, turn.turn):
+            if is_queued and not is_run_queued(connection, turn.turn):
                 raise ended_turn_error(turn.turn)
             current = _turn(connection, turn.session)
             if current is not None and not _interrupt(connection, current, now, interrupted):
                 return Begun(current.turn, _last_event(connection, turn.session))
+            if run is not None:
+                add_run(connection, run)
             connection.execute(_BEGIN, asdict(turn))
             self._notifications.send(connection, turn.session)
             last = _last_event(connection, turn.session)
@@ -140,6 +150,7 @@ class SqlEvents:
         now: str,
         then: TurnRow | None,
         messages: Sequence[NewMessage] = (),
+        usage: str | None = None,
     ) -> int:
         session = held.session
         values: dict[str, str | None] = {"of_session": session, "of_turn": held.turn, "of_holder": held.holder}
@@ -156,7 +167,7 @@ class SqlEvents:
                 self._notifications.send(connection, session)
             last, last_message = connection.execute(_LAST_OF_BOTH, {"of_session": session}).one()
             _insert_messages(connection, held, messages, now, after=last_message or 0)
-            return _insert_events(connection, session, held.turn, events, now, after=last or 0)
+            return _insert_events(connection, session, held.turn, events, now, after=last or 0, usage=usage)
 
         return await self._writer.write(write)
 
@@ -317,7 +328,14 @@ def _interrupt(connection: Connection, current: TurnRow, now: str, interrupted: 
 
 
 def _insert_events(
-    connection: Connection, session: str, turn: str, events: Sequence[NewEvent], now: str, *, after: int
+    connection: Connection,
+    session: str,
+    turn: str,
+    events: Sequence[NewEvent],
+    now: str,
+    *,
+    after: int,
+    usage: str | None = None,
 ) -> int:
     if not events:
         return after
@@ -326,7 +344,7 @@ def _insert_events(
         for number, event in enumerate(events, after + 1)
     ]
     insert_rows(connection, session_events.name, _EVENT_COLUMNS, new)
-    update_run_state(connection, turn, events, now)
+    update_run_state(connection, turn, events, now, usage)
     last = after + len(new)
     if last > MAX_EVENTS:
         of_session = session_events.c.session == session

@@ -43,6 +43,8 @@ from capset.stores.sql.writer.writer import Writer
 _Row = TypeVar("_Row")
 
 _NUMBER = "number"
+_INTERNAL = (_NUMBER, "named_at")
+"""The columns that are in no row."""
 
 
 class SqlLineage:
@@ -122,9 +124,9 @@ class SqlLineage:
         rows = await self._newest(transitions, org, MAX_TRANSITIONS, session=session)
         return tuple(TransitionRow(**row) for row in reversed(rows))
 
-    async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
+    async def record_payloads(self, payloads: Iterable[PayloadRow], *, named_at: str) -> None:
         stored = [stored_row(row) for row in payloads]
-        await self._writer.write(lambda connection: put_payloads(connection, stored))
+        await self._writer.write(lambda connection: put_payloads(connection, stored, named_at))
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
         return await self._last(PayloadRow, payloads, org, hash=hash)
@@ -144,7 +146,7 @@ class SqlLineage:
 
 
 def _select(table: Table, org: str | None) -> Select[Any]:  # of columns of several types
-    return select(*[column for column in table.c if column.name != _NUMBER]).where(table.c.org == (org or ""))
+    return select(*[column for column in table.c if column.name not in _INTERNAL]).where(table.c.org == (org or ""))
 
 
 def _values(mapping: RowMapping) -> dict[str, Any]:
@@ -188,7 +190,7 @@ def put_turn(connection: Connection, turn: TurnRows, maximum: int | None = None)
         raise id_taken_error("a link", link.id) from error
     if turn.envelope:
         _insert_envelope(connection, turn.envelope)
-    put_payloads(connection, turn.payloads)
+    put_payloads(connection, turn.payloads, link.created_at)
     transition = transition_of(turn, last.id, last.runtime_hash) if last else None
     if transition:
         connection.execute(insert(transitions).values(_columns(transition)))
@@ -209,17 +211,21 @@ def put_transition(connection: Connection, row: TransitionRow) -> None:
     connection.execute(insert(transitions).values(_columns(row)))
 
 
-def put_payloads(connection: Connection, rows: Iterable[PayloadRow]) -> None:
-    """Insert payloads whose hash has none yet. Of several payloads of one hash, the first is inserted."""
+def put_payloads(connection: Connection, rows: Iterable[PayloadRow], named_at: str) -> None:
+    """Insert payloads whose hash has none yet, and renew the others. Of several of one hash, the first is inserted."""
     by_org: dict[str, dict[str, PayloadRow]] = {}
     for row in rows:
         by_org.setdefault(row.org or "", {}).setdefault(row.hash, row)
     for org, by_hash in by_org.items():
         for batch in batches(list(by_hash)):
-            statement = select(payloads.c.hash).where(payloads.c.org == org, payloads.c.hash.in_(batch))
-            existing = set(connection.execute(statement).scalars())
-            if new := [_columns(by_hash[payload_hash]) for payload_hash in batch if payload_hash not in existing]:
-                connection.execute(insert(payloads), new)
+            of_batch = (payloads.c.org == org) & payloads.c.hash.in_(batch)
+            existing = set(connection.execute(select(payloads.c.hash).where(of_batch)).scalars())
+            if existing:
+                older = of_batch & (payloads.c.named_at < named_at)
+                connection.execute(update(payloads).where(older).values(named_at=named_at))
+            new = [by_hash[payload_hash] for payload_hash in batch if payload_hash not in existing]
+            if new:
+                connection.execute(insert(payloads), [{**_columns(row), "named_at": named_at} for row in new])
 
 
 def _insert_envelope(connection: Connection, row: EnvelopeRow) -> None:

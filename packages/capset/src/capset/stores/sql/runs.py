@@ -40,23 +40,26 @@ from capset.stores.texts import missing_session_error, storable
 
 _OF_TURN: Final = runs.c.id == bindparam("of_turn")
 _NOW: Final = bindparam("now", type_=Text)
+_USAGE: Final = func.coalesce(bindparam("new_usage", type_=Text), runs.c.usage)
 # Built once: every turn ends with one of these.
 _STATE_UPDATES: Final = {
     "running": update(runs)
     .where(_OF_TURN)
     .values(
         state="running",
-        due_at=case((runs.c.state.in_(("queued", "running")), runs.c.due_at), else_=_NOW),
+        due_at=case((runs.c.queue.is_(None) | runs.c.state.in_(("queued", "running")), runs.c.due_at), else_=_NOW),
         begun_at=func.coalesce(runs.c.begun_at, _NOW),
         ended_at=None,
         outcome=None,
     ),
-    "waiting": update(runs).where(_OF_TURN).values(state="waiting", due_at=None, attempts=runs.c.attempts + 1),
+    "waiting": update(runs)
+    .where(_OF_TURN)
+    .values(state="waiting", due_at=None, attempts=runs.c.attempts + 1, usage=_USAGE),
 }
 _ENDING: Final = (
     update(runs)
     .where(_OF_TURN)
-    .values(state=bindparam("new_state"), due_at=None, ended_at=_NOW, outcome=bindparam("new_outcome"))
+    .values(state=bindparam("new_state"), due_at=None, ended_at=_NOW, outcome=bindparam("new_outcome"), usage=_USAGE)
 )
 
 
@@ -74,8 +77,12 @@ class SqlRuns:
         return await self._reader.read_one(select(runs).where(runs.c.id == id), _run)
 
     async def list(self, query: RunQuery) -> Page[RunRow]:
-        filters = filters_of(query, ("principal", "principal_kind", "state", "queue"))
+        filters = filters_of(query, ("principal", "principal_kind", "state", "queue", "session", "agent"))
         statement = select(runs).where(runs.c.org == (query.org or "")).filter_by(**filters)
+        if query.principal is not None:
+            statement = statement.where(runs.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
+        if query.since is not None:
+            statement = statement.where(runs.c.id >= query.since)
         return await self._reader.read_page(statement, query, _run)
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
@@ -132,7 +139,7 @@ def add_run(connection: Connection, row: RunRow, *, max_unfinished: int | None =
     if connection.execute(select(sessions.c.id).where(sessions.c.id == row.session)).first() is None:
         raise missing_session_error("run")
     if max_unfinished is not None:
-        of_org = (runs.c.org == (row.org or "")) & runs.c.state.in_(UNFINISHED)
+        of_org = (runs.c.org == (row.org or "")) & runs.c.state.in_(UNFINISHED) & runs.c.queue.is_not(None)
         if connection.execute(select(func.count()).where(of_org)).scalar_one() >= max_unfinished:
             raise RunsFull
     try:
@@ -141,24 +148,26 @@ def add_run(connection: Connection, row: RunRow, *, max_unfinished: int | None =
         raise id_taken_error("a run", row.id) from error
 
 
-def is_queued(connection: Connection, id: str) -> bool:
+def is_run_queued(connection: Connection, id: str) -> bool:
     """Return whether a run exists and has not begun yet."""
     return connection.execute(select(runs.c.state).where(runs.c.id == id)).scalar() == "queued"
 
 
-def update_run_state(connection: Connection, turn: str, events: Sequence[NewEvent], now: str) -> None:
-    """Update the state of the run with the id of a turn, if there is one, after new events of the turn."""
+def update_run_state(
+    connection: Connection, turn: str, events: Sequence[NewEvent], now: str, usage: str | None
+) -> None:
+    """Update the state and the usage of the run with the id of a turn, if there is one, after events of the turn."""
     relevant = [event for event in events if event.type in STATE_AFTER]
     if not relevant:
         return
     state, values = STATE_AFTER[relevant[-1].type], {"of_turn": turn}
     if state == "waiting":
-        connection.execute(_STATE_UPDATES[state], values)
+        connection.execute(_STATE_UPDATES[state], {**values, "new_usage": usage})
     elif state == "running":
         connection.execute(_STATE_UPDATES[state], {**values, "now": now})
     else:
         data = storable(relevant[-1].data, "the event")
-        connection.execute(_ENDING, {**values, "now": now, "new_state": state, "new_outcome": data})
+        connection.execute(_ENDING, {**values, "now": now, "new_state": state, "new_outcome": data, "new_usage": usage})
 
 
 def _values(row: RunRow) -> Mapping[str, Any]:

@@ -187,7 +187,7 @@ class SqlAudit:
         if anchor is None:
             return Pruned(0, first)
         entry = None if act is None else act(Pruned(anchor.seq - first + 1, anchor.seq + 1))
-        pruned = await self._writer.write(lambda connection: prune_at(connection, anchor, key, now), entry)
+        pruned = await self._writer.write(lambda connection: prune_at(connection, anchor, key, now, before), entry)
         return pruned or Pruned(0, await self._reader.read(first_seq))
 
     async def signer(self) -> PublicKey | None:

@@ -51,6 +51,7 @@ links: Final = Table(
     Index("ix_links_agent_id", "org", "agent_id", "id"),
     Index("ix_links_session", "org", "session", "id"),
     Index("ix_links_recorded", "org", "session", "number"),
+    Index("ix_links_created_at", "created_at"),
 )
 """The hashes of a turn. ``tool_refs`` is a JSON list of objects. ``session`` is not a foreign key: links outlive it."""
 
@@ -83,6 +84,7 @@ payloads: Final = Table(
     metadata,
     Column("org", Text, primary_key=True),
     Column("hash", Text, primary_key=True),
-    *(Column(name, Text, nullable=False) for name in ("profile", "kind", "payload")),
+    *(Column(name, Text, nullable=False) for name in ("profile", "kind", "payload", "named_at")),
+    Index("ix_payloads_named_at", "named_at"),
 )
-"""The payloads of hashes, one per hash within an org."""
+"""The payloads of hashes, one per hash within an org. ``named_at`` is when a process last stored it, or found it."""

@@ -12,19 +12,22 @@ runs: Final = Table(
     "runs",
     metadata,
     Column("id", Text, primary_key=True),
-    *(Column(name, Text, nullable=False) for name in ("org", "principal", "principal_kind", "kind", "queue")),
+    *(Column(name, Text, nullable=False) for name in ("org", "principal", "principal_kind", "kind")),
     session_column("runs", nullable=False),
     *(Column(name, Text, nullable=False) for name in ("agent", "caller", "content", "correlation")),
     *(Column(name, Text, nullable=False) for name in ("created_at", "state")),
     Column("attempts", Integer, nullable=False),
     *(Column(name, Text) for name in ("due_at", "begun_at", "ended_at", "outcome", "approval")),
+    *(Column(name, Text) for name in ("queue", "on_behalf_of", "usage")),
+    Index("ix_runs_org", "org", "id"),
     Index("ix_runs_principal", "org", "principal", "principal_kind", "id"),
-    Index("ix_runs_state", "org", "state"),
+    Index("ix_runs_state", "org", "state", "id"),
+    Index("ix_runs_agent", "org", "agent", "id"),
     Index("ix_runs_due", "queue", "due_at", "id"),
     Index("ix_runs_waiting", "state", "kind", "id"),
-    Index("ix_runs_session", "session"),
+    Index("ix_runs_session", "session", "id"),
 )
-"""The runs: ``stores.base.RunRow``; ``caller``, ``content`` and ``outcome`` are JSON."""
+"""The runs: ``stores.base.RunRow``; ``caller``, ``content``, ``outcome`` and ``usage`` are JSON."""
 
 schedules: Final = Table(
     "schedules",
