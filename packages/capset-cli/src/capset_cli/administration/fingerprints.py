@@ -1,4 +1,4 @@
-"""What hashes cover, in a local database."""
+"""The payloads of hashes in a local database."""
 
 from __future__ import annotations
 

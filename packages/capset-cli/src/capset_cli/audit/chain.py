@@ -169,7 +169,7 @@ def verify_command(
 
     Only keys and checkpoints that you name, or have pinned (capset audit pin), vouch for the chain. Without any, the
     first line says so, and the chain can only be consistent in itself: an emptied or recomputed log is consistent, too.
-    A key that capset audit key printed comes from whoever has the log. The first line says so: it shows integrity, not
+    A key that capset audit key printed comes from the holder of the log. The first line says so: it shows integrity, not
     origin.
     """
     server = select_server(url or "", db=db, pins=pins, key=key, checkpoint=checkpoint)
@@ -242,7 +242,7 @@ def _verify_on_server(server: Server, *, as_json: bool) -> Exit:
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """What a verification trusts: keys and kept checkpoints, and the keys among them that come with the log."""
+    """The trust of a verification: keys and kept checkpoints, and the keys among them that come with the log."""
 
     keys: Sequence[TrustedKey]
     kept: Sequence[Checkpoint]
@@ -251,7 +251,7 @@ class _Basis:
 
     @property
     def vouches(self) -> bool:
-        """Whether something vouches for the log that does not come from whoever has it."""
+        """Whether something vouches for the log that does not come from its holder."""
         return bool(self.kept or (self.keys and not self.sourced))
 
     def first_line(self) -> str | None:
@@ -274,7 +274,7 @@ class _Basis:
 
 
 def _sourced_keys(files: Sequence[Path], pin: Pin | None) -> list[_SourcedKey]:
-    """Return the keys in files that come from whoever has the log, unless they are pinned, or in another file too."""
+    """Return the keys in files that come from the holder of the log, unless they are pinned, or in another file too."""
     keys = [_SourcedKey(read_public_key(file).id, key_source(file), file) for file in files]
     independent = {key.id for key in keys if key.source is None}
     independent |= {trusted_key.key.id for trusted_key in pin.keys} if pin else set[str]()

@@ -55,7 +55,7 @@ async def trace_run(service: Service, row: RunRow) -> RunTraceShape:
     page = await kernel.audit.query(AuditQuery(org=row.org or "", correlation=row.id, limit=MAX_RECORDS))
     records = sorted(page.items, key=lambda record: record.seq)
     approvals = await _approvals(service, row, records, events)
-    builder = _Builder(records, messages, approvals, kernel.redactor)
+    builder = _TraceBuilder(records, messages, approvals, kernel.redactor)
     for event in events:
         builder.add(event)
     steps = builder.steps()
@@ -137,7 +137,7 @@ class _Step:
     """The model's id, the tool and the arguments of each call."""
 
 
-class _Builder:
+class _TraceBuilder:
     """Builds the tree of a run from its events. Records are placed by what caused them."""
 
     def __init__(

@@ -14,7 +14,7 @@ _MOST_HOURS: Final = timedelta(hours=100)
 
 
 class UsedAmountsShape(Shape):
-    """What models have used: steps, tool calls, tokens, US dollars, and seconds of running time."""
+    """The usage of models: steps, tool calls, tokens, US dollars, and seconds of running time."""
 
     steps: int
     calls: int

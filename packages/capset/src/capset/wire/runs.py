@@ -110,7 +110,7 @@ class SchedulePageShape(PageShape[ScheduleShape]):
 
 
 class RunUsageShape(Shape):
-    """What a run has used, with the agents that it called: model steps, calls, tokens, US dollars, and seconds."""
+    """The usage of a run and of the agents that it called: model steps, calls, tokens, US dollars, and seconds."""
 
     steps: int = 0
     calls: int = 0

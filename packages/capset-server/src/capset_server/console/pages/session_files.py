@@ -64,7 +64,7 @@ async def show_file(page: PageRequest) -> Response:
                 raise InvalidArguments("Invalid file: only the session's own texts of at most 256 kB can be edited")
             return _editor(page, path, text=text, version=version)
         view = await _view(path, content, text, version)
-        return page.render("sessions/file.html", **_about(page, path), **view, size=size)
+        return page.render("sessions/files/detail.html", **_about(page, path), **view, size=size)
 
 
 async def change_file(page: PageRequest) -> Response:
@@ -116,12 +116,12 @@ def _about(page: PageRequest, path: str) -> dict[str, Any]:
 
 
 def _folder(page: PageRequest, path: str, folder: dict[str, Any]) -> Response:
-    return page.render("sessions/files.html", **_about(page, path), found=folder)
+    return page.render("sessions/files/list.html", **_about(page, path), found=folder)
 
 
 def _editor(page: PageRequest, path: str, *, text: str, version: int, refusal: str = "", status: int = 200) -> Response:
     return page.render(
-        "sessions/file_edit.html",
+        "sessions/files/edit.html",
         http_status=200 if page.is_fragment else status,
         **_about(page, path),
         text=text,
