@@ -8,6 +8,8 @@ from typing import Final
 from capset.definitions.governance.usage import AgentUsage
 from capset.errors import BudgetExceeded, DefinitionError
 
+MAX_STEPS: Final = 50
+"""The maximum number of requests to models in one turn, unless set."""
 SUMMARISE_AT: Final = 100_000
 """A conversation with more tokens than this is summarised. Common models accept 128,000 and more."""
 
@@ -21,7 +23,7 @@ class TurnBudget:
     number is not positive.
     """
 
-    steps: int | None = 50
+    steps: int | None = MAX_STEPS
     calls: int | None = None
     tokens: int | None = None
     cost: float | None = None

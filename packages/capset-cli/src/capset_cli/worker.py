@@ -17,7 +17,6 @@ from capset.definitions.governance.settings import Governance
 from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.registry import Registry
-from capset_agents.budgets import SUMMARISE_AT
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
 from capset_cli.common.exits import Exit, guarded, require_extra
@@ -66,10 +65,10 @@ def worker_command(
     agent_secret: AgentSecret = None,
     model: ModelOption = None,
     allow_model: AllowedModels = None,
-    max_steps: MaxSteps = 50,
+    max_steps: MaxSteps = None,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
-    summarise_at: SummariseAt = SUMMARISE_AT,
+    summarise_at: SummariseAt = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Also do the runs of servers without keys, as --principal.")
     ] = False,

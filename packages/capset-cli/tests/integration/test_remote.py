@@ -145,6 +145,7 @@ def test_what_is_missing_is_told_with_what_to_do(there: There) -> None:
         (("call", "add", "--agent", "foreman", "--env", "a=1"), "--env is for work on this machine"),
         (("call", "add", "--agent", "foreman", "--principal", "x"), "--principal is for work on this machine"),
         (("call", "add", "--agent", "foreman", "--args", "nope"), "--args is not JSON"),
+        (("run", "foreman", "x", "--max-steps", "50"), "--max-steps is for work on this machine"),
         (("audit", "query", "--db", "x.db"), "--db is for work on this machine"),
         (("audit", "query", "--outcome", "nice"), "unknown outcome 'nice'"),
         (("describe", "test_maths"), "did you mean 'test_math'?"),

@@ -147,8 +147,12 @@ async def proxies_of(owner: str, declared: str | None, internal: Iterable[str], 
 
 
 def maskable(secrets: Iterable[str]) -> list[str]:
-    """Return the secrets to mask in responses, longest first. Short ones are omitted: many texts contain them."""
-    return sorted({secret for secret in secrets if len(secret) >= _LONG_ENOUGH}, key=len, reverse=True)
+    """Return the texts to mask in responses, longest first: secrets, and each line of one, such as of a private key.
+
+    Short ones are omitted: many texts contain them.
+    """
+    texts = {text for secret in secrets for text in (secret, *secret.splitlines()) if len(text) >= _LONG_ENOUGH}
+    return sorted(texts, key=len, reverse=True)
 
 
 def mask_text(text: str, hidden: Iterable[str]) -> str:

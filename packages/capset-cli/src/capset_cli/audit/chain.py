@@ -169,8 +169,8 @@ def verify_command(
 
     Only keys and checkpoints that you name, or have pinned (capset audit pin), vouch for the chain. Without any, the
     first line says so, and the chain can only be consistent in itself: an emptied or recomputed log is consistent, too.
-    A key that capset audit key printed comes from the holder of the log. The first line says so: it shows integrity, not
-    origin.
+    A key printed by capset audit key comes from the holder of the log. It shows integrity, not origin, and the first
+    line says so.
     """
     server = select_server(url or "", db=db, pins=pins, key=key, checkpoint=checkpoint)
     if server is not None:

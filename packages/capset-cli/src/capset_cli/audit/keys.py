@@ -70,8 +70,8 @@ def keygen_command(
 def key_command(db: Db = None, url: Url = None, as_json: AsJson = False) -> Exit:
     """Print the public key that signs the log, for capset audit verify --key. A server names its own with --url.
 
-    The key comes from the holder of the log, so it shows integrity, not origin, and its first line says so to verify. If
-    the operator confirms its id over another channel, remove that line.
+    The key comes from the holder of the log: it shows integrity, not origin. A first line in the file tells verify so;
+    remove that line once the operator has confirmed the key's id over another channel.
     """
     server = select_server(url, db=db)
     if server is not None:

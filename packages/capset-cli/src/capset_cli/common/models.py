@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from capset.errors import DefinitionError
-from capset_agents.budgets import SUMMARISE_AT
+from capset_agents.budgets import MAX_STEPS, SUMMARISE_AT
 from capset_cli.common.exits import require_extra
 
 if TYPE_CHECKING:
@@ -46,9 +46,14 @@ Record = Annotated[
     ),
 ]
 MaxSteps = Annotated[
-    int, typer.Option("--max-steps", min=1, max=1_000, help="The maximum number of model requests in one turn.")
+    int | None,
+    typer.Option(
+        "--max-steps",
+        min=1,
+        max=1_000,
+        help=f"The maximum number of model requests in one turn; {MAX_STEPS} unless set.",
+    ),
 ]
-
 
 MaxCost = Annotated[
     float | None,
@@ -58,12 +63,13 @@ MaxCost = Annotated[
 ]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="The maximum number of tokens in one turn.")]
 SummariseAt = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--summarise-at",
         metavar="TOKENS",
         min=0,
-        help="The size of a conversation from which a summary replaces its older turns; 0 for never.",
+        help="The size of a conversation from which a summary replaces its older turns; "
+        f"{SUMMARISE_AT:,} unless set, 0 for never.",
     ),
 ]
 
@@ -71,10 +77,10 @@ SummariseAt = Annotated[
 def make_runner(
     model: str | None,
     allowed: Sequence[str],
-    steps: int,
+    steps: int | None = None,
     cost: float | None = None,
     tokens: int | None = None,
-    summarise_at: int = SUMMARISE_AT,
+    summarise_at: int | None = None,
     *,
     record: Path | None = None,
     append: bool = False,
@@ -94,8 +100,9 @@ def make_runner(
     if record is not None and model is not None and model.startswith(_CASSETTE):
         raise DefinitionError("--record: the answers of a cassette are already recorded", hint="name another --model")
     recorded = None if record is None else CassetteFile(record, append=append)
-    budget = TurnBudget(steps=steps, cost=cost, tokens=tokens)
-    return AgentRunner(_model_choice(model, allowed, recorded), budget=budget, summarise_at=summarise_at or None)
+    budget = TurnBudget(steps=steps or MAX_STEPS, cost=cost, tokens=tokens)
+    threshold = SUMMARISE_AT if summarise_at is None else summarise_at or None
+    return AgentRunner(_model_choice(model, allowed, recorded), budget=budget, summarise_at=threshold)
 
 
 def _model_choice(model: str | None, allowed: Sequence[str], record: CassetteFile | None) -> ModelChoice:

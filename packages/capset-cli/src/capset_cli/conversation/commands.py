@@ -19,7 +19,6 @@ from capset.definitions.governance.approvals import Answer
 from capset.errors import CapsetError, DefinitionError, TurnSuspended
 from capset.kernel.registry import Registry
 from capset.wire.turns import ENDINGS, EventShape
-from capset_agents.budgets import SUMMARISE_AT
 from capset_cli.common.allowances import UsageOption, load_allowance
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.models import (
@@ -91,10 +90,10 @@ def run_command(
     session: SessionOption = None,
     model: ModelOption = None,
     allow_model: AllowedModels = None,
-    max_steps: MaxSteps = 50,
+    max_steps: MaxSteps = None,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
-    summarise_at: SummariseAt = SUMMARISE_AT,
+    summarise_at: SummariseAt = None,
     usage_limit: UsageOption = None,
     record: Record = None,
     approver: Approver = None,
@@ -153,10 +152,10 @@ def chat_command(
     session: SessionOption = None,
     model: ModelOption = None,
     allow_model: AllowedModels = None,
-    max_steps: MaxSteps = 50,
+    max_steps: MaxSteps = None,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
-    summarise_at: SummariseAt = SUMMARISE_AT,
+    summarise_at: SummariseAt = None,
     usage_limit: UsageOption = None,
     record: Record = None,
     approver: Approver = None,
@@ -201,7 +200,7 @@ def _run_conversation(
     *,
     model: str | None,
     allow_model: list[str] | None,
-    limits: tuple[int, float | None, int | None, int],
+    limits: tuple[int | None, float | None, int | None, int | None],
     usage_limit: list[str] | None,
     record: Path | None,
     grant: list[str] | None,
@@ -219,6 +218,7 @@ def _run_conversation(
     }
     local_options |= {"env": env, "principal": principal, "db": db, "approver": options.approver, "record": record}
     local_options |= {"usage-limit": usage_limit}
+    local_options |= dict(zip(("max-steps", "max-cost", "max-tokens", "summarise-at"), limits, strict=True))
     if (server := select_server(url, **local_options)) is not None:
         return asyncio.run(_run_remotely(work, server, options))
     runner = make_runner(model, allow_model or (), *limits, record=record, append=options.session is not None)

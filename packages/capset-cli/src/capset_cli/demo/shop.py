@@ -39,7 +39,7 @@ async def leave_request(console: Console, folder: Path) -> bool | None:
     configuration = load_configuration(file, Registry.installed(), Upstream(store_url(folder)))
     view = TurnView(console=console)
     async with (
-        serving(folder, configuration, make_runner(_model(folder), (), 50)) as server,
+        serving(folder, configuration, make_runner(_model(folder), ())) as server,
         Client(server.url, key=server.clerk) as client,
     ):
         session = await client.sessions.create(configuration.agent.name)

@@ -25,7 +25,6 @@ from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.net.addresses import is_loopback
-from capset_agents.budgets import SUMMARISE_AT
 from capset_cli.common.actors import local_actor
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
@@ -127,7 +126,7 @@ def serve_command(
     agent_secret: AgentSecret = None,
     model: ModelOption = None,
     allow_model: AllowedModels = None,
-    max_steps: MaxSteps = 50,
+    max_steps: MaxSteps = None,
     max_cost: MaxCost = None,
     max_tokens: MaxTokens = None,
     ignore_system_texts: Annotated[
@@ -137,7 +136,7 @@ def serve_command(
             help="Ignore system messages and instructions of OpenAI's clients, which are otherwise used as context.",
         ),
     ] = False,
-    summarise_at: SummariseAt = SUMMARISE_AT,
+    summarise_at: SummariseAt = None,
     checkpoint_key: CheckpointKeyFile = None,
     unsigned: Unsigned = False,
     principal: Who = None,

@@ -46,7 +46,7 @@ from capset_connect.mcp.offers import is_used, kept_of, offers_of, unmatched
 from capset_connect.mcp.rooms import Room
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.transports import INTERRUPTED, NOT_SENT, SESSION_OVER
-from capset_connect.offers import Offer, shown
+from capset_connect.offers import Offer
 
 _LASTING_SECONDS: Final = 1.0
 """A connection that breaks sooner counts as a failure, except the first one, which is reopened at once."""
@@ -126,7 +126,7 @@ class McpConnection:
     @property
     def last_output(self) -> Sequence[str]:
         """The last lines that the server's process wrote to stderr, with credentials masked; empty for a URL."""
-        return [shown(mask_text(line, self._hidden).rstrip()) for line in self._connector.output.lines()]
+        return self._connector.output.lines()
 
     @property
     def list_size(self) -> int:

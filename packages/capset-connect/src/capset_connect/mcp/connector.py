@@ -114,7 +114,7 @@ class Connector:
         self._ended = ended
         self._changed = changed
         self.credentials: Final = SentCredentials(secrets)
-        self.output: Final = ProcessOutput()
+        self.output: Final = ProcessOutput(lambda: self.credentials.hidden)
         secret = self.credentials.secret
         self._tokens = server.oauth and AccessTokens(server.label, server.oauth, secret, self._token_client)
         self._is_older = False

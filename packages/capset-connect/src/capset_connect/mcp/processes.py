@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
@@ -18,6 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 
 from capset.errors import DefinitionError, ToolError
+from capset_connect.declarations import mask_text
 from capset_connect.mcp import keeper
 from capset_connect.mcp.lists import MEMBERS, ListMeter
 from capset_connect.mcp.raw_results import UnreadableLine
@@ -36,9 +37,10 @@ _OUTPUT_LINES: Final = 10
 
 
 class ProcessOutput:
-    """The last output of a server's process on stderr."""
+    """The last output of a server's process on stderr. ``credentials`` returns what is masked in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, credentials: Callable[[], Iterable[str]]) -> None:
+        self._credentials = credentials
         self._bytes = bytearray()
         self._is_cut = False
 
@@ -55,12 +57,15 @@ class ProcessOutput:
             self._is_cut = True
 
     def lines(self) -> list[str]:
-        """Return the last lines that are not empty.
+        """Return the last lines that are not empty, for display, with credentials masked.
 
-        A line whose beginning is lost is left out, since a secret in it could not be recognised.
+        A line whose beginning is lost is left out, since a credential in it could not be recognised.
         """
-        lines = self._bytes.decode(errors="replace").splitlines()[1 if self._is_cut else 0 :]
-        return [line for line in lines if line.strip()][-_OUTPUT_LINES:]
+        text = self._bytes.decode(errors="replace")
+        if self._is_cut:
+            text = text.partition("\n")[2]
+        lines = [line.strip() for line in mask_text(text, self._credentials()).splitlines()]
+        return [shown(line) for line in lines if line][-_OUTPUT_LINES:]
 
 
 @asynccontextmanager
@@ -174,12 +179,12 @@ async def _listen(process: Process, output: ProcessOutput) -> None:
 
 
 async def _last_words(process: Process, output: ProcessOutput) -> str:
-    """Return the last line that a process wrote to stderr before it exited, with invisible characters escaped."""
+    """Return the last line that a process wrote to stderr before it exited."""
     with anyio.move_on_after(_GRACE_SECONDS):
         await process.wait()
         await asyncio.sleep(0.05)  # its last output may still be in transit
     lines = output.lines()
-    return shown(lines[-1].strip()) if lines else ""
+    return lines[-1] if lines else ""
 
 
 async def _end(process: Process) -> None:
