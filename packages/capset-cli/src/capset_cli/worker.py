@@ -151,7 +151,6 @@ async def _work(settings: Settings, options: _WorkerOptions) -> None:
             limits=options.limits,
             agent=None if configuration is None else configuration.agent.name,
             server_allowances=options.server_allowances,
-            sources=upstream.declared_sources(kernel, configuration),
         )
         worker = Worker(service, kernel.new_id(), names)
         engine = RunEngine(settings.db, worker.id, options.queues, worker.work)

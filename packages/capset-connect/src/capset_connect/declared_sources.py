@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -32,6 +33,8 @@ from capset_connect.pins import (
     withdraw,
 )
 from capset_connect.sources import Source, source_named
+
+_log = logging.getLogger("capset.connect")
 
 SourceState = Literal["connected", "unreachable", "not connected"]
 """A source is ``not connected`` until it is first used, and after its connection was lost."""
@@ -96,8 +99,11 @@ def need_of(report: SeenSource[Source], unset: Sequence[str] = ()) -> SourceNeed
     changed = [tool for tool in offered if tool.state == "changed"]
     if changed:
         return SourceNeed(key, f"quarantined: {counted(len(changed), 'tool')} changed", verb="diff")
-    if offered and not any(tool.state == "approved" for tool in offered):
+    if offered and not any(map(_is_usable, offered)):
         return SourceNeed(key, approvals_text(report), verb="approve")
+    gone = [tool for tool in report.tools if tool.state == "gone"]
+    if gone and not offered:
+        return SourceNeed(key, f"{counted(len(gone), 'approved tool')} gone", verb="diff")
     if not report.is_listed and not report.tools and _has_tools(report.source):
         return SourceNeed(key, "no tool approved", verb="approve")
     return None
@@ -106,8 +112,11 @@ def need_of(report: SeenSource[Source], unset: Sequence[str] = ()) -> SourceNeed
 def approvals_text(report: SeenSource[Source]) -> str:
     """Return how many of the tools that a source offers are approved: ``2 of 13 tools approved``."""
     offered = [tool for tool in report.tools if tool.offer is not None]
-    approved = [tool for tool in offered if tool.state == "approved"]
-    return f"{len(approved)} of {counted(len(offered), 'tool')} approved"
+    return f"{sum(map(_is_usable, offered))} of {counted(len(offered), 'tool')} approved"
+
+
+def _is_usable(tool: Standing) -> bool:
+    return tool.state == "approved" and not tool.is_unusable
 
 
 def _has_tools(source: Source) -> bool:
@@ -194,17 +203,21 @@ class DeclaredSources:
         source whose need has changed; needs that were known before the first look are not reported.
         """
         needs: dict[str, SourceNeed | None] = {}
-        with suppress(CapsetError):  # of the store, which reports its failures elsewhere
+        with suppress(Exception):  # each look reports its own
             needs |= {summary.source.pin_key: summary.need for summary in await self.summaries()}
 
         async def look(source: Source) -> None:
             key = source.pin_key
-            with suppress(CapsetError):
+            try:
                 pins, _ = await self._look(source, at_once=self._has_changed(key))
                 summary = await self._summary(source, pins)
                 if key in self._sources and summary.need != needs.get(key):
                     needs[key] = summary.need
                     report(summary)
+            except CapsetError:
+                pass  # of the store, which reports its failures elsewhere
+            except Exception:
+                _log.exception("the needs of %r could not be determined", key)
 
         while True:
             await side_by_side(partial(look, source) for source in self._sources.values())

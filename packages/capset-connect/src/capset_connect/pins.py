@@ -237,7 +237,7 @@ async def look_at(
                 output = client.last_output
                 raise
     except CapsetError as error:
-        problem = error.message if error.hint is None else f"{error.message}; {error.hint}"
+        problem = error.message if error.hint is None or output else f"{error.message}; {error.hint}"
         return unlisted(source, pins, problem, output)
 
 

@@ -251,8 +251,8 @@ class _Basis:
 
     @property
     def vouches(self) -> bool:
-        """Whether something vouches for the log that does not come from its holder."""
-        return bool(self.kept or (self.keys and not self.sourced))
+        """Whether what vouches for the whole log does not come from its holder."""
+        return bool(self.keys or self.kept) and not self.sourced
 
     def first_line(self) -> str | None:
         """Return the first line of the result, as markup, if there is something to say."""
@@ -306,7 +306,8 @@ def _caveats(verification: Verification, basis: _Basis) -> Iterator[str]:
     if verification.since > 1:
         where = "earlier records are not in the file" if basis.in_file else "earlier records were pruned"
         yield f"they begin with record {verification.since}; {where}"
-    covered = verification.covered if basis.keys else max((kept.seq for kept in basis.kept), default=None)
+    is_kept = bool(basis.kept) and (bool(basis.sourced) or not basis.keys)
+    covered = max(kept.seq for kept in basis.kept) if is_kept else verification.covered
     if not (basis.keys or basis.kept):
         pinning = "" if basis.in_file else ", or pin both with capset audit pin"
         yield (
@@ -314,7 +315,7 @@ def _caveats(verification: Verification, basis: _Basis) -> Iterator[str]:
             f"name a key with --key, or a kept checkpoint with --checkpoint{pinning}"
         )
     elif covered is not None and covered < verification.since + verification.checked - 1:
-        which = "signed checkpoints" if basis.keys else "checkpoints that were kept"
+        which = "checkpoints that were kept" if is_kept else "signed checkpoints"
         yield f"{which} cover records up to {covered}; the newest records after it may be missing"
     yield _RECORDS_ALONE if basis.in_file else f"{_RECORDS_ALONE}; {_DATABASE_CHECK}"
 

@@ -68,6 +68,8 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         with require_file(path).open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
                 try:
                     data: Any = json.loads(line)
                 except (ValueError, RecursionError):

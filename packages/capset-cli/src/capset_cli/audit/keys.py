@@ -79,10 +79,11 @@ def key_command(db: Db = None, url: Url = None, as_json: AsJson = False) -> Exit
         key, source = PublicKey.load(shape.public), f"the server of the log, {server.url}"
     else:
         key, source = asyncio.run(_log_key(require_db(load_settings(db=db).db))), "the database of the log"
+    text = sourced_key(key, source)
     if as_json:
-        print_json(LogKeyShape(id=key.id, public=key.pem()).plain())
+        print_json(LogKeyShape(id=key.id, public=text).plain())
         return Exit.DONE
-    print(sourced_key(key, source), end="", flush=True)
+    print(text, end="", flush=True)
     err().print(f"[dim]its id is {key.id}: ask the operator over another channel whether that is right[/]")
     return Exit.DONE
 
@@ -268,14 +269,19 @@ async def signing_key(log: AuditLog, file: Path | None, *, by: Actor) -> Checkpo
         key = create_key_file(path)
     else:
         raise DefinitionError(f"the key {current}, which signs this log, is not here", hint="name it with --key FILE")
+    _check_signer(current, key)
+    if await log.signer() is None:
+        await log.adopt(key.public, replacing=None, act=adoption_act(Ids(), key.public, by))
+        _check_signer(await _current_key_id(log), key)  # another process may have adopted one at the same time
+    return key
+
+
+def _check_signer(current: str | None, key: CheckpointKey) -> None:
     if current not in (None, key.public.id):
         raise DefinitionError(
             f"the log is signed by the key {current}; this one is {key.public.id}",
             hint="name that key with --key FILE, or let another sign: capset audit succeed",
         )
-    if await log.signer() is None:
-        await log.adopt(key.public, replacing=None, act=adoption_act(Ids(), key.public, by))
-    return key
 
 
 async def newest_checkpoint(log: AuditLog) -> Checkpoint | None:

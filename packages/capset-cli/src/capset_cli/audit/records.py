@@ -297,18 +297,21 @@ async def _lines(pages: AsyncIterator[str]) -> AsyncGenerator[str]:
 
 
 async def _write_lines(lines: AsyncIterator[str], file: TextIO) -> ExportShape:
-    """Write the lines of an export, and return what they contain. Raises ``ForeignAnswer`` if the last is missing."""
-    count, first, last = 0, "", ""
-    async for last in lines:
-        file.write(last + "\n")
-        first = first or last
-        count += 1
+    """Write the lines of an export, and return their numbers. Raises ``ForeignAnswer`` if some are missing."""
+    count, checkpoint_count, first, last = 0, 0, "", ""
     try:
+        async for last in lines:
+            file.write(last + "\n")
+            first = first or last
+            count += 1
+            checkpoint_count += '"signature"' in last and "signature" in json.loads(last)
         start, end = json.loads(first)["seq"], checkpoint_of(json.loads(last)).seq
-        record_count = end - start + 1
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ForeignAnswer("the export does not end with a checkpoint: it is not complete") from None
-    return ExportShape(records=record_count, checkpoints=count - record_count, first=start, last=end)
+    record_count = count - checkpoint_count
+    if record_count != end - start + 1:
+        raise ForeignAnswer(f"the export has {record_count} of the records {start} to {end}: it is not complete")
+    return ExportShape(records=record_count, checkpoints=checkpoint_count, first=start, last=end)
 
 
 @contextlib.contextmanager

@@ -50,8 +50,8 @@ def warn_of_sources(configuration: Configuration, pins: Collection[ToolPin], opt
 
 
 def unset_secrets(source: Source) -> list[str]:
-    """Return the secrets of a source that are not in the environment."""
-    return [name for name in source.secrets if name not in os.environ]
+    """Return the secrets of a source that are not set in the environment, or empty there."""
+    return [name for name in source.secrets if not os.environ.get(name)]
 
 
 def log_need(options: str, summary: SourceSummary) -> None:

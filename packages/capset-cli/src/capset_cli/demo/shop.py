@@ -8,18 +8,18 @@ from typing import Final
 
 from rich.console import Console
 
+from capset.extras import install_command
 from capset.kernel.registry import Registry
 from capset_cli.common.configuration import load_configuration
 from capset_cli.common.exits import missing_modules
 from capset_cli.common.models import make_runner
-from capset_cli.common.output import cell
+from capset_cli.common.output import cell, err, escaped
 from capset_cli.common.upstream import Upstream
 from capset_cli.conversation.conversations import RemoteConversation
 from capset_cli.conversation.view import TurnView
-from capset_cli.demo.interfaces import MODULES
+from capset_cli.demo import interfaces, turn
 from capset_cli.demo.scenario import ANALYST
 from capset_cli.demo.server import CLERK, serving, store_url
-from capset_cli.demo.turn import is_missing
 from capset_cli.init import write_files
 
 MESSAGES: Final = ("What is order 7?", "Refund it, please.")
@@ -29,9 +29,11 @@ async def leave_request(console: Console, folder: Path) -> bool | None:
     """Have a clerk chat with the agent until a refund waits for an approval, and return whether it does.
 
     The agent's files are in the folder ``shop``. The clerk has a key, by which another server can continue the turn.
-    Returns ``None`` if an extra is missing.
+    Returns ``None``, after a message, if an extra is missing.
     """
-    if missing_modules(*MODULES) or is_missing():
+    if missing := missing_modules(*interfaces.MODULES, *turn.MODULES):
+        needed = escaped(install_command("server", "mcp", "agent"))
+        err().print(f"[yellow]skipped:[/] this needs {needed} ({', '.join(missing)})", soft_wrap=True)
         return None
     from capset_server.client import Client
 

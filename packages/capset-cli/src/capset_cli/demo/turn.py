@@ -56,18 +56,11 @@ async def file_report(path: str) -> str:
 archive = Capability("archive", tools=[shred, file_report])
 
 
-def is_missing() -> bool:
-    """Return whether the extra that runs agents is missing; print a message if so."""
-    if not missing_modules(*MODULES):
-        return False
-    needed = escaped(install_command("agent"))
-    err().print(f"[yellow]skipped:[/] running an agent needs {needed}", soft_wrap=True)
-    return True
-
-
 async def take_turn(console: Console, store: str, session: str) -> list[EventShape] | None:
     """Have the agent do a task in a session with files, and return the events; ``None`` if the extra is missing."""
-    if is_missing():
+    if missing_modules(*MODULES):
+        needed = escaped(install_command("agent"))
+        err().print(f"[yellow]skipped:[/] running an agent needs {needed}", soft_wrap=True)
         return None
     from capset_agents.playback.script_model import ScriptedModel
     from capset_agents.playback.scripts import Call

@@ -24,9 +24,10 @@ from capset_connect.sources import Source
 
 
 def approve_servers(text: str, settings: Settings, options: str) -> Exit:
-    """Query the MCP servers of a client's file, show their tools, and approve them if the user agrees.
+    """Query the MCP servers of a client's file, show their new tools, and approve them if the user agrees.
 
-    The tools are approved as they were queried for the table. ``options`` are those of commands for the configuration.
+    They are approved as they were queried for the table. Tools that have changed since they were approved are left to
+    ``capset mcp diff``. ``options`` are those of commands for the configuration.
     """
     servers = [
         server_of(name, McpServerShape.model_validate(dict(server)), Path.cwd())
@@ -39,14 +40,9 @@ def approve_servers(text: str, settings: Settings, options: str) -> Exit:
             lines = "".join(f"\n  {line}" for line in report.output)
             err().print(f"[yellow]warning:[/] {escaped(f'{need.key}: {need.line(options)}{lines}')}", soft_wrap=True)
     code = Exit.FAILED if any(report.problem for report in reports) else Exit.DONE
-    unapproved = [
-        (report, tool)
-        for report in reports
-        for tool in report.tools
-        if tool.offer is not None and tool.state != "approved"
-    ]
-    rows = ([cell(column) for column in _row(report, tool)] for report, tool in unapproved)
-    number = sum(not tool.problems for _, tool in unapproved)
+    new = [(report, tool) for report in reports for tool in report.tools if tool.state == "new"]
+    rows = ([cell(column) for column in _row(report, tool)] for report, tool in new)
+    number = sum(not tool.problems for _, tool in new)
     err().print(table("SERVER", "TOOL", "EFFECT", "DESCRIPTION", "PROBLEMS", rows=rows, folds=("DESCRIPTION",)))
     if not number:
         err().print("[dim]there is no tool to approve[/]")
@@ -64,8 +60,9 @@ async def _approve(reports: Sequence[SeenSource[Source]], settings: Settings) ->
     async with Kernel(store=settings.db) as kernel:
         for report in reports:
             offers = [tool.offer for tool in report.tools if tool.offer is not None]
-            if offers:
-                await approve(kernel, report.source, offers, local_actor(settings.principal))
+            chosen = [tool.name for tool in report.tools if tool.state == "new" and not tool.problems]
+            if chosen:
+                await approve(kernel, report.source, offers, local_actor(settings.principal), chosen=chosen)
 
 
 def _row(report: SeenSource[Source], tool: Standing) -> Iterator[str]:

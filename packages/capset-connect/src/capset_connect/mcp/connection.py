@@ -28,7 +28,7 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from capset.definitions.secrets import Secrets
-from capset.errors import CapsetError, DefinitionError, ToolError
+from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
 from capset_connect.declarations import mask_text, mask_value
 from capset_connect.mcp.answers import UNREADABLE, VERSION, ToolAnswer, answer_of
 from capset_connect.mcp.connector import Connector, OpenConnection
@@ -387,7 +387,7 @@ class McpConnection:
                 self._failures = 0 if monotonic() - self._since >= _LASTING_SECONDS else self._failures + 1
                 self._again = monotonic() + pause_after(self._failures - 1)
                 if why and self.server.url is None:  # one at a URL may only have ended an idle connection
-                    self.failure = unreachable(self.server, mask_text(why, self._hidden))
+                    self.failure = self._with_output(unreachable(self.server, mask_text(why, self._hidden)))
             self._number += 1
             self._why = mask_text(why, self._hidden) or self._why
             self._ready = None
@@ -457,7 +457,7 @@ class McpConnection:
                 self._changed()
             else:
                 self._end(opened.number)
-            return unknown_outcome(self.server, self._why)
+            return self._with_output(unknown_outcome(self.server, self._why))
         if error.code == REQUEST_TIMEOUT:
             return late(self.server)
         if error.data is UNREADABLE:
@@ -468,4 +468,10 @@ class McpConnection:
         cause = cause_of(self.server, error, self._why).copy()
         cause.message = mask_text(cause.message, self._hidden)
         cause.args = (cause.message,)
-        return cause
+        return self._with_output(cause)
+
+    def _with_output(self, error: CapsetError) -> CapsetError:
+        """Add the last output of the server's process to the hint of an error, which is for operators only."""
+        if isinstance(error, TransientError) and error.hint is None and (lines := self.last_output):
+            error.hint = f"its last output was: {lines[-1]}"
+        return error

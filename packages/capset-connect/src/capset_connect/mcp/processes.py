@@ -87,7 +87,7 @@ async def process_streams(
     received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [
-        asyncio.create_task(_read(server, process, received, output, ended, lists)),
+        asyncio.create_task(_read(server, process, received, ended, lists)),
         asyncio.create_task(_write(process, sent)),
         asyncio.create_task(_listen(process, output)),
     ]
@@ -120,7 +120,6 @@ async def _read(
     server: McpServer,
     process: Process,
     received: MemoryObjectSendStream[SessionMessage | Exception],
-    output: ProcessOutput,
     ended: Callable[[str], object],
     lists: ListMeter,
 ) -> None:
@@ -139,8 +138,8 @@ async def _read(
                 if isinstance(message, JSONRPCResponse) and not MEMBERS.isdisjoint(message.result):
                     lists.count(line)
                 await received.send(SessionMessage(message))
-            if words := await _last_words(process, output):
-                why = f"it exited, and its last output was {words}"
+            if await _has_exited(process):
+                why = "it exited"
         except ToolError as error:
             why = error.message
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -178,13 +177,13 @@ async def _listen(process: Process, output: ProcessOutput) -> None:
             output.add(part)
 
 
-async def _last_words(process: Process, output: ProcessOutput) -> str:
-    """Return the last line that a process wrote to stderr before it exited."""
+async def _has_exited(process: Process) -> bool:
+    """Return whether a process whose stdout has ended exits. Its last output on stderr has then been received."""
     with anyio.move_on_after(_GRACE_SECONDS):
         await process.wait()
         await asyncio.sleep(0.05)  # its last output may still be in transit
-    lines = output.lines()
-    return lines[-1] if lines else ""
+        return True
+    return False
 
 
 async def _end(process: Process) -> None:

@@ -121,6 +121,7 @@ async def test_the_last_output_of_a_dead_process_is_for_operators() -> None:
             async with browsing(own, user) as browser:
                 page = await browser.get("/servers/dead?ask=1")
                 assert ("no shelf\nin /srv</pre>" in page.text) is is_shown
+                assert ("/srv" in page.text) is is_shown
 
 
 @pytest.mark.spec("N9", "M26")

@@ -34,7 +34,8 @@ async def chain_pages(log: AuditLog, start: int, end: Checkpoint) -> AsyncGenera
     """Yield the lines of an export, page by page: records from ``start`` on, and the checkpoints over them.
 
     ``end`` is the last line, and covers the last record. The checkpoint over the record before ``start`` is included,
-    since it vouches for the beginning of a part. Raises ``StoreError`` if a line is missing or was tampered with.
+    since it vouches for the beginning of a part. Raises ``StoreError`` if a line is missing, or cannot be read; whether
+    the hashes hold is for ``verify``.
     """
     after = start - 1
     while after < end.seq:
@@ -51,7 +52,10 @@ async def chain_pages(log: AuditLog, start: int, end: Checkpoint) -> AsyncGenera
         checkpoints = await log.checkpoints(after=number, limit=PAGE)
         if not checkpoints:
             raise _missing(f"checkpoint {end.number}")
-        number = checkpoints[-1].number
+        for checkpoint in checkpoints:
+            if number and checkpoint.number != number + 1:
+                raise _missing(f"checkpoint {number + 1}")
+            number = checkpoint.number
         yield "".join(
             _line(checkpoint)
             for checkpoint in checkpoints
