@@ -161,7 +161,9 @@ def test_a_key_that_comes_from_the_log_itself_shows_integrity_and_not_origin(run
     as_json = ("audit", "verify", "records.ndjson", "--key", "log.pub", "--json")
     assert run(*as_json).json["vouched"] is False
     Path("kept.ndjson").write_text(Path("records.ndjson").read_text().splitlines()[-1] + "\n\n")
-    assert run(*as_json, "--checkpoint", "kept.ndjson").json["vouched"] is False, "what follows it is signed by that key"
+    assert run(*as_json, "--checkpoint", "kept.ndjson").json["vouched"] is False, (
+        "what follows it is signed by that key"
+    )
     Path("json.pub").write_text(run("audit", "key", "--json").json["public"])
     assert run("audit", "verify", "records.ndjson", "--key", "json.pub", "--json").json["vouched"] is False
     Path("confirmed.pub").write_text(printed.out.partition("\n")[2])
