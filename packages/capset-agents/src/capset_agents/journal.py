@@ -74,6 +74,7 @@ class TurnJournal:
         self._redact = kernel.redactor
         self._new_events: list[NewEvent] = []
         self._new_messages: list[NewMessage] = []
+        self._is_storing_messages = False
         self._text: tuple[str, int, int, list[str]] | None = None
         """The type, step and part of the text that is being emitted, and its pieces."""
         self._has_new = asyncio.Event()
@@ -197,7 +198,11 @@ class TurnJournal:
         """
         if results:
             self.checkpoint = replace(self.checkpoint, results={**self.checkpoint.results, **results})
-        elif not self._new_messages and asyncio.get_running_loop().time() < self._renewed_at + HOLD_SECONDS / 2:
+        elif (
+            not self._new_messages
+            and not self._is_storing_messages  # that may fail, and calls must not run before the message that made them
+            and asyncio.get_running_loop().time() < self._renewed_at + HOLD_SECONDS / 2
+        ):
             return
         await self._write()
 
@@ -277,6 +282,7 @@ class TurnJournal:
             self._end_text()
             events, self._new_events = self._new_events, []
             messages, self._new_messages = self._new_messages, []
+            self._is_storing_messages = bool(messages)
             if not is_last:
                 then = self._next_row()
             try:
@@ -291,6 +297,8 @@ class TurnJournal:
                 self._new_events = events + self._new_events
                 self._new_messages = messages + self._new_messages
                 raise
+            finally:
+                self._is_storing_messages = False
             self._renewed_at = asyncio.get_running_loop().time()
             self._row = self._row if then is None else then
         self._on_stored(self.session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from capset.kernel.call.session import Session
 from capset.stores.base import ApprovalQuery, AuditQuery, Begun, Claim, Entry, NewEvent, SessionRow, TurnRow
 from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
 from capset_agents.hosts import WrongProcess
+from capset_agents.journal import TurnJournal
 from capset_agents.playback.scripts import Call
 from tests.helpers.agents.support import Shelf, Site, site
 from tests.waiting import until
@@ -50,6 +51,44 @@ async def test_a_process_that_lost_its_turn_has_no_further_effect(
         assert turn_row is not None
         assert turn_row.holder == "another", "it does not end what is another's"
         assert [kind for kind, _ in await host.told(row)][-1] != "turn.failed"
+
+
+@pytest.mark.spec("D40", "R6")
+async def test_a_call_waits_until_the_answer_that_made_it_is_stored(
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another transaction fails to store it at that moment; otherwise a next process would ask the model again."""
+    async with site(url, shelf, [Call("put", text="a"), "Done."]) as host:
+        events, admissions = host.kernel.store.events, host.kernel.store.admissions
+        append, admit, store = events.append, admissions.admit, TurnJournal.store
+        steps = list[str]()
+        is_storing, may_fail = asyncio.Event(), asyncio.Event()
+
+        async def append_later(row: TurnRow, new: Sequence[NewEvent], **options: Any) -> None:
+            if options["messages"] and not is_storing.is_set():
+                is_storing.set()
+                await may_fail.wait()
+                steps.append("failed")
+                raise StoreError("the disk is full")
+            await append(row, new, **options)
+            if options["messages"]:
+                steps.append("stored")
+
+        async def store_later(journal: TurnJournal, results: Mapping[str, str] | None = None) -> None:
+            if not may_fail.is_set():
+                await is_storing.wait()  # the writer was first
+                may_fail.set()
+            await store(journal, results)
+
+        async def noted(claim: Claim, intent: Entry | None) -> None:
+            steps.append("called")
+            await admit(claim, intent)
+
+        monkeypatch.setattr(events, "append", append_later)
+        monkeypatch.setattr(admissions, "admit", noted)
+        monkeypatch.setattr(TurnJournal, "store", store_later)
+        await host.say(await host.session(), "go")
+        assert (steps[:3], shelf.done) == (["failed", "stored", "called"], ["a"])
 
 
 class JumpingClock(SystemClock):

@@ -143,7 +143,8 @@ def _tables(counts: Sizes) -> list[tuple[str, int, dict[str, str]]]:
         ("blobs", 1, {"org": f"'{LARGE}'", "digest": digest, "size": "1", "content": "{blob}"}),
         ("blob_parts", 1, {"org": f"'{LARGE}'", "digest": digest, "number": "0", "content": "{blob}"}),
         ("loose_parts", counts.agents, {
-            "id": _padded("loose-", "i"), "org": org, "digest": _padded("", "i"), "until": time}),
+            "id": _padded("loose-", "i"), "org": org, "digest": _padded("", "i"),
+            "until": "CASE WHEN i < 3 THEN '' ELSE '9' END"}),
         ("files", counts.sessions // 50, {
             "session": _padded("session-", "(i * 50)"), "path": "'/a/b.txt'", "parent": "'/a'",
             "is_directory": "false", "is_readonly": "false", "size_bytes": "1", "version": "1", "created_at": time,

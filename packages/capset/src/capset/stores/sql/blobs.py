@@ -158,8 +158,9 @@ class PartStore:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Remove expired loose parts. If the database fails, the rest is left to a later call."""
-        old = select(loose_parts).where(loose_parts.c.until < iso(time.time_ns()))
+        """Remove expired loose parts, a thousand at most. If the database fails, the rest is left to a later call."""
+        expired = loose_parts.c.until < iso(time.time_ns())
+        old = select(loose_parts).where(expired).order_by(loose_parts.c.until).limit(1_000)
         with contextlib.suppress(StoreError):
             for loose in await self._reader.read(lambda connection: connection.execute(old).mappings().all()):
                 while not await self._writer.write(partial(_remove_some, loose=loose)):

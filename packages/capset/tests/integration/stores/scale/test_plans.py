@@ -64,6 +64,7 @@ async def asked_of(url: str, names: Names) -> Asked:
         store._maintenance.cancel()  # it reads whole tables, which hold only what is running or being written
         event.listen(store._engines[1], "before_cursor_execute", keep)
         await read_everything(store, names, before="z")
+        await store._parts.sweep()
     return list(statements.values())
 
 

@@ -386,6 +386,8 @@ loose_parts: Final = Table(
     Column("org", Text, nullable=False),
     Column("digest", Text, nullable=False),
     Column("until", Text, nullable=False),
+    Index("ix_loose_parts_until", "until"),
+    Index("ix_loose_parts_digest", "org", "digest", "until"),
 )
 """The content in parts that no file refers to, kept until a given time; ``until`` is ``''`` if its files are gone."""
 
