@@ -83,8 +83,8 @@ class TurnService:
         self._host = host
         self._seconds = seconds
         self._on_stored = on_stored
-        self.holder = ""
-        """The name under which this process holds turns, unique to the process. It is generated if it is empty."""
+        self.process = ""
+        """The name of this process as the holder of turns, unique to it. It is generated if it is empty."""
         self.running: dict[str, RunningTurn] = {}
         """The running turns, by id."""
         self._wake = asyncio.Event()
@@ -414,8 +414,17 @@ class TurnService:
         return TurnRunning(f"the session {row.id!r} is in the turn {begun.turn!r}: wait for its end")
 
     def _own_holder(self) -> str:
-        self.holder = self.holder or self._kernel.new_id()
-        return self.holder
+        """Return a name for holding a turn now.
+
+        It differs each time, so that a task left over from before the turn was last taken has no further effect.
+        """
+        self.process = self.process or self._kernel.new_id()
+        return f"{self.process}/{self._kernel.new_id()}"
+
+
+def process_of(holder: str) -> str:
+    """Return the process that holds a turn."""
+    return holder.partition("/")[0]
 
 
 def _run_row(row: SessionRow, turn_row: TurnRow, new: NewTurn, now: str) -> RunRow:

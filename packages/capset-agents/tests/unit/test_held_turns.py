@@ -21,25 +21,28 @@ from capset_agents.checkpoints import TurnCheckpoint, write_checkpoint
 from capset_agents.hosts import WrongProcess
 from capset_agents.journal import TurnJournal
 from capset_agents.playback.scripts import Call
+from capset_agents.turns import process_of
 from tests.helpers.agents.support import Shelf, Site, site
 from tests.waiting import until
 
 
 @pytest.mark.spec("D40")
+@pytest.mark.parametrize("is_same", [False, True], ids=["another", "the same, later"])
 async def test_a_process_that_lost_its_turn_has_no_further_effect(
-    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch, is_same: bool
 ) -> None:
     """It was frozen for longer than its hold, at the last moment before a call: that is refused, on record."""
     async with site(url, shelf, [Call("put", text="a"), "Done."]) as host:
         row, events, admissions = await host.session(), host.kernel.store.events, host.kernel.store.admissions
-        admit = admissions.admit
+        admit, holders = admissions.admit, list[str]()
 
         async def frozen(claim: Claim, intent: Entry | None) -> None:
             is_taken = False
             while not is_taken:  # the journal may renew its hold in between
                 turn_row = (await events.read(row.id, after=0, limit=1)).running
                 assert turn_row is not None
-                is_taken = await events.take(turn_row, replace(turn_row, holder="another"))
+                holders.append(f"{process_of(turn_row.holder)}/later" if is_same else "another")
+                is_taken = await events.take(turn_row, replace(turn_row, holder=holders[-1]))
             await admit(claim, intent)
 
         monkeypatch.setattr(admissions, "admit", frozen)
@@ -49,7 +52,7 @@ async def test_a_process_that_lost_its_turn_has_no_further_effect(
         assert (record.tool, record.outcome, record.code) == ("put", "denied", "turn_lost")
         turn_row = (await events.read(row.id, after=0, limit=1)).running
         assert turn_row is not None
-        assert turn_row.holder == "another", "it does not end what is another's"
+        assert turn_row.holder == holders[-1], "it does not end what is another's"
         assert [kind for kind, _ in await host.told(row)][-1] != "turn.failed"
 
 

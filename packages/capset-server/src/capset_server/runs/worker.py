@@ -24,6 +24,7 @@ from capset.stores.base import RunRow, WorkerRow
 from capset.wire.turns import failed_event
 from capset_agents.execution import TooManyTurns
 from capset_agents.hosts import CallerAbsent, NewTurn, WrongProcess
+from capset_agents.turns import process_of
 from capset_server.runs.calls import do_call
 from capset_server.runs.schedules import queue_due
 from capset_server.service import Service
@@ -43,8 +44,8 @@ SCHEDULE_SECONDS: Final = 2.0
 """How often a worker looks for due schedules."""
 LATER_SECONDS: Final = 5
 """How long a run is delayed if its session is in another turn, or this worker does not know its caller."""
-_HOLDER: Final = "worker:"
-"""The prefix of the names by which workers hold turns."""
+_WORKER: Final = "worker:"
+"""The prefix of the names of workers as holders of turns."""
 _log = logging.getLogger("capset.runs")
 
 
@@ -103,7 +104,7 @@ class Worker:
         self._is_stopping = False
         self._dead_seconds = dead_seconds
         self._again_seconds = again_seconds
-        service.turns.turns.holder = _holder(id)  # shows others that it holds a turn
+        service.turns.turns.process = _process(id)  # shows other workers who holds a turn
 
     async def start(self, engine: Engine) -> None:
         """Send a heartbeat, and then start the engine, since others take over the workflows of unknown workers."""
@@ -215,8 +216,9 @@ class Worker:
                 await self._fail(current_run, Interrupted("The turn has ended; the events of its session say how"))
             return True
         now_at = self._kernel.now()
-        alive = {_holder(worker.id) for worker in await self._kernel.store.workers.list() if worker.until > now_at}
-        if running_turn.holder.startswith(_HOLDER) and running_turn.holder not in alive and running_turn.until > now_at:
+        alive = {_process(worker.id) for worker in await self._kernel.store.workers.list() if worker.until > now_at}
+        process = process_of(running_turn.holder)
+        if process.startswith(_WORKER) and process not in alive and running_turn.until > now_at:
             await events.take(running_turn, replace(running_turn, until=now_at))
             self._service.turns.turns.wake()
         return False
@@ -352,5 +354,5 @@ async def _repeat(step: Callable[[], Awaitable[float | None]], seconds: float, m
         await asyncio.sleep(seconds if pause is None else pause)
 
 
-def _holder(worker: str) -> str:
-    return _HOLDER + worker
+def _process(worker: str) -> str:
+    return _WORKER + worker
