@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from capset.definitions.governance.usage import usage_of
 from capset.errors import StateError
 
 FORMAT: Final = 1
@@ -34,12 +35,18 @@ class TurnCheckpoint:
     approvals: tuple[str, ...] = ()
     """The ids of the approval requests that the turn waits for."""
     usage: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The turn's usage so far, under names that the runner chooses."""
+    """The turn's usage so far, by the names of ``AgentUsage``; its budget applies to it."""
+    earlier_usage: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What the turn had used before it was begun again."""
     takeovers: int = 0
     """How many times the turn was continued after its process had died."""
     seconds: float = 0.0
     """How long the turn has run so far."""
     format: Literal[1] = FORMAT
+
+    def total_usage(self) -> Mapping[str, float]:
+        """Return the usage of the turn, with what it had used before it was begun again."""
+        return (usage_of(self.earlier_usage) + usage_of(self.usage)).plain()
 
 
 _CHECKPOINT: Final = TypeAdapter(TurnCheckpoint)

@@ -287,7 +287,7 @@ class TurnJournal:
                 then = self._next_row()
             try:
                 now = self._kernel.now()
-                usage = to_json(self.checkpoint.usage).decode() if is_last and self.checkpoint.usage else None
+                usage = to_json(self.checkpoint.total_usage()).decode() if is_last and self.checkpoint.usage else None
                 await self._events.append(self._row, events, now=now, then=then, messages=messages, usage=usage)
             except StateError:  # the session was deleted, or another process holds the turn
                 self.is_lost = True

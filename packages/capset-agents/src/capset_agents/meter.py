@@ -121,7 +121,7 @@ class TurnMeter:
     def check(self) -> None:
         """Raise ``BudgetExceeded`` if the usage is too high; the calls of the last step must then not be made.
 
-        Raises ``StoreError`` if the usage could not be counted.
+        Raises ``StoreError`` if the step could not be settled.
         """
         if self._refusal is not None:
             raise self._refusal

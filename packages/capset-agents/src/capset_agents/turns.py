@@ -201,8 +201,8 @@ class TurnService:
     async def _retry(self, row: SessionRow, id: str, caller: Mapping[str, Any], last: int) -> TurnRow | None:
         """Begin a session's newest turn again if it failed temporarily; return ``None`` if it did not fail.
 
-        The agent's input must be in the conversation. The turn gets its full time and budget again. Raises ``Conflict``
-        if it failed permanently.
+        The agent's input must be in the conversation. The turn gets its full time and budget again; its run counts what
+        it had used. Raises ``Conflict`` if it failed permanently.
         """
         kernel = self._kernel
         newest = (await kernel.store.events.read(row.id, after=last - 1, limit=1)).items if last else ()
@@ -212,7 +212,14 @@ class TurnService:
         if not failed["retryable"] or await kernel.store.events.span(row.id, id) is None:
             raise Conflict(f"the turn {id!r} has failed for good ({failed['code']}): send another message")
         correlation = failed["correlation"] or kernel.new_id()
-        checkpoint = TurnCheckpoint(content=None, correlation=correlation, caller=caller, runtime_hash="")
+        run = await kernel.store.runs.get(id)
+        checkpoint = TurnCheckpoint(
+            content=None,
+            correlation=correlation,
+            caller=caller,
+            runtime_hash="",
+            earlier_usage={} if run is None or run.usage is None else from_json(run.usage),
+        )
         retried = TurnRow(row.id, id, self._own_holder(), kernel.now(), write_checkpoint(checkpoint))
         begun = await kernel.store.events.begin(
             retried, retried_event(), now=kernel.now(), interrupted=interrupted_event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -123,6 +124,10 @@ async def test_a_turn_goes_on_when_the_window_has_moved(url: str) -> None:
         clock.advance(HOUR + 60)
         await host.resume(row, turn)
         assert (await host.last(row))[1]["output"] == "Done."
+        run = await host.kernel.store.runs.get(turn)
+        assert run is not None
+        assert run.usage is not None
+        assert json.loads(run.usage)["steps"] == 3, "what it used before it was taken up again counts"
 
 
 @pytest.mark.spec("R24", "T8")

@@ -233,7 +233,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         await store.keys.page(KeyQuery(of_org, before=before))
     await store.keys.page(KeyQuery(org, principal=principal, before=before))
     await store.directory.principals(org, after=(principal, "agent"), limit=3)
-    await store.directory.principals(org, after=(principal, "agent"), limit=3, text="a")
+    await store.directory.principals(org, after=(principal, "agent"), limit=3, text="a", max_searched=100)
     await store.directory.orgs(limit=3)
     await store.admissions.counts([Window("window", 9, 60)], 1)
     await store.admissions.spent([session])

@@ -163,11 +163,10 @@ async def decide_approvals(service: Served, caller: Approves, body: DecisionsInp
         answer = Answer(body.answer == "approve", note=body.note, round=selected.round)
         try:
             row = await decide_approval(service, caller, selected.id, answer)
+            outcomes.append(DecisionOutcomeShape(id=selected.id, approval=_shape(service, caller, row)))
         except CapsetError as error:
             public_error = error_shape(hide_store_details(error, correlation))
             outcomes.append(DecisionOutcomeShape(id=selected.id, error=public_error))
-        else:
-            outcomes.append(DecisionOutcomeShape(id=selected.id, approval=_shape(service, caller, row)))
     return DecisionsShape(items=outcomes)
 
 

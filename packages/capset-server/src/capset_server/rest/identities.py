@@ -98,15 +98,20 @@ async def list_principals(
     after, only = _after(params.cursor), params.principal
     if only is not None:
         after = max(after or ("", ""), (only, ""))  # sorts before this id with any kind
-    by_session = await service.kernel.store.directory.principals(
-        org, after=after, limit=params.limit + 1, text=params.text
-    )
+    by_session = await service.kernel.store.directory.principals(org, after=after, limit=params.limit, text=params.text)
+    end = by_session.next  # principals after it are on later pages
+    if end is not None and only is not None and end[0] > only:
+        end = None
     all_keys, is_partial = await _keys_of(service, org, only)
     part = ascii_lower(params.text or "")
     keys = {identity: rows for identity, rows in all_keys.items() if part in ascii_lower(identity[0])}
-    last_sessions = {(entry.id, entry.kind): entry.last_session_at for entry in by_session if only in (None, entry.id)}
-    identities = sorted({*last_sessions, *(identity for identity in keys if after is None or identity > after)})
+    last_sessions = {
+        (entry.id, entry.kind): entry.last_session_at for entry in by_session.items if only in (None, entry.id)
+    }
+    by_key = (identity for identity in keys if after is None or identity > after)
+    identities = sorted({*last_sessions, *(identity for identity in by_key if end is None or identity <= end)})
     page = identities[: params.limit]
+    last = page[-1] if len(identities) > params.limit else end
     items = [
         PrincipalShape(
             id=identity[0],
@@ -116,9 +121,7 @@ async def list_principals(
         )
         for identity in page
     ]
-    return PrincipalPageShape(
-        items=items, next=_cursor(page[-1]) if len(identities) > params.limit else None, is_partial=is_partial
-    )
+    return PrincipalPageShape(items=items, next=None if last is None else _cursor(last), is_partial=is_partial)
 
 
 async def _keys_of(

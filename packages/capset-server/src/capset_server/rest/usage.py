@@ -82,12 +82,12 @@ async def get_model_usage(
     It is counted by the hour, and retained for 400 days. The cost is an estimate from the prices of known models.
     """
     until = query.until or datetime.fromisoformat(service.kernel.now())
-    since = iso_of(query.since or shifted(until, -timedelta(days=1)))[:HOUR]
-    last = iso_of(shifted(until, -timedelta(microseconds=1)))[:HOUR]
-    if since > last:
+    since = query.since or shifted(until, -timedelta(days=1))
+    if since >= until:
         raise InvalidArguments("Invalid request: until must be after since")
+    last = iso_of(shifted(until, -timedelta(microseconds=1)))[:HOUR]
     end = iso_of(shifted(datetime.fromisoformat(f"{last}:00+00:00"), timedelta(hours=1)))[:HOUR]
-    asked = UsageQuery(caller.principal.org, since, end, query.agent, query.principal)
+    asked = UsageQuery(caller.principal.org, iso_of(since)[:HOUR], end, query.agent, query.principal)
     return model_usage_shape(await service.kernel.store.usage.totals(asked), asked)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
@@ -300,3 +300,17 @@ async def test_a_request_whose_time_is_up_is_decided_no_more() -> None:
         problem(await shop.approved(request), 409, "conflict")
         assert await shop.listed(shop.boss, status="expired") == [request]
         problem(await shop.again(request), 403, "approval_expired")
+
+
+@pytest.mark.spec("P12")
+async def test_a_request_that_was_damaged_costs_no_other_its_decision(shop: Shop) -> None:
+    first, last = await shop.asked(to="bob"), await shop.asked(to="eve")
+    approvals = shop.site.kernel.store.approvals
+    row = await approvals.get("acme", first)
+    assert row is not None
+    await approvals.open(replace(row, id="damaged", call="other", digest="0" * 64, arguments="{"), max_pending=9)
+    requests = [{"id": request} for request in (first, "damaged", last)]
+    response = await shop.boss.post("/v1/approvals/decisions", json={"answer": "reject", "requests": requests})
+    outcomes = [(item.get("approval") or {}).get("status") for item in response.json()["items"]]
+    assert outcomes == ["rejected", None, "rejected"]
+    assert response.json()["items"][1]["error"]

@@ -191,3 +191,23 @@ async def test_a_text_is_searched_in_a_bounded_number_of_records(
         exported = await ada.get("/v1/audit/export", params={"text": "not"})
     assert pages == [["note"], [], ["note"]]
     assert exported.text.count('"tool": "note"') == 2
+
+
+@pytest.mark.spec("P8")
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_text_is_searched_in_a_bounded_number_of_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+) -> None:
+    for module in ("memory.sessions", "sql.sessions"):
+        monkeypatch.setattr(f"capset.stores.{module}.MAX_SEARCHED", 3)
+    store = f"sqlite:///{tmp_path}/x.db" if is_stored else "memory://"
+    async with site(store=store) as server, server.client() as ada:
+        oldest, *_ = [await make_session(ada, "kit") for _ in range(7)]
+        pages: list[list[str]] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            params = {"text": oldest.upper(), **({"cursor": cursor} if cursor else {})}
+            page = (await ada.get("/v1/sessions", params=params)).json()
+            pages.append([session["id"] for session in page["items"]])
+            cursor = page["next"]
+    assert pages == [[], [], [oldest]]

@@ -153,8 +153,9 @@ async def test_what_models_used_is_counted_by_time_agent_and_principal(store: st
             daily = (await auditor.get("/v1/usage/models", params=params)).json()
             assert (daily["bucket_seconds"], daily["cost"]) == (86_400, 0.75)
             assert (await auditor.get("/v1/usage/models", params={"agent": "scribe"})).json()["buckets"] == []
-            past = {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}
-            problem(await auditor.get("/v1/usage/models", params=past), 422, "invalid_arguments")
+            for since, until in (("02T00:00", "01T00:00"), ("01T12:30", "01T12:10")):
+                past = {"since": f"2026-01-{since}:00Z", "until": f"2026-01-{until}:00Z"}
+                problem(await auditor.get("/v1/usage/models", params=past), 422, "invalid_arguments")
         async with Client(server.url, key=server.keys["auditor"]) as typed:
             assert (await typed.model_usage()).cost == 0.75
         await server.key("caller", scopes=["capset:call"])

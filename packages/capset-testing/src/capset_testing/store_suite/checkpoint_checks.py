@@ -285,7 +285,7 @@ async def what_ran_goes_with_the_records(make: Make) -> None:
     ]
     async with open_store(make) as store:
         lineage = store.lineage
-        await lineage.record_payloads(payloads, named_at=_OLD)
+        await lineage.record_payloads([*payloads, replace(payloads[0], org="other")], named_at=_OLD)
         await lineage.record_payloads([replace(payloads[2], hash=young)], named_at=_OLD)
         await lineage.record_payloads([replace(payloads[2], hash=young)], named_at=NOW)
         old = replace(link_row("link-1"), created_at=_OLD)
@@ -306,4 +306,7 @@ async def what_ran_goes_with_the_records(make: Make) -> None:
             remaining,
             [True, True, False, True],
             "whether the payload named by a record, the one that it refers to, the unused and the young one are left",
+        )
+        expect(
+            await lineage.payload("other", agent), None, "a payload that only a record of another organisation names"
         )

@@ -143,17 +143,21 @@ async def principals_and_orgs_are_known(make: Make) -> None:
         await store.keys.create(replace(_KEY, id="id-1", digest="1" * 64, org=None))
         principals = [KnownPrincipal("ada", "agent", NOW), KnownPrincipal("ada", "user", NOW)]
         principals.append(KnownPrincipal("bob", "user", LATER))
-        expect(await store.directory.principals("acme"), principals, "the principals of an org")
-        expect(await store.directory.principals("acme", limit=2), principals[:2], "the first principals")
-        rest = await store.directory.principals("acme", after=("ada", "agent"))
-        expect(rest, principals[1:], "the principals after one")
-        expect(await store.directory.principals(None), [KnownPrincipal("eve", "user", NOW)], "the principals of no org")
-        expect(await store.directory.principals("acme", text="nothing"), [], "principals without a text in their id")
-        known = [principal for principal in principals if "da" in principal.id]
-        expect(await store.directory.principals("acme", text="DA"), known, "principals with a text in their id")
-        following = await store.directory.principals("acme", text="a", after=("ada", "agent"), limit=1)
-        expect(following, rest[:1], "the next principal with a text in its id")
-        expect(await store.directory.principals("nowhere"), [], "the principals of a missing org")
+        find = store.directory.principals
+        first, second, last = principals
+        expect(await find("acme"), Page((first, second, last), None), "the principals of an org")
+        expect(await find("acme", limit=2), Page((first, second), ("ada", "user")), "the first principals")
+        expect(await find("acme", limit=2, after=("ada", "agent")), Page((second, last), None), "those after one")
+        expect(await find(None), Page((KnownPrincipal("eve", "user", NOW),), None), "the principals of no org")
+        expect(await find("acme", text="nothing"), Page((), None), "principals without a text in their id")
+        expect(await find("acme", text="DA"), Page((first, second), None), "principals with a text in their id")
+        following = await find("acme", text="a", after=("ada", "agent"), limit=1)
+        expect(following, Page((second,), None), "the next principal with a text in its id")
+        searched = await find("acme", text="b", max_searched=2)
+        expect(searched, Page((), ("ada", "user")), "a search that ended before it found one")
+        following = await find("acme", text="b", after=searched.next, max_searched=2)
+        expect(following, Page((last,), None), "the search after it")
+        expect(await find("nowhere"), Page((), None), "the principals of a missing org")
         orgs = [KnownOrg("", 1, 0, 1), KnownOrg("acme", 1, 0, 4), KnownOrg("globex", 0, 1, 0)]
         expect(await store.directory.orgs(), orgs, "the organisations")
         expect(await store.directory.orgs(limit=1), orgs[:1], "the first organisation")

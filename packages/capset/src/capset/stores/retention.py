@@ -44,6 +44,6 @@ def reachable(hashes: Iterable[str], read: Callable[[list[str]], Iterable[str]])
     return reached
 
 
-def named_hashes(rows: Iterable[Mapping[str, object]]) -> set[str]:
-    """Return the hashes that some records name."""
-    return {str(value) for row in rows for name in RECORD_HASHES if (value := row[name])}
+def named_hashes(rows: Iterable[Mapping[str, object]]) -> set[tuple[str, str]]:
+    """Return the hashes that some records name, each with the record's org, ``""`` for none."""
+    return {(str(row["org"] or ""), str(value)) for row in rows for name in RECORD_HASHES if (value := row[name])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -17,8 +17,8 @@ from capset.clock import iso_of
 from capset.definitions.calls.records import COLUMNS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
-from capset.stores.base import AuditLog, AuditQuery, Measured, MeasuredCall, Page
-from capset.wire.pages import PAGE_BYTES, read_page
+from capset.stores.base import AuditLog, AuditQuery, Measured, MeasuredCall
+from capset.wire.pages import read_page
 from capset.wire.shapes import PageShape, Shape
 
 _EARLIEST: Final = int(datetime.min.replace(tzinfo=UTC).timestamp())
@@ -226,16 +226,7 @@ class SuccessionShape(Shape):
 
 async def audit_page_shape(log: AuditLog, query: AuditQuery) -> AuditPageShape:
     """Return the wire shape of a page of records. One that was searched for a text may have few, and a next page."""
-    if query.text is None:
-        items, next_cursor = await read_page(log.query, query, record_data, attrgetter("seq"))
-        return AuditPageShape(items=items, next=next_cursor)
-    page = await log.query(replace(query, max_bytes=PAGE_BYTES))
-
-    async def read(asked: AuditQuery) -> Page[Record, int]:
-        return Page(page.items, None)
-
-    items, next_cursor = await read_page(read, query, record_data, attrgetter("seq"))
-    next_cursor = page.next if next_cursor is None else next_cursor
+    items, next_cursor = await read_page(log.query, query, record_data, attrgetter("seq"))
     return AuditPageShape(items=items, next=next_cursor)
 
 

@@ -39,7 +39,8 @@ async def read_page(
     """Return one page of a list as items, and the cursor of the next page.
 
     ``read`` queries the store, perhaps several times for one page, for at most ``PAGE_BYTES`` each time. ``shape``
-    converts a row to an item, and ``cursor`` returns the row's position in the list.
+    converts a row to an item, and ``cursor`` returns the row's position in the list. If a search ended before it had
+    found enough, as its ``next`` says, the page may have few items, and a next page.
     """
     query = replace(query, max_bytes=PAGE_BYTES)
     items, remaining = list[_Item](), PAGE_BYTES
@@ -54,6 +55,7 @@ async def read_page(
             items.append(item)
             before = cursor(row)
             await asyncio.sleep(0)  # a large item takes milliseconds
-        if page.next is None or len(page.items) >= query.limit:
+        is_cut = bool(page.items) and cursor(page.items[-1]) == page.next
+        if not is_cut or len(page.items) >= query.limit:
             return items, page.next
         query = replace(query, limit=query.limit - len(page.items), before=page.next)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from capset.clock import Clock
 from capset.definitions.governance.limits import format_window
 from capset.definitions.governance.usage import AgentUsage
-from capset.errors import BudgetExceeded, CapsetError
+from capset.errors import BudgetExceeded, CapsetError, StoreError
 from capset.kernel.governance.quotas import CountedUsage
 from capset.stores.base import ModelUser, StepClaim, Store
+
+_log = logging.getLogger("capset.kernel")
 
 
 class UsageMeter:
@@ -59,14 +63,29 @@ class UsageMeter:
 
         Raises ``BudgetExceeded`` if a limit is exceeded now: the step's calls then do not count and must not be made.
         """
-        if used.steps or used.calls:
-            await self._store.usage.count(self._user, used, self._clock.time_ns())
-        if not self._limits:
-            return
+        try:
+            if self._limits:
+                await self._settle(step, used)
+        except BudgetExceeded:
+            used = replace(used, calls=0)
+            raise
+        finally:  # also if the turn is cancelled: the model was paid for
+            await self._count(used)
+
+    async def _settle(self, step: str, used: AgentUsage) -> None:
         claim = self._claim(step, AgentUsage())
         before = await self._store.usage.settle(claim, used, self._clock.time_ns())
         if (exceeded := claim.exceeded_limit(before, used)) is not None:
             raise self._error(*exceeded, has_next=False)
+
+    async def _count(self, used: AgentUsage) -> None:
+        """Count a step's usage for its hour, which limits nothing, so a turn does not fail if this does."""
+        if not (used.steps or used.calls):
+            return
+        try:
+            await self._store.usage.count(self._user, used, self._clock.time_ns())
+        except StoreError as error:
+            _log.warning("the model usage of the agent %r was not counted: %s", self._user.agent, error)
 
     def _claim(self, step: str, maximum: AgentUsage) -> StepClaim:
         return StepClaim(step, tuple((counted.limit, counted.window) for counted in self._limits), maximum)

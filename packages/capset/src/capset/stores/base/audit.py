@@ -234,7 +234,7 @@ class AuditLog(Protocol):
     ) -> Pruned:
         """Remove the oldest links, up to this key's newest checkpoint that only covers links from before ``before``.
 
-        What ran goes with them: see ``LineageStore``.
+        What ran goes with them, payloads afterwards: see ``LineageStore``.
 
         Open intents stay, and so does everything after the first of them. The links are verified before they are
         removed, and a new checkpoint states which record is now the first; all in one transaction. Raises ``Conflict``

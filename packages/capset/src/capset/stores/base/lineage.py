@@ -133,8 +133,8 @@ class LineageStore(Protocol):
     """The record of exact versions. It is append-only, except for the choice of the latest registration.
 
     ``AuditLog.prune`` also removes the links from before its time, with their envelopes and transitions, and the
-    payloads that were last named more than ``RENEWAL_SECONDS`` before it, unless a record, a link, a registration, an
-    approval request or the payload of one of these still names them.
+    payloads that were last named more than ``RENEWAL_SECONDS`` before it, unless a record, a link, a registration or an
+    approval request of their org still names them, or the payload of one of these.
     """
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:

@@ -34,7 +34,7 @@ class RunRow:
     """One run: a turn of an agent, or a queued call. A turn has the id of its run.
 
     A turn that runs where it was requested was never queued: it has no ``queue``, is never due, and its message is only
-    in the conversation. ``usage`` is what a turn had used when it last stopped, as JSON text.
+    in the conversation. ``usage`` is what a turn had used when it last stopped, in all attempts, as JSON text.
 
     ``caller`` and ``content`` are JSON texts: the former identifies the caller, the latter is the message, or the tool
     with its arguments. From ``due_at`` on, the run is to be passed to the engine, again if the engine already has it;

@@ -10,6 +10,8 @@ from capset.stores.base.pages import Page, Query
 
 VERSION_FIELDS: Final = ("agent", "definition", "static_hash", "agent_version")
 """The fields of a session that change when it moves to another version of its agent."""
+MAX_SEARCHED: Final = 10_000
+"""The maximum number of sessions that one query with a ``text`` examines, for sessions or principals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,11 @@ class SessionQuery(Query):
     on_behalf_of: str | None = None
     """Whom the ``principal`` acts for, if that is given; ``None`` means sessions in which it acts for itself."""
     text: str | None = None
-    """Only sessions with this in their id or in the name of their agent, in upper or lower case (ASCII)."""
+    """Only sessions with this in their id or in the name of their agent, in upper or lower case (ASCII).
+
+    No index finds them: a page is from the newest ``MAX_SEARCHED`` sessions before its cursor that match the other
+    filters. It may be empty although there is a next one.
+    """
 
 
 class SessionStore(Protocol):

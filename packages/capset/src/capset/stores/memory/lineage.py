@@ -169,10 +169,10 @@ class MemoryLineage:
         self._lifecycle.check()
         return self._payloads.get(_key(org, hash))
 
-    def prune(self, before: str, named: Iterable[str]) -> None:
+    def prune(self, before: str, named: Iterable[Key]) -> None:
         """Remove the links from before a time, and the payloads that nothing has named for long.
 
-        ``named`` are the hashes that the remaining records name.
+        ``named`` are the orgs and hashes that the remaining records name.
         """
         old = {key for key, row in self._links.items() if row.created_at < before}
         for by_key in (self._links, self._envelope_of):
@@ -187,23 +187,28 @@ class MemoryLineage:
             self._transitions[session] = deque(remaining, maxlen=MAX_TRANSITIONS)
         limit = unnamed_before(before)
         stale = [key for key, at in self._named_at.items() if at < limit]
-        by_org: dict[str, set[str]] = {}
-        for org, _ in stale:
-            if org not in by_org:
-                by_org[org] = reachable({*named, *self._named_hashes()}, partial(self._referring, org))
+        by_org: dict[str, set[str]] = {org: set() for org, _ in stale}
+        for org, payload_hash in (*named, *self._named_hashes()):
+            if org in by_org:
+                by_org[org].add(payload_hash)
+        in_use = {org: reachable(hashes, partial(self._referring, org)) for org, hashes in by_org.items()}
         for org, payload_hash in stale:
-            if payload_hash not in by_org[org]:
+            if payload_hash not in in_use[org]:
                 del self._payloads[org, payload_hash], self._named_at[org, payload_hash]
 
-    def _named_hashes(self) -> Iterable[str]:
-        for of_agent in self._registrations.values():
-            yield from of_agent
+    def _named_hashes(self) -> Iterable[Key]:
+        for (org, _), of_agent in self._registrations.items():
+            for static_hash in of_agent:
+                yield org, static_hash
         for link in self._links.values():
-            yield from (link.static_hash, link.runtime_hash, link.prompt_hash)
             for ref in link.tool_refs:
-                yield from filter(None, (ref.hash, ref.code))
+                yield from (_key(link.org, name) for name in (ref.hash, ref.code) if name)
+            for name in (link.static_hash, link.runtime_hash, link.prompt_hash):
+                yield _key(link.org, name)
         for request in self._approvals.values():
-            yield from filter(None, (request.tool_hash, request.runtime_hash, request.code_hash))
+            for name in (request.tool_hash, request.runtime_hash, request.code_hash):
+                if name:
+                    yield _key(request.org, name)
 
     def _referring(self, org: str, hashes: Iterable[str]) -> Iterable[str]:
         rows = [self._payloads[key] for payload_hash in hashes if (key := (org, payload_hash)) in self._payloads]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from capset.stores.base import VERSION_FIELDS, Entry, Page, ReplyRow, SessionQuery, SessionRow
 from capset.stores.base.replies import KeysFull
+from capset.stores.base.sessions import MAX_SEARCHED
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import filters_of, page_by_id
 from capset.stores.rows import id_taken_error
@@ -71,9 +72,22 @@ class MemorySessions:
         filters = {"org": query.org, **filters_of(query, ("principal", "principal_kind", "agent_id"))}
         if query.principal is not None:
             filters["on_behalf_of"] = query.on_behalf_of
-        part = ascii_lower(query.text or "")
-        matching = [row for row in self._rows.values() if part in ascii_lower(row.id) or part in ascii_lower(row.agent)]
-        return page_by_id(matching, query, filters)
+        if query.text is None:
+            return page_by_id(self._rows.values(), query, filters)
+        newest = sorted(
+            (
+                row
+                for row in self._rows.values()
+                if (query.before is None or row.id < query.before)
+                and all(getattr(row, name) == value for name, value in filters.items())
+            ),
+            key=lambda row: row.id,
+            reverse=True,
+        )
+        part, searched = ascii_lower(query.text), newest[:MAX_SEARCHED]
+        matching = [row for row in searched if part in ascii_lower(row.id) or part in ascii_lower(row.agent)]
+        page = page_by_id(matching, query, {})
+        return page if page.next or len(newest) == len(searched) else replace(page, next=searched[-1].id)
 
     async def delete(self, id: str, *, act: Entry | None = None) -> bool:
         self._lifecycle.check()

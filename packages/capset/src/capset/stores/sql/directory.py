@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
 from sqlalchemy import Column, Connection, Select, bindparam, func, literal, select, tuple_
 
+from capset.stores.base import Page
 from capset.stores.base.directory import MAX_COUNT, KnownOrg, KnownPrincipal
+from capset.stores.base.sessions import MAX_SEARCHED
 from capset.stores.sql.reader import ReadConnections, contains
 from capset.stores.sql.schema.tables import agents, api_keys, sessions
 
@@ -18,6 +20,7 @@ _ORG_COLUMNS: Final[Mapping[str, Column[str | None]]] = {
     "sessions": sessions.c.org,
 }
 """The columns with the names of organisations, by what is counted. Each is the first column of an index."""
+_IDENTITY: Final = (sessions.c.principal, sessions.c.principal_kind)
 
 
 class SqlDirectory:
@@ -27,16 +30,20 @@ class SqlDirectory:
         self._reader = reader
 
     async def principals(
-        self, org: str | None, *, after: tuple[str, str] | None = None, limit: int = 50, text: str | None = None
-    ) -> list[KnownPrincipal]:
-        if text is not None:
-            statement = _matching_principals(org, after, limit, text)
-            return await self._reader.read_all(statement, lambda row: KnownPrincipal(*row.values()))
-
-        def read(connection: Connection) -> list[KnownPrincipal]:
+        self,
+        org: str | None,
+        *,
+        after: tuple[str, str] | None = None,
+        limit: int = 50,
+        text: str | None = None,
+        max_searched: int = MAX_SEARCHED,
+    ) -> Page[KnownPrincipal, tuple[str, str]]:
+        def read(connection: Connection) -> Page[KnownPrincipal, tuple[str, str]]:
+            if text is not None:
+                return _matching_principals(connection, org, after, limit, text, max_searched)
             principals: list[KnownPrincipal] = []
             last = after
-            while len(principals) < limit:
+            while len(principals) <= limit:
                 statement = _next_principal(is_named=bool(org), is_first=last is None)
                 values = dict(zip(("id", "kind"), last or (), strict=False))
                 row = connection.execute(statement, {"org": org, **values}).first()
@@ -44,7 +51,7 @@ class SqlDirectory:
                     break
                 principals.append(KnownPrincipal(*row))
                 last = row[0], row[1]
-            return principals
+            return _page(principals, limit, None)
 
         return await self._reader.read(read)
 
@@ -73,33 +80,38 @@ def _next_principal(*, is_named: bool, is_first: bool) -> Select[str, str, str]:
         of_principal.c.principal == sessions.c.principal,
         of_principal.c.principal_kind == sessions.c.principal_kind,
     )
-    principal = sessions.c.principal, sessions.c.principal_kind
     of_org = sessions.c.org == bindparam("org") if is_named else sessions.c.org.is_(None)
-    statement = select(*principal, newest.order_by(of_principal.c.id.desc()).limit(1).scalar_subquery()).where(of_org)
+    statement = select(*_IDENTITY, newest.order_by(of_principal.c.id.desc()).limit(1).scalar_subquery()).where(of_org)
     if not is_first:
-        statement = statement.where(tuple_(*principal) > tuple_(bindparam("id"), bindparam("kind")))
-    return statement.order_by(*principal).limit(1)
+        statement = statement.where(tuple_(*_IDENTITY) > tuple_(bindparam("id"), bindparam("kind")))
+    return statement.order_by(*_IDENTITY).limit(1)
 
 
 def _matching_principals(
-    org: str | None, after: tuple[str, str] | None, limit: int, text: str
-) -> Select[str, str, str]:
-    """Select the principals with sessions in an org that have a text in their id: a scan of an index, in its order."""
+    connection: Connection, org: str | None, after: tuple[str, str] | None, limit: int, text: str, max_searched: int
+) -> Page[KnownPrincipal, tuple[str, str]]:
+    """Return the principals with sessions in an org that have a text in their id, from a part of an index."""
     of_org = sessions.c.org == org if org else sessions.c.org.is_(None)
-    principal = sessions.c.principal, sessions.c.principal_kind
-    matching = select(*principal).where(of_org, contains(sessions.c.principal, text)).distinct()
+    following = select(*_IDENTITY).where(of_org).order_by(sessions.c.org, *_IDENTITY)
     if after is not None:
-        matching = matching.where(tuple_(*principal) > tuple_(*map(literal, after)))
-    page = matching.order_by(*principal).limit(limit).subquery()
-    other = sessions.alias()
-    newest = select(other.c.created_at).where(
-        other.c.org == org if org else other.c.org.is_(None),
-        other.c.principal == page.c.principal,
-        other.c.principal_kind == page.c.principal_kind,
-    )
-    newest_at = newest.order_by(other.c.id.desc()).limit(1).scalar_subquery()
-    columns = page.c.principal, page.c.principal_kind
-    return select(*columns, newest_at.label("created_at")).order_by(*columns)
+        following = following.where(tuple_(*_IDENTITY) > tuple_(*map(literal, after)))
+    ends = connection.execute(following.offset(max_searched - 1).limit(2)).all()
+    searched = following.limit(max_searched).subquery()
+    matching = select(searched.c.principal, searched.c.principal_kind).where(contains(searched.c.principal, text))
+    principals: list[KnownPrincipal] = []
+    for name, kind in sorted((row[0], row[1]) for row in connection.execute(matching.distinct()))[: limit + 1]:
+        of_principal = (of_org, sessions.c.principal == name, sessions.c.principal_kind == kind)
+        newest = select(sessions.c.created_at).where(*of_principal).order_by(sessions.c.id.desc()).limit(1)
+        principals.append(KnownPrincipal(name, kind, connection.execute(newest).scalar_one()))
+    return _page(principals, limit, (ends[0][0], ends[0][1]) if len(ends) > 1 else None)
+
+
+def _page(
+    principals: Sequence[KnownPrincipal], limit: int, end: tuple[str, str] | None
+) -> Page[KnownPrincipal, tuple[str, str]]:
+    """Return a page of principals, of which one more than ``limit`` is given if there are more."""
+    items = tuple(principals[:limit])
+    return Page(items, (items[-1].id, items[-1].kind) if len(principals) > limit else end)
 
 
 def _next_org(connection: Connection, after: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
@@ -9,6 +10,8 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
 from capset.stores.base import VERSION_FIELDS, Entry, Page, SessionQuery, SessionRow
+from capset.stores.base.sessions import MAX_SEARCHED
+from capset.stores.pages import filters_of
 from capset.stores.sql.blobs import PartStore
 from capset.stores.sql.events import Notifications
 from capset.stores.sql.files import FileRows
@@ -68,21 +71,28 @@ class SqlSessions:
 
     async def list(self, query: SessionQuery) -> Page[SessionRow]:
         of_org = sessions.c.org == query.org if query.org is not None else sessions.c.org.is_(None)
-        statement = select(sessions).where(of_org).order_by(sessions.c.id.desc())
-        for name in ("principal", "principal_kind", "agent_id"):
-            if (value := getattr(query, name)) is not None:
-                statement = statement.where(sessions.c[name] == value)
-        if query.text is not None:
-            statement = statement.where(contains(sessions.c.agent, query.text) | contains(sessions.c.id, query.text))
+        filters = filters_of(query, ("principal", "principal_kind", "agent_id"))
+        conditions: list[ColumnElement[bool]] = [
+            of_org,
+            *(sessions.c[name] == value for name, value in filters.items()),
+        ]
         if query.principal is not None:
-            statement = statement.where(sessions.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
+            conditions.append(sessions.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
         if query.before is not None:
-            statement = statement.where(sessions.c.id < query.before)
+            conditions.append(sessions.c.id < query.before)
 
         def read(connection: Connection) -> Page[SessionRow]:
+            statement, searched_from = select(sessions).where(*conditions), None
+            if query.text is not None:
+                searched_from = _search_start(connection, conditions)
+                statement = statement.where(sessions.c.id >= (searched_from or ""))
+                statement = statement.where(
+                    contains(sessions.c.agent, query.text) | contains(sessions.c.id, query.text)
+                )
+            statement = statement.order_by(sessions.c.id.desc())
             rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
             items = tuple([SessionRow(**row) for row in rows])
-            return Page(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else searched_from)
 
         return await self._reader.read(read)
 
@@ -106,6 +116,13 @@ class SqlSessions:
         is_deleted = await self._writer.write(write, act)
         await self._parts.sweep_freed()
         return is_deleted
+
+
+def _search_start(connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> str | None:
+    """Return the id from which on sessions are searched for a text, ``None`` if that is all of them."""
+    newest = select(sessions.c.id).where(*conditions).order_by(sessions.c.id.desc())
+    ends = connection.execute(newest.offset(MAX_SEARCHED - 1).limit(2)).scalars().all()
+    return ends[0] if len(ends) > 1 else None
 
 
 def _insert(connection: Connection, row: SessionRow) -> None:

@@ -10,6 +10,8 @@ import pytest
 from capset import Agent, Capability, Kernel, Principal, tool
 from capset.fingerprint.canonical import digest, read
 from capset.stores.base import AuditQuery, PayloadRow
+from capset_testing import FakeClock
+from tests.waiting import until
 
 ADA = Principal("ada", org="acme")
 
@@ -62,9 +64,36 @@ async def test_an_opening_and_a_call_of_what_is_kept_write_nothing_more(
             await record(rows, named_at=named_at)
 
         monkeypatch.setattr(kernel.store.lineage, "record_payloads", record_payloads)
-        for principal in (ADA, ADA, replace(ADA, id="eve")):
-            async with kernel.open(agent(), principal=principal) as session:
+        for prompt, principal in (("One.", ADA), ("One.", ADA), ("One.", replace(ADA, id="eve")), ("Two.", ADA)):
+            async with kernel.open(agent(prompt), principal=principal) as session:
                 for text in ("a", "b"):
                     await session.call(put, text=text)
-    assert written, "the payloads are kept"
+    kinds = [row.kind for row in written]
+    assert (kinds.count("agent"), kinds.count("tool")) == (2, 1), "the agents share their tool"
     assert len({row.hash for row in written}) == len(written), "each once"
+
+
+@pytest.mark.spec("F36")
+async def test_what_was_stored_is_stored_again_the_next_day_and_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[set[str]] = []
+    clock = FakeClock()
+    async with Kernel("memory://", clock=clock) as kernel:
+
+        async def record_payloads(payloads: Iterable[PayloadRow], *, named_at: str) -> None:
+            attempts.append({row.hash for row in payloads})
+            if len(attempts) == 1:
+                raise RuntimeError("the disk is gone")
+
+        async def open_until(count: int) -> None:
+            async with kernel.open(agent(), principal=ADA):
+                await until(lambda: len(attempts) == count)
+
+        monkeypatch.setattr(kernel.store.lineage, "record_payloads", record_payloads)
+        for count in (1, 2, 2):
+            await open_until(count)
+        clock.advance(86_400)
+        await open_until(3)
+    assert "the disk is gone" in caplog.text
+    assert attempts == [attempts[0]] * 3

@@ -23,7 +23,7 @@ from capset.fingerprint.checkpoints import (
 from capset.stores.audit_rules import check_may_sign, check_newest, check_sound, next_checkpoint, no_checkpoint_error
 from capset.stores.base import Pruned
 from capset.stores.sql.audit.records import head, raw_records, raw_rows, undecodable_as_bytes
-from capset.stores.sql.lineage_retention import prune_lineage
+from capset.stores.sql.lineage_retention import prune_links
 from capset.stores.sql.schema.tables import checkpoints, open_intents, records, settings
 
 SIGNER: Final = "checkpoint_key"
@@ -98,7 +98,7 @@ def find_anchor(connection: Connection, before: str, key: CheckpointKey) -> Chec
 
 
 def prune_at(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str, before: str) -> Pruned | None:
-    """Prune the log at a checkpoint, sign its new start, and remove what ran ``before``.
+    """Prune the log at a checkpoint, sign its new start, and remove the links from ``before``.
 
     Returns ``None`` if another process was faster.
     """
@@ -114,7 +114,7 @@ def prune_at(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now
     removed = connection.execute(delete(records).where(records.c.seq <= anchor.seq)).rowcount
     connection.execute(delete(checkpoints).where(checkpoints.c.number < anchor.number))
     connection.execute(insert(checkpoints).values(asdict(start)))
-    prune_lineage(connection, before)
+    prune_links(connection, before)
     return Pruned(removed, start.since)
 
 

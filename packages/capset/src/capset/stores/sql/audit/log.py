@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -50,6 +51,7 @@ from capset.stores.sql.audit.checkpoints import (
 )
 from capset.stores.sql.audit.records import raw_records, undecodable_as_bytes
 from capset.stores.sql.audit.times import UNINDEXED_TIME, bounds_of, first_from, last_before, near_ends
+from capset.stores.sql.lineage_retention import prune_payloads
 from capset.stores.sql.reader import ReadConnections, contains, read_rows
 from capset.stores.sql.schema.tables import FILTERS as INDEXED
 from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, checkpoints, open_intents, records, settings
@@ -60,6 +62,7 @@ _IS_PHASE: Final = {"outcome": IS_OUTCOME, "act": IS_ACT}
 
 _SELECTIVE: Final = ("id", "principal", "session", "correlation", "approval", "code")
 """The filters that match few records, regardless of organisation."""
+_log = logging.getLogger("capset.stores")
 
 
 class SqlAudit:
@@ -188,7 +191,13 @@ class SqlAudit:
             return Pruned(0, first)
         entry = None if act is None else act(Pruned(anchor.seq - first + 1, anchor.seq + 1))
         pruned = await self._writer.write(lambda connection: prune_at(connection, anchor, key, now, before), entry)
-        return pruned or Pruned(0, await self._reader.read(first_seq))
+        if pruned is None:
+            return Pruned(0, await self._reader.read(first_seq))
+        try:
+            await prune_payloads(self._reader, self._writer, before)
+        except StoreError as error:  # the records are gone
+            _log.warning("the payloads that nothing names were not removed, the next pruning does it: %s", error)
+        return pruned
 
     async def signer(self) -> PublicKey | None:
         """Return the key that signs this log. Raises ``StoreError`` if it was tampered with."""

@@ -76,6 +76,9 @@ transitions: Final = Table(
     ForeignKeyConstraint(["org", "from_link"], ["links.org", "links.id"], name="fk_transitions_from_link"),
     ForeignKeyConstraint(["org", "to_link"], ["links.org", "links.id"], name="fk_transitions_to_link"),
     Index("ix_transitions_session", "org", "session", "number"),
+    # A link that is removed must not be referred to.
+    Index("ix_transitions_from_link", "org", "from_link"),
+    Index("ix_transitions_to_link", "org", "to_link"),
 )
 """Changes of a session's runtime hash, with links, reason and time."""
 

@@ -217,6 +217,7 @@ approvals: Final = Table(
     Index("ix_approvals_equal", "org", "session", "digest"),
     Index("ix_approvals_whose", "org", "principal", "status"),
     Index("ix_approvals_tool", "org", "tool", "id"),
+    Index("ix_approvals_alike", "org", "tool", "agent", "status", "id"),
     Index("ix_approvals_agent", "org", "agent", "id"),
     Index("ix_approvals_principal", "org", "principal", "id"),
     _partial_index("ix_approvals_pending", "org", "status", "created_at", where=IS_PENDING),

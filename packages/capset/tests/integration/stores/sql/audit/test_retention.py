@@ -11,7 +11,8 @@ import pytest
 
 from capset.errors import StoreError
 from capset.fingerprint.checkpoints import CheckpointKey
-from capset.stores.base import Pruned
+from capset.stores.base import PayloadRow, Pruned
+from capset.stores.sql import lineage_retention
 from capset.stores.sql.audit import log as audit
 from capset_testing.store_suite.support import LATER, NOW, entry
 from tests.helpers.stores.sql.support import opened, opened_at, raw
@@ -46,6 +47,30 @@ async def test_of_two_prunes_at_once_one_cuts_and_the_other_finds_nothing_left(
         assert checkpoints == [(1, 4, 1), (2, 6, 5)], "the second signed nothing"
         verified = await other.audit.verify([key.public])
         assert (verified.problem, verified.checked, verified.covered) == (None, 2, 6)
+
+
+@pytest.mark.spec("F36")
+async def test_a_payload_that_is_named_between_the_read_and_the_write_of_a_prune_is_left(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_stale, loop = lineage_retention._stale_payloads, asyncio.get_running_loop()
+    named, unused = (PayloadRow("acme", letter * 64, "jcs-1", "tool", "{}") for letter in "ab")
+    key = CheckpointKey.generate()
+    async with opened_at(url) as store:
+
+        def find_then_name(*arguments: Any) -> Any:
+            stale = find_stale(*arguments)
+            naming = store.lineage.record_payloads([named], named_at=LATER)
+            asyncio.run_coroutine_threadsafe(naming, loop).result(30)
+            return stale
+
+        await store.lineage.record_payloads([named, unused], named_at=OLD)
+        await store.audit.commit(entry("a", time=OLD))
+        await store.audit.checkpoint(key, now=OLD)
+        monkeypatch.setattr(lineage_retention, "_stale_payloads", find_then_name)
+        assert await store.audit.prune(NOW, key, now=LATER) == Pruned(1, 2)
+        assert await store.lineage.payload("acme", named.hash) == named
+        assert await store.lineage.payload("acme", unused.hash) is None
 
 
 @pytest.mark.spec("G21", "G22")
