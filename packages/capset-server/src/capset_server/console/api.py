@@ -28,9 +28,12 @@ _WAITING: Final = 2
 
 
 class RestRefusal(CapsetError):
-    """REST's refusal of a request; ``approval`` is the id of an approval request, if there is one."""
+    """REST's refusal of a request; ``approval`` is the id of an approval request, if there is one.
 
-    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:  # JSON data
+    ``lacks_scope`` says whether a key with another scope would be accepted.
+    """
+
+    def __init__(self, status: int, problem: Mapping[str, Any], *, lacks_scope: bool = False) -> None:  # JSON data
         fields = [
             Field(field["path"], field["expected"], field.get("did_you_mean")) for field in problem.get("fields") or ()
         ]
@@ -40,6 +43,7 @@ class RestRefusal(CapsetError):
         self.retryable = bool(problem.get("retryable", False))
         self.retry_after = problem.get("retry_after")
         self.approval: str | None = problem.get("approval")
+        self.lacks_scope = lacks_scope
 
 
 class RestAnswer:
@@ -54,7 +58,9 @@ class RestAnswer:
         """Return the body as JSON data, ``None`` for an empty one. Raises ``RestRefusal`` for an error status."""
         parsed = json.loads(self.body) if self.body and _is_json(self.headers.get("content-type", "")) else None
         if self.status >= 400:
-            raise RestRefusal(self.status, cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {})
+            problem = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
+            lacks_scope = "insufficient_scope" in self.headers.get("www-authenticate", "")
+            raise RestRefusal(self.status, problem, lacks_scope=lacks_scope)
         return parsed
 
 

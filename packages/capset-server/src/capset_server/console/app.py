@@ -18,11 +18,11 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import CapsetError, PermissionDenied, Unauthenticated
-from capset_server.auth.callers import Caller
+from capset_server.auth.callers import Caller, InsufficientScope
 from capset_server.auth.sign_ins import SignInKind, SignIns, is_foreign
 from capset_server.auth.signing_keys import KeySource
 from capset_server.console import assets, pages
-from capset_server.console.api import Api
+from capset_server.console.api import Api, RestRefusal
 from capset_server.console.forms import Form, read_form
 from capset_server.console.login import Login
 from capset_server.console.markup import address, render
@@ -175,7 +175,10 @@ class Console:
         if info.caller is not None and not is_fragment:
             with suppress(CapsetError):  # without the store, there is no menu either
                 page = await self._page(request, info.caller, Form(()), self._login.cookie(request.scope, info))
-                return page.render("refusal.html", http_status=public_error.status, **values)
+                lacks_scope = isinstance(error, InsufficientScope) or (
+                    isinstance(error, RestRefusal) and error.lacks_scope
+                )
+                return page.render("refusal.html", http_status=public_error.status, lacks_scope=lacks_scope, **values)
         root = root_of(request.scope)
         values |= {
             "url": address(root),

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
 
+from capset.definitions.secrets import MASK
 from capset.fingerprint.changes import Change
 from capset_server.console.api import suppress_refusals
 from capset_server.console.inbox_rows import present_arguments
-from capset_server.console.markup import brief
+from capset_server.console.markup import brief, counted, one_line
 from capset_server.console.page import PageRequest
 
 # REST returns JSON data, so functions that take parts of it take ``Any``.
@@ -19,16 +20,23 @@ _HASHES: Final = ("tool_hash", "code_hash", "runtime_hash")
 _LINKED: Final = ("static_hash", "runtime_hash", "prompt_hash")
 _LINKS: Final = 200
 _EARLIER: Final = 10
+_DISTINCT: Final = 2
+"""How many distinct values of an argument are named."""
+_LONGEST: Final = 200
+"""The maximum length of a value that is compared, as it is shown."""
 MOST: Final = 50
 """The maximum number of differences of one kind that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentHistory:
-    """An argument of a request, and in words how its value compares with those that were approved."""
+    """An argument of a request, and in words how its value compares with those that were approved.
+
+    ``value`` is a short text of it, ``None`` if the argument is absent.
+    """
 
     name: str
-    value: Any
+    value: str | None
     note: str
     is_new: bool
 
@@ -37,7 +45,8 @@ class ArgumentHistory:
 class SinceApproved:
     """The last approved request for the same tool of the same agent, and how a later one differs from it.
 
-    ``count`` is the number of approved requests, up to a limit, whose arguments ``history`` compares.
+    ``count`` is the number of approved requests, up to a limit, whose arguments ``history`` compares. With
+    ``is_masked``, a part of the arguments of one of the two is masked, so that they may differ where they look equal.
 
     ``moved`` names the hashes that differ, and ``tool`` has the differences in what the tool's hash covers. ``links``
     has those between the links of both, if they are stored and the caller may see them.
@@ -45,6 +54,7 @@ class SinceApproved:
 
     last: Any
     arguments: list[Change] = field(default_factory=list[Change])
+    is_masked: bool = False
     moved: tuple[str, ...] = ()
     tool: list[Change] = field(default_factory=list[Change])
     links: Any = None
@@ -72,7 +82,7 @@ async def run_of(page: PageRequest, request: Any) -> Mapping[str, Any]:
 
 
 async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> SinceApproved | None:
-    """Compare a request with the last approved one before it; ``None`` if there is none."""
+    """Compare a request with the last approved one before it; ``None`` if there is none that the caller may see."""
     approved = await _approved_before(page, request)
     if not approved:
         return None
@@ -83,6 +93,7 @@ async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> 
     return SinceApproved(
         last,
         [*islice(_changes("", before, after), MOST)],
+        _is_masked(before, after),
         moved,
         [*islice(_changes("", definition, tool), MOST)] if definition and tool else [],
         await _links_diff(page, last, request),
@@ -92,7 +103,12 @@ async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> 
 
 
 async def earlier_requests(page: PageRequest, request: Any) -> list[Any]:
-    """Return the newest requests for the same tool before another one, of any status, agent and principal."""
+    """Return the newest requests for the same tool before another one, of any status, agent and principal.
+
+    There are none for a caller that may only see the requests of its own sessions.
+    """
+    if not page.caller.has("capset:approve"):
+        return []
     return (await page.api.get("approvals", tool=request["tool"], cursor=request["id"], limit=_EARLIER))["items"]
 
 
@@ -101,28 +117,48 @@ def _histories(arguments: Any, approved: Sequence[Any]) -> Iterator[ArgumentHist
     if len(approved) < 2 or not all(isinstance(values, dict) for values in (arguments, *approved)):
         return
     for name in {key: None for values in (arguments, *approved) for key in values}:
-        value, earlier = arguments.get(name), [values.get(name) for values in approved]
-        texts = [json.dumps(other, sort_keys=True) for other in earlier]
-        same = texts.count(json.dumps(value, sort_keys=True))
-        if same:
-            note = "as in all of them" if same == len(texts) else f"as in {same} of them"
-        elif numbers := _numbers([value, *earlier]):
-            number, *others = numbers
-            low, high = min(others), max(others)
-            compared = "more than in any" if number > high else "less than in any" if number < low else "within these"
-            note = f"{compared}: {low:,g} to {high:,g}"
+        text, *earlier = [_text_of(values, name) for values in (arguments, *approved)]
+        same = earlier.count(text)
+        if any(MASK in other for other in (text, *earlier) if other is not None):
+            note, is_new = "masked, not compared", False
+        elif same:
+            note, is_new = f"same in {'all ' if same == len(earlier) else f'{same} of '}{len(earlier)}", False
         else:
-            distinct = [json.loads(text) for text in dict.fromkeys(texts)]
-            shown = ["absent" if other is None else brief(other, 60) for other in distinct[:3]]
-            others = f" and {len(distinct) - 3} others" if len(distinct) > 3 else ""
-            note = f"new; so far {' · '.join(shown)}{others}"
-        yield ArgumentHistory(name, value, note, is_new=not same)
+            note, is_new = _range_note(text, earlier) or _values_note(earlier), True
+        value = None if text is None else brief(arguments[name], _LONGEST)
+        yield ArgumentHistory(name, value, note, is_new)
 
 
-def _numbers(values: Sequence[Any]) -> list[float]:
-    """Return the values if all of them are numbers, else nothing."""
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    return numbers if len(numbers) == len(values) else []
+def _text_of(arguments: Mapping[str, Any], name: str) -> str | None:
+    """Return an argument as JSON text, the same for equal values; ``None`` if it is absent."""
+    return json.dumps(arguments[name], ensure_ascii=False, sort_keys=True) if name in arguments else None
+
+
+def _range_note(text: str | None, earlier: Sequence[str | None]) -> str | None:
+    """Return how a new number compares with those that were approved; ``None`` if one of the values is no number."""
+    numbers = [json.loads(value) for value in (text, *earlier) if value is not None]
+    is_number = [isinstance(number, int | float) and not isinstance(number, bool) for number in numbers]
+    if len(numbers) <= len(earlier) or not all(is_number):
+        return None
+    number, *others = numbers
+    low, high = min(others), max(others)
+    approved = f"the approved range ({one_line(low)}{'' if low == high else f' to {one_line(high)}'})"
+    if low <= number <= high:
+        return f"new, but within {approved}"
+    return f"{'above' if number > high else 'below'} {approved}"
+
+
+def _values_note(earlier: Sequence[str | None]) -> str:
+    """Return that a value is new, with some of those that were approved."""
+    distinct = [*dict.fromkeys(earlier)]
+    shown = ["absent" if text is None else brief(json.loads(text), 60) for text in distinct[:_DISTINCT]]
+    more = len(distinct) - len(shown)
+    last = counted(more, "other") if more else shown.pop() if len(shown) > 1 else None
+    return f"not approved before; so far: {', '.join(shown)}{f' and {last}' if last is not None else ''}"
+
+
+def _is_masked(*arguments: Any) -> bool:
+    return any(MASK in one_line(values) for values in arguments)
 
 
 def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
@@ -143,12 +179,17 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 async def _approved_before(page: PageRequest, request: Any) -> list[Any]:
-    """Return the newest approved requests before another one, of the same tool and agent, used or not."""
+    """Return the newest approved requests before another one, of the same tool and agent, used or not.
+
+    There are none for a caller that may only see the requests of its own sessions.
+    """
+    if not page.caller.has("capset:approve"):
+        return []
     requests: list[Any] = []
     for status in ("approved", "used"):
         alike = {"tool": request["tool"], "agent": request["agent"], "status": status}
         requests += (await page.api.get("approvals", **alike, cursor=request["id"], limit=_EARLIER))["items"]
-    return sorted(requests, key=lambda candidate: candidate["id"], reverse=True)
+    return sorted(requests, key=lambda candidate: candidate["id"], reverse=True)[:_EARLIER]
 
 
 async def _links_diff(page: PageRequest, last: Any, request: Any) -> Any:

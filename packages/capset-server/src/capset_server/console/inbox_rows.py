@@ -13,10 +13,14 @@ from capset_server.console.markup import one_line
 _WHOLE: Final = 400
 """The maximum length of arguments, in characters of JSON, that a row shows whole."""
 _SHOWN: Final = (
-    *("tool", "tool_hash", "code_hash", "digest", "modified", "round", "status", "agent", "principal", "on_behalf_of"),
-    *("reason", "policies", "needs", "approvals", "decidable", "refusal", "decided_by"),
+    *("tool", "tool_hash", "code_hash", "digest", "arguments", "modified", "masked", "round", "status", "agent"),
+    *("principal", "on_behalf_of", "reason", "policies", "decidable", "refusal", "decided_by"),
 )
 """What equal requests have in common: everything that a row shows, except times, and what a call would run."""
+_NEEDED: Final = ("text", "approvals")
+_GIVEN: Final = ("by", "on_behalf_of", "note", "scope")
+"""What the needs and the approvals of equal requests have in common: all but times."""
+_ROUND_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,9 @@ class InboxRow:
     @property
     def selection(self) -> str:
         """The requests as a form sends them, with the round to approve if the row shows all of it."""
+        is_whole = self.is_whole
         return " ".join(
-            f"{request['id']}:{request['round']}" if self.is_whole else request["id"] for request in self.requests
+            f"{request['id']}:{request['round']}" if is_whole else request["id"] for request in self.requests
         )
 
 
@@ -54,9 +59,15 @@ def rows_of(requests: Iterable[Any]) -> list[InboxRow]:
     """Return the rows of a list of requests, in its order."""
     rows: dict[str, InboxRow] = {}
     for request in requests:
-        key = json.dumps([request["arguments"], *(request[name] for name in _SHOWN)], sort_keys=True)
-        rows.setdefault(key, InboxRow()).requests.append(request)
+        rows.setdefault(_key(request), InboxRow()).requests.append(request)
     return [*rows.values()]
+
+
+def _key(request: Any) -> str:
+    """Return what a request has in common with equal ones."""
+    needs = request["needs"] and [request["needs"][name] for name in _NEEDED]
+    approvals = [[approval[name] for name in _GIVEN] for approval in request["approvals"]]
+    return json.dumps([needs, approvals, *(request[name] for name in _SHOWN)], sort_keys=True)
 
 
 def present_arguments(request: Any) -> Any:
@@ -74,4 +85,10 @@ class Selected(NamedTuple):
 def selected_requests(selection: Iterable[str]) -> list[Selected]:
     """Return the requests that a form of the list names."""
     pairs = (reference.partition(":") for text in selection for reference in text.split())
-    return [Selected(name, int(shown) if shown.isascii() and shown.isdigit() else None) for name, _, shown in pairs]
+    return [Selected(name, round_in(shown)) for name, _, shown in pairs]
+
+
+def round_in(text: str) -> int | None:
+    """Return the round in a form's field, ``None`` if there is none."""
+    is_round = text.isascii() and text.isdigit() and len(text) <= _ROUND_DIGITS
+    return int(text) if is_round else None

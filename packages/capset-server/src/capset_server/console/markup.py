@@ -195,15 +195,15 @@ def moment(context: Context, text: str | None) -> Markup:
 
 
 def limit_words(limit: Any) -> str:  # JSON data of a tool's payload
-    """Return a limit of a tool in words: ``at most 10 calls within 1 hour for each principal``."""
+    """Return a limit of a tool in words: ``at most 10 calls per hour and principal``."""
     length = limit["window"]
     size, unit = next((size, unit) for size, unit in _WINDOWS if length % size == 0)
-    counted_for = {"all": "for all callers together", "org": "for each organisation"}.get(
-        limit["per"], f"for each {limit['per']}"
+    window = unit if length == size else counted(length // size, unit)
+    counted_for = {"all": ", for all callers together", "org": " and organisation"}.get(
+        limit["per"], f" and {limit['per']}"
     )
-    separately = ", counted by each process" if limit.get("scope") == "process" else ""
-    within = counted(length // size, unit)
-    return f"at most {counted(limit['requests'], 'call')} within {within} {counted_for}{separately}"
+    separately = ", counted separately in each process" if limit.get("scope") == "process" else ""
+    return f"at most {counted(limit['requests'], 'call')} per {window}{counted_for}{separately}"
 
 
 def utc(seconds: int) -> str:

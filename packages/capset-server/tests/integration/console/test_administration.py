@@ -122,7 +122,7 @@ async def test_an_account_by_a_token_has_no_key() -> None:
 async def test_without_keys_nothing_is_made_or_revoked() -> None:
     anyone = Caller(Principal("dev", org="acme"), frozenset({"capset:admin"}), None)
     async with site(anyone=anyone) as server, server.client(None) as client:
-        assert "No request waits" in (await client.get("/")).text
+        assert "No requests are waiting" in (await client.get("/")).text
         page = (await client.get("/account")).text
         assert ("everyone who reaches it acts as user:dev" in page, "Sign out" in page) == (True, False)
         listing = (await client.get("/keys")).text

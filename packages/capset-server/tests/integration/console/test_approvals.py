@@ -23,6 +23,7 @@ from capset_agents.playback.scripts import Call
 from capset_agents.runner import AgentRunner
 from capset_testing import FakeClock
 from tests.helpers.server.approving import till
+from tests.helpers.server.console.auditing import reading
 from tests.helpers.server.console.inbox import EVIL, NAKED, at_console, hostile, inbox, requested, sent, stored
 from tests.helpers.server.rest.agent_turns import read_until
 from tests.helpers.server.rest.turns import send
@@ -85,7 +86,7 @@ async def test_the_list_is_counted_by_age_and_sorted_both_ways() -> None:
         async with at_console(server, "boss") as browser:
             newest, oldest = [(await browser.get(f"/approvals{order}")).text for order in ("", "?order=oldest")]
     assert "<strong>4 open requests</strong>" in newest
-    assert "under 5 min: 1 · under 1 h: 1 · under 1 d: 1 · older: 1" in newest
+    assert "0–5 min: 1 · 5–60 min: 1 · 1–24 h: 1 · older: 1" in newest
     assert re.findall(r'data-request="([^"]+)"', newest) == requests[::-1]
     assert re.findall(r'data-request="([^"]+)"', oldest) == requests
 
@@ -118,7 +119,7 @@ async def test_what_has_not_changed_is_not_sent_again(shop: Site, boss: httpx2.A
         assert await status_after_another(path) == 200
     await until(is_untouched, "the page of a request to stay as it is while another is made")
     await sent(boss, request, "reject")
-    gone = (await poll(f"/approvals/{request}/standing")).text
+    gone = (await poll(f"/approvals/{request}/standing?round=0")).text
     assert ("Rejected" in gone, 'hx-target="#decide"' in gone) == (True, True)
     assert "every 2s" not in gone, "what is decided changes no more"
 
@@ -182,7 +183,7 @@ async def test_hostile_text_is_text_everywhere() -> None:
             for path in (
                 *("", "?status=all", f"?status=all&tool={EVIL}&principal={EVIL}"),
                 *(f"/{request}{more}" for request in (FIRST, SECOND) for more in ("", "?all=1", "/conversation")),
-                *(f"/{SECOND}/{more}" for more in ("edit", "standing", "beside")),
+                *(f"/{SECOND}/{more}" for more in ("edit", "standing?round=0", "beside")),
             ):
                 page = await browser.get(f"/approvals{path}")
                 assert page.status_code == 200, (path, page.text)
@@ -240,14 +241,15 @@ async def thousand(folder: Path) -> AsyncGenerator[httpx2.AsyncClient]:
 @pytest.mark.spec("N5")
 async def test_a_thousand_open_requests_are_paged(tmp_path: Path) -> None:
     ids: list[str] = []
+    pages = 0
     path: str | None = "/approvals"
     async with thousand(tmp_path) as browser:
         while path is not None:
-            page = (await browser.get(path)).text
+            page, pages = (await browser.get(path)).text, pages + 1
             ids += re.findall(r'data-request="([^"]+)"', page)
             following = re.search(r'rel="next" href="([^"]+)"', page)
             path = following and following[1].replace("&amp;", "&")
-    assert len(ids) == len(set(ids)) == 1_000
+    assert (len(ids), len(set(ids)), pages) == (1_000, 1_000, 5)
 
 
 @pytest.mark.realtime
@@ -332,10 +334,10 @@ async def test_the_second_of_two_decisions_is_answered_kindly(shop: Site, boss: 
     await sent(boss, request, "approve")
     async with at_console(shop, "chief") as chief:
         late = await sent(chief, request, "reject", note="no")
-        assert "<strong>user:boss</strong> has approved" in late.text
+        assert "<strong>user:boss</strong> approved this request" in late.text
         edited = await sent(chief, request, "edit", **{"arguments/to": "eve"})
     for refused in (late, edited):
-        assert (refused.status_code, "You were too late" in refused.text) == (409, True)
+        assert (refused.status_code, "Your decision had no effect" in refused.text) == (409, True)
     row = await stored(shop, request)
     assert (row.status, row.decided_by, row.modified) == ("approved", "user:boss", None)
 
@@ -441,6 +443,40 @@ async def test_of_several_approvers_each_sees_how_many_have_approved(shop: Site,
     assert (await stored(shop, request)).status == "approved"
 
 
+@pytest.mark.spec("N6", "N7")
+async def test_arguments_that_another_has_changed_are_shown_before_they_are_approved(
+    shop: Site, boss: httpx2.AsyncClient
+) -> None:
+    request = await requested(shop, "donate", to="a museum")
+    page = (await boss.get(f"/approvals/{request}")).text
+    poll = re.search(r'hx-get="([^"]*/standing[^"]*)"', page)
+    assert poll is not None
+    async with at_console(shop, "chief") as chief:
+        await sent(chief, request, "edit", json='{"to": "a zoo"}')
+    answer = await boss.get(poll[1].replace("&amp;", "&"), headers={"hx-request": "true"})
+    assert (answer.headers["hx-redirect"], "Approve once" in answer.text) == (f"/approvals/{request}", False)
+    page = (await boss.get(answer.headers["hx-redirect"])).text
+    for part, is_shown in (
+        *(("An approver has changed the arguments", True), ("a zoo", True), ("Approve once", True)),
+        ("Approve for the session", False),
+    ):
+        assert (part in page) is is_shown, part
+
+
+@pytest.mark.spec("N3", "N6")
+async def test_who_only_asks_sees_their_own_request_and_no_link_that_is_refused(shop: Site) -> None:
+    await shop.key("asker", scopes=["capset:call", "capset:write"])
+    request = await requested(shop, user="asker")
+    async with reading(shop, "asker") as asker:
+        page = await asker.get(f"/approvals/{request}")
+        assert (page.status_code, "the scope capset:approve" in page.text, "Reject" in page.text) == (200, True, False)
+        links = set(re.findall(r'(?:href|hx-get)="(/[^"#]*)"', page.text))
+        statuses = {link: (await asker.get(link.replace("&amp;", "&"))).status_code for link in links}
+        assert {link: status for link, status in statuses.items() if status >= 400} == {}
+        refused = await asker.get("/approvals", headers={"accept": "text/html"})
+        assert (refused.status_code, "issue a key with more scopes" in refused.text) == (403, True)
+
+
 @pytest.mark.spec("N7")
 async def test_a_request_that_expires_while_it_is_looked_at() -> None:
     clock = FakeClock()
@@ -450,7 +486,7 @@ async def test_a_request_that_expires_while_it_is_looked_at() -> None:
         assert token is not None
         clock.advance(3_601)
         late = await browser.post(f"{path}/approve", data={"token": token[1], "round": "0"})
-        assert (late.status_code, "the request has expired" in late.text) == (409, True)
-        standing = await browser.get(f"{path}/standing", headers={"hx-request": "true"})
+        assert (late.status_code, "The request has expired" in late.text) == (409, True)
+        standing = await browser.get(f"{path}/standing?round=0", headers={"hx-request": "true"})
         for page in (late, standing):
             assert "It expired without a decision" in page.text

@@ -172,7 +172,7 @@ async def test_keys_lead_from_request_to_request_and_decide_nothing_alone(shop: 
 async def test_several_are_selected_and_decided_by_keys(shop: Site, browser: Browser) -> None:
     other, last, first = [await requested(shop, to=f"bob {number}") for number in range(3)]
     async with signed_in(browser, shop, "boss", "/approvals") as page:
-        approve = page.get_by_role("button", name="Approve selected once")
+        approve = page.get_by_role("button", name="Approve selected, for one call each")
         await expect(approve).to_be_hidden()
         for key in ("j", "x", "j", "x"):
             await page.keyboard.press(key)
@@ -200,6 +200,25 @@ async def test_several_are_selected_and_decided_by_keys(shop: Site, browser: Bro
         await expect(page.get_by_text("No open requests")).to_be_visible()
 
 
+@pytest.mark.spec("N35")
+async def test_a_selected_row_stays_selected_when_an_equal_request_joins_it(shop: Site, browser: Browser) -> None:
+    first = await requested(shop)
+    async with signed_in(browser, shop, "boss", "/approvals") as page:
+        row = page.locator(f"#request-{first}")
+        box = row.locator("input")
+        await box.check()
+        second = await requested(shop)
+        await page.get_by_role("button", name="Show 1 new").click(timeout=SOON)
+        await expect(row).to_contain_text("2 identical requests")
+        await expect(box).to_be_checked()
+        await rejected_elsewhere(shop, second)
+        await expect(row.locator(".gone")).to_contain_text("1 of 2", timeout=SOON)
+        await page.get_by_role("button", name="Refresh the list").click()
+        await expect(page.locator("#announced")).to_have_text("1 request is no longer selected")
+        await expect(box).to_be_checked()
+        await hold_page(page)
+
+
 @pytest.mark.spec("N7")
 async def test_of_two_who_decide_at_once_one_does_and_the_other_sees_it(shop: Site, browser: Browser) -> None:
     for _ in range(3):
@@ -214,7 +233,7 @@ async def test_of_two_who_decide_at_once_one_does_and_the_other_sees_it(shop: Si
             won, lost = (boss, chief) if row.decided_by == "user:boss" else (chief, boss)
             assert row.status == ("approved" if won is boss else "rejected")
             await expect(won.locator(".told")).to_contain_text(row.status.capitalize())
-            await expect(lost.get_by_role("alert")).to_contain_text("You were too late")
+            await expect(lost.get_by_role("alert")).to_contain_text("Your decision had no effect")
             await expect(lost.get_by_role("alert")).to_contain_text(str(row.decided_by))
             assert await lost.get_by_role("button", name="Reject").count() == 0
         records = await shop.kernel.audit.read(limit=1_000)

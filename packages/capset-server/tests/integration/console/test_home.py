@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncGenerator
+from html import unescape
+from typing import Any
 
 import httpx2
 import pytest
 
 from capset.definitions.governance.usage import AgentUsage
 from capset.stores.base import ModelUser
+from capset_testing.store_suite.support import entry
 from tests.helpers.server.approving import asked
 from tests.helpers.server.console.auditing import auditing, called, reading
 from tests.helpers.server.console.talking import session_of, visitor
@@ -28,7 +33,7 @@ async def shop() -> AsyncGenerator[Site]:
 @pytest.mark.spec("N36")
 async def test_it_shows_what_waits_what_failed_and_what_was_spent(shop: Site, boss: httpx2.AsyncClient) -> None:
     empty = (await boss.get("/")).text
-    for part in ("No request waits for a decision", "0 calls, of which none failed", "$0</strong> for 0 tokens"):
+    for part in ("No requests are waiting for a decision", "0 calls, of which none failed", "$0</strong> for 0 tokens"):
         assert part in empty, part
     await called(shop, "one")
     async with shop.client("caller") as client:
@@ -41,15 +46,26 @@ async def test_it_shows_what_waits_what_failed_and_what_was_spent(shop: Site, bo
     page = (await boss.get("/")).text
     for part in (
         *("1 open request", f'href="/approvals/{request}?order=oldest"', "1 failed</a>", "<code>refuse</code>"),
-        *("$0.25</strong> for 1,200 tokens in 2 steps", f">{agent}</a>"),
+        *("$0.25</strong> for 1,200 tokens in 2 model steps", f">{agent}</a>"),
     ):
         assert part in page, part
-    assert "Servers that need someone" not in page, "none is declared"
+    assert "Servers that need attention" not in page, "none is declared"
     async with reading(shop, "caller") as caller:
         page = (await caller.get("/")).text
     for part in ("open request", "What failed", "Spend today"):
         assert part not in page, part
     assert "Where to start" in page
+
+
+@pytest.mark.spec("N36")
+async def test_a_failing_tool_is_named_however_many_are_busier(shop: Site, boss: httpx2.AsyncClient) -> None:
+    """Also where no handler was started, since what the call needs is unavailable."""
+    same: dict[str, Any] = {"org": "acme", "act": None, "time": shop.kernel.now()}
+    for number in range(22):
+        await shop.kernel.audit.commit(entry(f"busy-{number}", **same, tool=f"tool_{number % 11}"))
+    await shop.kernel.audit.commit(entry("rare", **same, tool="ledger", outcome="unavailable"))
+    page = (await boss.get("/")).text
+    assert ("1 unavailable</a>" in page, "<code>ledger</code>" in page) == (True, True)
 
 
 @pytest.mark.spec("N36")
@@ -78,8 +94,11 @@ async def test_errors_have_the_menu_and_a_way_on(shop: Site, path: str, status: 
         page = await caller.get(path, headers=BROWSER)
         assert (page.status_code, 'aria-label="Main"' in page.text) == (status, True)
         assert f'href="{way_on}"' in page.text[page.text.index("<main") :]
+        assert ("issue a key" in page.text) == (status == 403)
         part = await caller.get(path, headers={**BROWSER, "hx-request": "true"})
         assert (part.status_code, part.text.startswith('<p class="alert"')) == (status, True)
+        forged = await caller.post("/agents/new", headers={**BROWSER, "x-capset-token": "0" * 64})
+        assert (forged.status_code, "issue a key" in forged.text) == (403, False)
 
 
 @pytest.mark.spec("N36")
@@ -126,8 +145,12 @@ async def test_charts_show_tokens_and_cost(shop: Site, boss: httpx2.AsyncClient)
         'id="chart-cost"',
         "user:kim",
         "30 days",
+        "Counted in whole hours, from",
     ):
         assert part in page, part
+    cost = re.search(r'id="chart-cost" data-chart="([^"]*)"', page)
+    assert cost is not None
+    assert len(json.loads(unescape(cost[1]))["x"]) >= 24, "from the beginning of the day that is shown"
     assert page.index(">scribe<") < page.index(">clerk<"), "by cost"
     assert "remove the filter" in (await boss.get("/audit/charts?tool=echo")).text
     assert "$0.5 in 1 step" in (await boss.get("/audit/charts?agent=clerk")).text

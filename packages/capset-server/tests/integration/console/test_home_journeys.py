@@ -20,7 +20,7 @@ async def test_the_first_page_leads_on_and_so_do_errors(store: str, browser: Bro
         async with shop.client("caller") as client:
             await asked(client, await make_session(client, "till"))
         await page.goto("/")
-        await expect(page.get_by_role("heading", name="What waits")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Waiting for a decision")).to_be_visible()
         await hold_page(page)
         await page.goto("/agents/nothing")
         await hold_page(page)

@@ -40,7 +40,7 @@ async def test_equal_requests_share_a_row_and_are_decided_together(shop: Site, b
     other = await requested(shop, to="eve")
     page = (await boss.get("/approvals")).text
     assert rows_in(page) == {other: f"{other}:0", first: f"{second}:0 {first}:0"}
-    assert "2 equal" in page
+    assert "2 identical requests" in page
     done = await decided(boss, f"{second}:0 {first}:0", answer="reject", note="once is enough")
     assert "Rejected: 2." in done.text
     rows = [await stored(shop, request) for request in (first, second, other)]
@@ -59,9 +59,14 @@ async def test_what_cannot_be_decided_stays_and_the_list_says_why(shop: Site, bo
     await sent(boss, late, "reject")
     refused = await decided(boss, *rows.values(), answer="approve", note="fine")
     assert refused.status_code == 409
-    for part in ("Approved: 1.", "others are needed: 1.", "it was rejected by user:boss", ">\nfine</textarea>"):
+    for part in (
+        "Approved: 1.",
+        "recorded for 1 request that still needs other approvers.",
+        "it was rejected by user:boss",
+        ">\nfine</textarea>",
+    ):
         assert part in refused.text, part
-    assert refused.text.count("the list does not show all that would be approved") == 2
+    assert refused.text.count("the list shows only part of this request") == 2
     statuses = [(await stored(shop, request)).status for request in (plain, donation, late, masked, long)]
     assert statuses == ["approved", "pending", "rejected", "pending", "pending"]
     assert "Rejected: 2." in (await decided(boss, rows[masked], rows[long], answer="reject")).text
@@ -73,6 +78,22 @@ async def test_what_cannot_be_decided_stays_and_the_list_says_why(shop: Site, bo
             assert (await decided(kim, f"{own}:0", **form)).status_code == 422
     assert "Nothing was selected" in (await decided(boss, answer="approve")).text
     assert (await stored(shop, own)).status == "pending"
+
+
+@pytest.mark.spec("N35")
+async def test_a_burst_of_equal_requests_is_one_row_on_the_page_where_it_was_decided(
+    shop: Site, boss: httpx2.AsyncClient
+) -> None:
+    newest = [await requested(shop, to="bob") for _ in range(7)][::-1]
+    page = (await boss.get("/approvals")).text
+    row = page[page.index(f'data-request="{newest[-1]}"') :]
+    assert ("7 identical requests</span>" in row, "and 2 more" in row) == (True, True)
+    assert len(re.findall(r'<a href="/approvals/[^"]+"><time', row)) == 5
+    path = f"/approvals/decisions?cursor={newest[2]}"
+    done = await decided(boss, *(f"{request}:0" for request in newest[3:]), path=path, answer="approve")
+    assert str(done.url).endswith(f"/approvals?cursor={newest[2]}")
+    for part in ("Approved: 4.", "No more requests", 'href="/approvals?status=pending"'):
+        assert part in done.text, part
 
 
 @pytest.mark.spec("N35")
@@ -107,8 +128,8 @@ async def test_a_request_is_compared_with_those_that_were_approved(shop: Site, b
     await sent(boss, rejected, "reject", note="who is this?")
     pattern = r"<tr><td>(\w+)</td><td><code>(.*?)</code></td><td>(.*?)</td></tr>"
     for to, amount, notes in (
-        ("bob", 700, {"to": "as in 2 of them", "amount": "more than in any: 5 to 20"}),
-        ("dora", 20, {"to": "new; so far bob · eve", "amount": "as in 1 of them"}),
+        ("bob", 700, {"to": "same in 2 of 3", "amount": "above the approved range (5 to 20)"}),
+        ("dora", 20, {"to": "not approved before; so far: bob and eve", "amount": "same in 1 of 3"}),
     ):
         page = (await boss.get(f"/approvals/{await requested(shop, to=to, amount=amount)}")).text
         compared = page[page.index("compared with the last 3") : page.index("Changed arguments")]
@@ -118,4 +139,21 @@ async def test_a_request_is_compared_with_those_that_were_approved(shop: Site, b
         for part in (f'href="/approvals/{rejected}"', "to: mallory, amount: 1", "who is this?", "/audit?tool=pay"):
             assert part in earlier, part
     page = (await boss.get(f"/approvals/{await requested(shop, 'donate', to='a museum')}")).text
-    assert ("at most 1 call within 1 hour for each principal" in page, "earlier-title" in page) == (True, False)
+    assert ("at most 1 call per hour and principal" in page, "earlier-title" in page) == (True, False)
+
+
+@pytest.mark.spec("N37")
+async def test_comparisons_have_every_digit_and_take_no_mask_for_a_value(shop: Site, boss: httpx2.AsyncClient) -> None:
+    for amount in (10_000_001, 20_000_002):
+        await sent(boss, await requested(shop, to="bob", amount=amount), "approve")
+    page = (await boss.get(f"/approvals/{await requested(shop, to='bob', amount=30_000_003)}")).text
+    assert "above the approved range (10000001 to 20000002)" in page
+    mail = {"to": ["bob"], "body": "Hello"}
+    for key in ("sk-1", "sk-2"):
+        await sent(boss, await requested(shop, "send_mail", **mail, api_key=key), "approve")
+    request = await requested(shop, "send_mail", **mail, api_key="sk-3")
+    for query in ("", "?shown=1"):
+        page = (await boss.get(f"/approvals/{request}{query}")).text
+        compared = page[page.index("compared with the last 2") : page.index('id="earlier-title"')]
+        assert re.findall(r"<td>api_key</td>.*?<td>([^<]*)</td></tr>", compared) == ["masked, not compared"]
+        assert ("The arguments are the same" in compared, "Masked values are not compared" in compared) == (False, True)

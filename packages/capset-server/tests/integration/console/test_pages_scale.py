@@ -167,16 +167,14 @@ OPERATED: Final = (
 )
 """Pages that an administrator of the server sees, with what all organisations have."""
 FILTERED: Final = (
-    *("/agents?text=agent", "/agents?text=t%2077&status=archived", "/agents?capability=notes"),
+    *("/agents?text=agent", "/agents?text=t%2077&status=archived"),
     *("/capabilities?text=files", "/capabilities?category=category%205", "/capabilities?permission=folder:f5"),
     *(
         *("/sessions/new?text=gent%207", "/sessions?text=agent", "/audit?text=ool_7", "/audit?text=nothing&kind=all"),
-        "/sessions?principal=user-77",
         "/keys?principal=user-77",
         "/principals?text=user-77",
     ),
-    *("/approvals?tool=save", "/approvals?principal=user-77", "/approvals?session=session-00000100"),
-    "/approvals?standing=all",
+    *("/approvals?tool=save", "/approvals?principal=user-77", "/approvals?status=all"),
     *("/audit?tool=tool_7", "/audit?principal=user-77&outcome=denied", "/audit?outcome=denied", f"/audit?{_DAY}"),
     *("/audit?session=session-00000100", "/audit?agent=agent%2020&code=permission_denied", "/audit?cursor=15000"),
     *("/audit?approval=approval-00000500", "/audit?tool=nothing&kind=all", "/audit?principal=nobody&outcome=failed"),

@@ -246,6 +246,8 @@ def data_of(page: httpx2.Response, name: str) -> dict[str, Any]:
 async def test_the_time_line_leads_to_the_records_of_each_bar(shop: Site, boss: httpx2.AsyncClient) -> None:
     session = await called(shop, "one", "two")
     page = await boss.get("/audit/timeline", params={"session": session, "bucket": "1h"})
+    searched = await boss.get("/audit/timeline", params={"session": session, "text": "echo"})
+    assert ("Not filtered by text" in searched.text, "Not filtered" in page.text) == (True, False)
     (bar,) = re.findall(r'<tr class="went-wrong"><td class="nowrap"><a href="([^"]+)".*?</tr>', page.text)
     drawn = re.findall(r'<rect class="(\w+)"', page.text)
     assert (drawn.count("ground"), {"succeeded", "refused", "failed"} <= {*drawn}) == (25, True)

@@ -17,7 +17,7 @@ from capset.errors import CapsetError, Field, InvalidArguments
 from capset_server.console.api import RestRefusal
 from capset_server.console.comparisons import changes_since_approved, earlier_requests, fingerprint_of, run_of
 from capset_server.console.forms import Form
-from capset_server.console.inbox_rows import present_arguments, rows_of, selected_requests
+from capset_server.console.inbox_rows import present_arguments, round_in, rows_of, selected_requests
 from capset_server.console.page import PageRequest, PageRoute
 from capset_server.console.pages.session_files import SHOWN, FileContent, text_of
 from capset_server.console.schema_forms import FormField, fields_of, values_of
@@ -27,18 +27,14 @@ _PLACE: Final = ("tool", "agent", "principal", "order")
 """The filters and the order of the list, which the pages of its requests keep: they say which request is next."""
 _STEP: Final = len("2026-01-31T00:00:0")
 """Length of the part of a time that changes every ten seconds, to refresh ages if nothing else has changed."""
+_LISTED: Final = 200
+"""The number of requests on a page of the list: as many as REST decides at once."""
 _BESIDE: Final = 20
 _OF_ARGUMENTS: Final = (400, 413, 422)
 """Refusals for which the form is shown again: invalid JSON, too large, or invalid for the tool."""
 _CHANGED: Final = ("\\r", "\\u0000")
 """Characters that browsers change in form fields, as JSON escapes them."""
-_IN_PART: Final = "the list does not show all that would be approved: open the request to approve it"
-_SUMMARIES: Final = {
-    "approved": "Approved: {}.",
-    "rejected": "Rejected: {}. The callers can read your reason.",
-    "pending": "Your approval is recorded, and others are needed: {}.",
-}
-"""What several decisions have done, by the status of the requests after them."""
+_IN_PART: Final = "the list shows only part of this request: open it to approve it"
 _EDITED: Final = 100_000
 """The maximum size of arguments for a form, in characters of JSON."""
 
@@ -53,7 +49,7 @@ async def decide_selected(page: PageRequest) -> Response:
     answer, note = page.form.get("answer", ""), page.form.text("note")
     is_approval = answer == "approve"
     selected = selected_requests(page.form.every("request"))
-    place = {**_place(page), "status": page.query.get("status")}
+    place = {**_place(page), "status": page.query.get("status"), "cursor": page.query.get("cursor")}
     if not selected:
         return page.redirect("approvals", **place, told="Nothing was selected, so nothing was decided.")
     failures = {request.id: _IN_PART for request in selected if is_approval and request.round is None}
@@ -68,17 +64,29 @@ async def decide_selected(page: PageRequest) -> Response:
         outcomes = (await page.api.send("POST", "approvals", "decisions", body=body))["items"]
     failures |= {outcome["id"]: outcome["error"]["message"] for outcome in outcomes if outcome["error"]}
     statuses = Counter(outcome["approval"]["status"] for outcome in outcomes if outcome["approval"])
-    told = " ".join(_SUMMARIES[status].format(count) for status, count in statuses.items())
+    told = " ".join(_summary(status, count, note) for status, count in statuses.items())
     if not failures:
         return page.redirect("approvals", **place, told=told)
     undecided = [(failed, await page.api.find("approvals", failed), reason) for failed, reason in failures.items()]
     return await _list(page, http_status=409, undecided=undecided, told=told, note=note or "")
 
 
+def _summary(status: str, count: int, note: str | None) -> str:
+    """Return what several decisions have done, by the status of the requests after them."""
+    if status == "pending":
+        requests = "1 request that still needs" if count == 1 else f"{count} requests that still need"
+        return f"Your approval is recorded for {requests} other approvers."
+    if status == "rejected" and note:
+        return f"Rejected: {count}. The callers can read your reason."
+    return f"{status.capitalize()}: {count}."
+
+
 async def _list(page: PageRequest, http_status: int = 200, **values: Any) -> Response:  # what the template shows
+    page.caller.check("capset:approve")
     filters = {**_place(page), "cursor": page.query.get("cursor")}
     status = filters["status"] = page.query.get("status", "pending")
-    requests = await page.api.get("approvals", **{**filters, "status": None if status == "all" else status})
+    listed = {**filters, "status": None if status == "all" else status, "limit": _LISTED}
+    requests = await page.api.get("approvals", **listed)
     summary = await page.api.find("approvals", "summary")
     tag = _tag(page, requests, summary)
     if page.is_fragment and page.query.get("seen") == tag:
@@ -135,8 +143,14 @@ async def show_file(page: PageRequest) -> Response:
 
 
 async def show_standing(page: PageRequest) -> Response:
-    """Show the current state of a request, and its decision form if the state has changed."""
+    """Show the current state of a request, and its decision form if the state has changed.
+
+    If an approver has changed the arguments since the page was loaded, it is loaded again: nothing is approved unseen.
+    """
     request = await page.api.get("approvals", page.params["id"])
+    if page.query.get("round") != str(request["round"]):
+        told = "An approver has changed the arguments."
+        return page.redirect("approvals", request["id"], told=told, **_carried(page))
     tag = _tag(page, request)
     if page.query.get("seen") == tag:
         return Response(status_code=204)
@@ -270,7 +284,12 @@ async def _deciding(page: PageRequest, request: Any) -> dict[str, Any]:  # what 
 
 
 async def _following(page: PageRequest, request: Any) -> Any:
-    """Return the open request after another one in the order of the list, or else the first one."""
+    """Return the open request after another one in the order of the list, or else the first one.
+
+    There is none for a caller that may only see the requests of its own sessions.
+    """
+    if not page.caller.has("capset:approve"):
+        return None
     for cursor in (request["id"], None):
         waiting = await page.api.get("approvals", **_place(page), status="pending", cursor=cursor, limit=1)
         if waiting["items"]:
@@ -365,16 +384,16 @@ def _json(form: Form) -> Any:
     return cast("dict[str, Any]", arguments)
 
 
-def _round(form: Form) -> int | None:
-    text = form.get("round", "")
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+def _round(form: Form) -> int:
+    shown_round = round_in(form.get("round", ""))
+    if shown_round is None:
         raise InvalidArguments("Invalid form: it lacks the round that was shown; load the page again")
-    return int(text)
+    return shown_round
 
 
 def _told(done: Any, answer: str) -> str:
     if answer == "reject":
-        return "Rejected. The caller can read your reason."
+        return "Rejected. The caller can read your reason." if done["note"] else "Rejected."
     if done["status"] == "pending":
         return f"Your approval is recorded: {len(done['approvals'])} of {done['needs']['approvals']} are given."
     return "Approved for the session." if done["scope"] == "session" else "Approved."

@@ -1,21 +1,23 @@
-"""The first page: what waits, what failed, what models cost today, and the servers that need someone."""
+"""The first page: what waits, what failed, what models cost today, and the servers that need attention."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, get_args
 
 from starlette.responses import Response
 
-from capset.definitions.calls.records import UNTOUCHED
+from capset.definitions.calls.records import Outcome
 from capset_server.console.inbox_rows import rows_of
 from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.pages.record_charts import group_of
 from capset_server.console.pages.record_filters import quick_ranges
 
-# REST returns JSON data, so functions that take parts of it take ``Any``.
 _SHOWN: Final = 5
-_UNREMARKABLE: Final = ("succeeded", *UNTOUCHED)
-"""The outcomes of calls that are no failures: they succeeded, wait, or were refused by the rules."""
+_FAILURES: Final = tuple(outcome for outcome in get_args(Outcome) if group_of(outcome) == "failed")
+"""The outcomes that charts count as failed."""
 
 
 async def show_home(page: PageRequest) -> Response:
@@ -29,28 +31,33 @@ async def show_home(page: PageRequest) -> Response:
         page.api.find("deliveries", state="failed", limit=_SHOWN),
         page.api.find("tool-sources"),
     )
+    counts: Mapping[str, int] = calls["outcomes"] if calls else {}
+    outcomes = {name: counts[name] for name in _FAILURES if name in counts}
     return page.render(
         "home.html",
         waiting=waiting,
         rows=rows_of(oldest["items"]) if oldest else [],
         today=today,
         calls=calls,
-        outcomes=_failures(calls) if calls else {},
-        tools=[(tool["tool"], failed) for tool in calls["tools"] if (failed := _failures(tool))] if calls else [],
+        outcomes=outcomes,
+        tools=await _failing_tools(page, calls["covered_from"], outcomes) if outcomes else [],
         models=models,
         deliveries=deliveries,
-        servers=[source for source in sources["items"] if _needs_someone(source)] if sources else [],
+        servers=[source for source in sources["items"] if source["problem"] or source["waiting"]] if sources else [],
         has_servers=bool(sources and sources["items"]),
     )
 
 
-def _failures(counts: Any) -> dict[str, int]:
-    """Return the numbers of calls that failed, by outcome."""
-    return {name: count for name, count in counts["outcomes"].items() if name not in _UNREMARKABLE}
+async def _failing_tools(page: PageRequest, since: str, outcomes: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the tools with the most failed calls, and their numbers.
 
-
-def _needs_someone(source: Any) -> bool:
-    return bool(source["problem"] or source["waiting"])
+    A summary has the busiest tools only, which need not be those that fail, so there is one for each outcome.
+    """
+    summaries = [page.api.get("audit", "summary", since=since, outcome=outcome) for outcome in outcomes]
+    counts: Counter[str] = Counter()
+    for summary in await asyncio.gather(*summaries):
+        counts.update({tool["tool"]: tool["calls"] for tool in summary["tools"]})
+    return counts.most_common(_SHOWN)
 
 
 ROUTES = (PageRoute("GET", "/", show_home),)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
+from capset.stores.base.usage import COUNTED_DAYS
 from capset_server.console.api import RestRefusal
 from capset_server.console.page import PageRequest, PageRoute
 from capset_server.console.pages.record_filters import SUMMARIZED, RecordForm, quick_ranges, record_form
@@ -67,11 +68,16 @@ class OutcomeBar(NamedTuple):
     parts: Sequence[OutcomePart]
 
 
+def group_of(outcome: str) -> str:
+    """Return the group of an outcome."""
+    return _OF.get(outcome, "failed")
+
+
 def grouped(outcomes: Mapping[str, int]) -> dict[str, int]:
     """Return the number of calls in each group of outcomes."""
     counts: dict[str, int] = dict.fromkeys(GROUPS, 0)
     for outcome, count in outcomes.items():
-        counts[_OF.get(outcome, "failed")] += count
+        counts[group_of(outcome)] += count
     return counts
 
 
@@ -221,7 +227,9 @@ def _model_charts(models: Mapping[str, Any]) -> list[tuple[str, str, dict[str, A
     if not models["buckets"]:
         return []
     step, used = models["bucket_seconds"], {_unix(bucket["start"]): bucket for bucket in models["buckets"]}
-    starts = range(min(used), _unix(models["until"]), step)
+    since, until = _unix(models["since"]), _unix(models["until"])
+    first = max(since, until - COUNTED_DAYS * 86_400) // step * step
+    starts = range(min(first, *used), until, step)
     charts: list[tuple[str, str, dict[str, Any]]] = []
     for name, title, unit in (("tokens", "Tokens of models", "tokens"), ("cost", "Cost of models, in dollars", "$")):
         values = [used[start][name] if start in used else 0 for start in starts]

@@ -27,11 +27,15 @@ _LOCAL: Final = re.compile(r"(\d{4,6}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,6})?)?
 
 @dataclass(frozen=True, slots=True)
 class RecordForm:
-    """The filters of a page: ``values`` as submitted, ``asked`` as parameters for REST, ``errors`` by field."""
+    """The filters of a page: ``values`` as submitted, ``asked`` as parameters for REST, ``errors`` by field.
+
+    ``left_out`` names filters in the query that the page does not have.
+    """
 
     page: PageRequest
     place: tuple[str, ...]
     values: Mapping[str, str]
+    left_out: tuple[str, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -64,7 +68,8 @@ _TIMES: Final = ("since", "until")
 def record_form(page: PageRequest, *place: str, names: tuple[str, ...] = FILTERS) -> RecordForm:
     """Return the filters in the query of a page at or below ``audit``."""
     values = {name: text for name in names if (text := page.query.get(name, "").strip())}
-    return RecordForm(page, ("audit", *place), values)
+    left_out = tuple(name for name in FILTERS if name not in names and page.query.get(name))
+    return RecordForm(page, ("audit", *place), values, left_out)
 
 
 _SPANS: Final = (

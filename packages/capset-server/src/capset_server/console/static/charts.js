@@ -4,7 +4,9 @@
   const HEIGHT = 220;
   const drawn = new Map();
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  const shown = (value, unit) => value == null ? "–" : `${value.toLocaleString("en", { maximumFractionDigits: 1 })} ${unit}`;
+  const dollars = (value) => `$${value.toLocaleString("en", { maximumFractionDigits: 4 })}`;
+  const counted = (value, unit) => `${value.toLocaleString("en", { maximumFractionDigits: 1 })} ${unit}`;
+  const shown = (value, unit) => value == null ? "–" : unit === "$" ? dollars(value) : counted(value, unit);
   const time = (seconds) => new Date(seconds * 1000).toISOString().replace("T", " ");
 
   function draw(figure) {
@@ -16,10 +18,10 @@
       width: place.clientWidth,
       height: HEIGHT,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-      scales: { y: { range: (plot, low, high) => [0, Math.max(1, high || 0) * 1.05] } },
+      scales: { y: { range: (plot, low, high) => [0, (high || 1) * 1.05] } },
       axes: [
         { ...axis, values: (plot, splits) => splits.map((one) => isShort ? time(one).slice(11, 16) : time(one).slice(5, 10)) },
-        { ...axis, size: 56 },
+        { ...axis, size: 56, ...data.unit === "$" && { values: (plot, splits) => splits.map(dollars) } },
       ],
       series: [
         { label: "Time (UTC)", value: (plot, seconds) => seconds == null ? "–" : time(seconds).slice(0, 16) },

@@ -2,48 +2,65 @@
 // and keys lead through the rows.
 (() => {
   "use strict";
-  const ids = (root) => [...root.querySelectorAll("[data-request]")].map((one) => one.dataset.request);
+  const rows = (root) => [...root.querySelectorAll("[data-request]")];
+  const ids = (row) => (row.dataset.requests ?? row.dataset.request).split(" ");  // of equal requests, which share a row
   const boxes = () => [...document.querySelectorAll("#inbox input[name=request]")];
   const base = document.title;
-  let waiting = null, selected = new Set();
+  let waiting = null, selected = [], pending = null;
 
   function isInUse(list) {
     return list.matches(":hover") || list.contains(document.activeElement) || boxes().some((box) => box.checked);
   }
 
   // Requests that come after all others move nothing.
-  function movesAnything(before, after) {
-    return before.some((id, place) => after[place] !== id);
+  function movesAnything(list, fresh) {
+    const after = rows(fresh);
+    return rows(list).some((row, place) => after[place]?.dataset.request !== row.dataset.request);
+  }
+
+  // A selected row that is another one by now, since an equal request joined it or an approver changed its arguments.
+  function changesSelection(fresh) {
+    const shown = new Set([...fresh.querySelectorAll("input[name=request]")].map((box) => box.value));
+    return boxes().some((box) => box.checked && !shown.has(box.value));
+  }
+
+  function announce(text) {
+    const announced = document.getElementById("announced");
+    if (announced) announced.textContent = text;
   }
 
   function count(list) {
-    const pending = list.dataset.pending;
-    if (pending === undefined) return;
+    if (list.dataset.pending === undefined || list.dataset.pending === pending) return;
+    pending = list.dataset.pending;
     document.title = pending === "0" ? base : `(${pending}) ${base}`;
-    const announced = document.getElementById("announced");
-    const text = pending === "1" ? "1 open request" : `${pending} open requests`;
-    if (announced && announced.textContent !== text) announced.textContent = text;
+    announce(pending === "1" ? "1 open request" : `${pending} open requests`);
   }
 
   // While the list is in use, its order does not change: decided requests are marked, and new ones are counted above.
   function hold(list, fresh) {
-    const before = ids(list), after = new Set(ids(fresh));
-    for (const row of list.querySelectorAll("[data-request]")) {
+    const before = new Set(rows(list).flatMap(ids)), after = new Set(rows(fresh).flatMap(ids));
+    for (const row of rows(list)) {
       const gone = row.querySelector(".gone");
       if (!gone) continue;
-      gone.hidden = after.has(row.dataset.request);
-      gone.textContent = gone.hidden ? "" : "No longer listed: it was decided, or has expired.";
-      row.classList.toggle("is-gone", !gone.hidden);
+      const own = ids(row), left = own.filter((id) => after.has(id)).length;
+      gone.hidden = left === own.length;
+      if (gone.hidden) gone.textContent = "";
+      else if (own.length === 1) gone.textContent = "No longer listed: it was decided, or has expired.";
+      else gone.textContent = `No longer listed (decided or expired): ${own.length - left} of ${own.length}.`;
+      row.classList.toggle("is-gone", !left);
     }
-    const news = [...after].filter((id) => !before.includes(id)).length;
+    const news = [...after].filter((id) => !before.has(id)).length;
     const held = document.getElementById("held");
     if (!held) return;
     held.hidden = false;
     held.firstElementChild.textContent = news ? `Show ${news} new` : "Refresh the list";
   }
 
-  // A selection is of exactly the requests that were shown: if a row has got another equal one, it is not selected.
-  const note = () => { selected = new Set(boxes().filter((box) => box.checked).map((box) => box.value)); showAll(); };
+  // The requests of the selected rows, each with the round that was shown.
+  const note = () => {
+    selected = boxes().filter((box) => box.checked).flatMap((box) => box.value.split(" "));
+    showAll();
+  };
   function showAll() {
     const all = document.getElementById("select-all");
     if (!all) return;
@@ -57,7 +74,7 @@
     const fresh = new DOMParser().parseFromString(ctx.text, "text/html").querySelector("#inbox, #beside");
     if (!fresh) return;
     count(fresh);
-    if (waiting !== list && isInUse(list) && movesAnything(ids(list), ids(fresh))) {
+    if (waiting !== list && isInUse(list) && (movesAnything(list, fresh) || changesSelection(fresh))) {
       event.preventDefault();
       hold(list, fresh);
     } else {
@@ -67,9 +84,13 @@
     }
   });
 
+  // A row that an equal request has joined stays selected; it was shown on request. One with other arguments does not.
   document.addEventListener("htmx:after:swap", () => {
-    for (const box of boxes()) box.checked = selected.has(box.value);
+    const before = selected;
+    for (const box of boxes()) box.checked = box.value.split(" ").some((request) => before.includes(request));
     note();
+    const lost = before.filter((request) => !selected.includes(request)).length;
+    if (lost) announce(lost === 1 ? "1 request is no longer selected" : `${lost} requests are no longer selected`);
   });
 
   document.addEventListener("change", (event) => {
