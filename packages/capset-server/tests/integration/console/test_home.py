@@ -73,7 +73,7 @@ async def test_it_names_servers_that_need_someone() -> None:
     async with wholesale() as wholesaler:
         await wholesaler.here.key("operator", org=None, scopes=["capset:admin"])
         async with reading(wholesaler.here, "operator") as browser:
-            assert "Every server works" in (await browser.get("/")).text
+            assert "no tool approved" in (await browser.get("/")).text
             for name in ("shop", "gone"):
                 await browser.get(f"/servers/{name}?ask=1")
             page = (await browser.get("/")).text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from starlette.responses import Response
 
@@ -43,9 +43,13 @@ async def show_home(page: PageRequest) -> Response:
         tools=await _failing_tools(page, calls["covered_from"], outcomes) if outcomes else [],
         models=models,
         deliveries=deliveries,
-        servers=[source for source in sources["items"] if source["problem"] or source["waiting"]] if sources else [],
+        servers=[source for source in sources["items"] if _needs_attention(source)] if sources else [],
         has_servers=bool(sources and sources["items"]),
     )
+
+
+def _needs_attention(source: Mapping[str, Any]) -> bool:
+    return bool(source["problem"] or source["need"] or source["waiting"])
 
 
 async def _failing_tools(page: PageRequest, since: str, outcomes: Iterable[str]) -> list[tuple[str, int]]:
