@@ -69,7 +69,7 @@ class MemorySessions:
     async def list(self, query: SessionQuery) -> Page[SessionRow]:
         self._lifecycle.check()
         filters = {"org": query.org, **filters_of(query, ("principal", "principal_kind", "agent_id"))}
-        if query.principal is not None:
+        if query.principal_kind is not None:
             filters["on_behalf_of"] = query.on_behalf_of
         part = ascii_lower(query.text or "")
         matching = [row for row in self._rows.values() if part in ascii_lower(row.id) or part in ascii_lower(row.agent)]

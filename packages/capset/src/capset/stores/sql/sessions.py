@@ -74,7 +74,7 @@ class SqlSessions:
                 statement = statement.where(sessions.c[name] == value)
         if query.text is not None:
             statement = statement.where(contains(sessions.c.agent, query.text) | contains(sessions.c.id, query.text))
-        if query.principal is not None:
+        if query.principal_kind is not None:
             statement = statement.where(sessions.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
         if query.before is not None:
             statement = statement.where(sessions.c.id < query.before)
