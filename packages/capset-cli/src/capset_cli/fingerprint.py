@@ -69,6 +69,17 @@ def fingerprint_command(
     deleted. Exits with 1 if a policy failed.
     """
     if _HASH.fullmatch(agent):
+        of_agents = {
+            "--grant": grant,
+            "--attribute": attribute,
+            "--env": env,
+            "--principal": principal,
+            "--payloads": payloads,
+            "--payload": payload,
+            "--envelope": envelope,
+        }
+        if names := [name for name, value in of_agents.items() if value]:
+            raise DefinitionError(f"a hash takes no {' or '.join(names)}: they are for an agent")
         return _show_covered(agent, org=org, db=db, url=url, as_json=as_json)
     if url is not None or org is not None:
         raise DefinitionError("--url and --org look up a hash", hint="give a hash of 64 digits instead of an agent")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, StateError
 from capset.kernel.kernel import Kernel
-from capset.stores.base import ChangeKind, ChangeNotice, EventRow, EventStore, KeyStore, Store, TurnRow
-from capset.wire.turns import ENDINGS
+from capset.stores.base import ChangeKind, ChangeNotice, EventRow, EventStore, KeyStore, RunRow, Store, TurnRow
 from capset_agents.execution import interrupted_event
 from capset_server.auth.callers import Caller, Callers
 from capset_server.http.request_rules import HttpRefusal
@@ -251,11 +250,12 @@ async def follow(
 ) -> AsyncGenerator[EventRow | Gap]:
     """Yield the events of a session after a number, then new ones; with ``turn``, only its own, up to its end.
 
+    A turn has ended when its session is no longer in it: after a failure, the same turn may have been retried.
     Without ``waits``, it ends after the existing events. It also ends when the session is deleted, the server shuts
     down, or the ``credential`` is no longer valid. The credential is checked before every read and every
     ``CHECK_SECONDS``, and every ``REVOKED_SECONDS`` for a revoked key.
     """
-    events = kernel.store.events
+    events, has_begun = kernel.store.events, False
     with bell.heard(session, credential) as rung:
         while True:
             rung.clear()
@@ -273,9 +273,10 @@ async def follow(
                     yield Gap(after, row.seq - 1)
                 after = row.seq
                 if turn is None or row.turn == turn:
+                    has_begun = True
                     yield row
-                if row.turn == turn and row.type in ENDINGS:
-                    return
+                elif has_begun:
+                    return  # the events of a turn follow each other: a session is in one turn at a time
             if after < page.last:
                 continue
             if turn is not None and (page.running is None or page.running.turn != turn):
@@ -288,6 +289,48 @@ async def follow(
                 return
             rung.at = after
             await _next_look(bell, rung, _seconds_left(kernel, page.running))
+
+
+async def follow_run(
+    kernel: Kernel,
+    bell: Notifier,
+    run: RunRow,
+    after: int = 0,
+    *,
+    waits: bool = True,
+    credential: FollowerCredential | None = None,
+) -> AsyncGenerator[EventRow | Gap]:
+    """Yield the events of a run that is a turn, after a number, then new ones up to its end; see ``follow``.
+
+    With ``waits``, it first waits until a queued run begins. Events of earlier turns are not read.
+    """
+    first = await _begun(kernel, bell, run, waits=waits, credential=credential)
+    if first is None:
+        return
+    events = follow(kernel, bell, run.session, max(after, first - 1), turn=run.id, waits=waits, credential=credential)
+    async with aclosing(events) as rows:
+        async for row in rows:
+            if isinstance(row, EventRow) and row.seq == first > after + 1 and row.type != "turn.started":
+                yield Gap(after, first - 1)
+            yield row
+
+
+async def _begun(
+    kernel: Kernel, bell: Notifier, run: RunRow, *, waits: bool, credential: FollowerCredential | None
+) -> int | None:
+    """Return the number of the first stored event of a run's turn; with ``waits``, wait while the run is queued."""
+    with bell.heard(run.session, credential) as rung:
+        while True:
+            rung.clear()
+            if credential is not None and not await credential.is_valid():
+                return None
+            current = await kernel.store.runs.get(run.id)  # first: a run that is no longer queued has its first event
+            span = await kernel.store.events.event_span(run.session, run.id)
+            if span is not None:
+                return span[0]
+            if current is None or current.state != "queued" or not waits or bell.closed.is_set():
+                return None
+            await _next_look(bell, rung, CHECK_SECONDS)  # nothing rings when a queued run is cancelled
 
 
 async def _next_look(bell: Notifier, rung: Bell, left: float | None) -> None:

@@ -222,6 +222,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     for filters in filter_sets:
         await store.sessions.list(SessionQuery(org, limit=50, before=before, max_bytes=None, **filters))
     await store.events.read(session, after=1, limit=100)
+    await store.events.event_span(session, "turn-1")
     await store.events.due(NOW)
     await store.events.messages(session, limit=100, max_bytes=1_000)
     await store.events.messages(session, after=None, limit=100)
@@ -263,7 +264,8 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     for start in (None, "zzzz"):
         for run_filters in of_runs:
             await store.runs.list(RunQuery(org, "ada", limit=50, before=start, **run_filters))
-    for run_filters in ({}, {"state": "queued"}, {"session": session}, {"agent": names.agent}, {"since": "r-1"}):
+    of_org: Filters = (*of_runs, {"session": session}, {"agent": names.agent}, {"since": "r-1"})
+    for run_filters in of_org:
         await store.runs.list(RunQuery(org, limit=50, before=before, **run_filters))
     await store.workers.list()
     await store.schedules.get("s-1")

@@ -10,13 +10,20 @@ from datetime import datetime
 from capset.definitions.principals import Principal
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.stores.base import RunQuery, RunState
+from capset.stores.base import RunQuery, RunRow, RunState
 from capset.wire.runs import RunPageShape, Whose, run_page_shape
 from capset.wire.traces import RunTraceShape
-from capset.wire.turns import EventShape, GapShape, event_shape
+from capset.wire.turns import EventShape, GapShape
 from capset_server.auth.callers import Caller
-from capset_server.followers import Gap, follow
-from capset_server.runs.observation import first_id, read_run
+from capset_server.followers import Gap, follow_run
+from capset_server.runs.observation import (
+    check_whose,
+    event_shape_for,
+    find_followable,
+    first_id,
+    read_run,
+    record_reading,
+)
 from capset_server.runs.traces import trace_run
 from capset_server.service import Service
 
@@ -42,7 +49,11 @@ class LocalRuns:
         limit: int = 50,
         cursor: str | None = None,
     ) -> RunPageShape:
-        """List the runs that match all filters, newest first: the principal's, or ``all`` of its organisation."""
+        """List the runs that match all filters, newest first: the principal's, or ``all`` of its organisation.
+
+        Raises ``InvalidArguments`` for a ``principal`` among the principal's own.
+        """
+        check_whose(self._caller, whose, principal)
         owner = self._caller.principal
         query = RunQuery(
             owner.org,
@@ -69,15 +80,16 @@ class LocalRuns:
     @asynccontextmanager
     async def events(self, id: str, *, follow: bool = True) -> AsyncGenerator[AsyncGenerator[EventShape | GapShape]]:
         """Read the events of a run: ``async with admin.runs.events(id) as events``."""
-        row = await read_run(self._service, self._caller, id, part="events")
-        async with aclosing(self._follow(row.session, row.id, waits=follow)) as events:
+        row = await find_followable(self._service, self._caller, id)
+        await record_reading(self._service, self._caller, row, part="events")
+        async with aclosing(self._follow(row, waits=follow)) as events:
             yield events
 
-    async def _follow(self, session: str, turn: str, *, waits: bool) -> AsyncGenerator[EventShape | GapShape]:
-        bell = self._service.turns.bell
-        async with aclosing(follow(self._service.kernel, bell, session, 0, turn=turn, waits=waits)) as events:
+    async def _follow(self, row: RunRow, *, waits: bool) -> AsyncGenerator[EventShape | GapShape]:
+        bell, shape = self._service.turns.bell, event_shape_for(self._service, self._caller, row)
+        async with aclosing(follow_run(self._service.kernel, bell, row, waits=waits)) as events:
             async for event in events:
-                yield GapShape(after=event.after, last=event.last) if isinstance(event, Gap) else event_shape(event)
+                yield GapShape(after=event.after, last=event.last) if isinstance(event, Gap) else shape(event)
 
 
 def _first_id(time: str | None) -> str | None:

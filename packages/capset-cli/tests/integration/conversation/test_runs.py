@@ -39,3 +39,7 @@ def test_runs_are_listed_shown_and_followed(run: Run, tmp_path: Path) -> None:
         assert (covered.code, hashlib.sha256(covered.out.encode()).hexdigest()) == (0, digest), covered.err
     unknown = run("fingerprint", "0" * 64)
     assert (unknown.code, "nothing known here" in unknown.err) == (2, True)
+    refused = run("fingerprint", "0" * 64, "--grant", "a", "--payloads")
+    assert (refused.code, "no --grant or --payloads" in refused.err) == (2, True)
+    refused = run("runs", "list", "--own", "--of", "ada")
+    assert (refused.code, "whose=all" in refused.err) == (2, True)

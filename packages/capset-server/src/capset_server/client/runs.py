@@ -105,7 +105,8 @@ class RunResource:
     async def events(self, id: str, *, follow: bool = True) -> AsyncGenerator[AsyncGenerator[EventShape | GapShape]]:
         """Read the events of a run that is a turn, up to its end: ``async with client.runs.events(id) as events``.
 
-        Raises as ``client.sessions.events`` does.
+        With ``follow``, it waits until a queued turn begins. Raises as ``client.sessions.events`` does, and
+        ``InvalidArguments`` for a queued call, which has no events.
         """
         query = {"follow": "true" if follow else "false"}
         async with (

@@ -26,6 +26,7 @@ from capset.wire.runs import (
 )
 from capset.wire.traces import RunTraceShape
 from capset_server.auth.callers import Caller
+from capset_server.followers import follow_run
 from capset_server.http.idempotency import Idempotency
 from capset_server.http.request_context import request_context
 from capset_server.rest.calls import IdempotencyKey
@@ -40,8 +41,17 @@ from capset_server.rest.routing import (
     StrictRoute,
     problems,
 )
-from capset_server.rest.turns import EVENTS, Events
-from capset_server.runs.observation import check_whose, first_id, read_run
+from capset_server.rest.turns import EVENTS, Events, LastEventId, credential_of, event_number
+from capset_server.runs.observation import (
+    check_whose,
+    event_shape_for,
+    find_followable,
+    first_id,
+    has_events_after,
+    read_run,
+    record_reading,
+    shape_for,
+)
 from capset_server.runs.submission import cancel_run, content_of_call, described, submit
 from capset_server.runs.traces import trace_run
 from capset_server.service import Service
@@ -183,8 +193,11 @@ def _before(params: RunFilter) -> str | None:
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_run")
 async def get_run(service: Served, caller: Observes, id: Id) -> RunShape:
-    """Return one run, with its state and outcome. Reading that of another principal is on record."""
-    return run_shape(await read_run(service, caller, id, part="outcome"))
+    """Return one run, with its state and outcome.
+
+    Reading that of another principal is on record; its outcome is masked and cut.
+    """
+    return shape_for(service, caller, await read_run(service, caller, id, part="outcome"))
 
 
 @router.get("/{id}/trace", responses=problems(404, 422), operation_id="get_run_trace")
@@ -206,20 +219,32 @@ async def get_run_trace(service: Served, caller: Observes, id: Id) -> RunTraceSh
             "description": "The events of the run's turn, as `/v1/sessions/{id}/events` sends them, up to its end",
             "content": EVENTS,
         },
-        **problems(404, 422),
+        204: {"description": "The run has ended, and has no events after `Last-Event-ID`: browsers stop reconnecting"},
+        **problems(400, 404, 422),
     },
 )
 async def list_run_events(
-    service: Served, caller: Observes, id: Id, query: Annotated[FollowedRun, Query()], request: Request
+    service: Served,
+    caller: Observes,
+    id: Id,
+    query: Annotated[FollowedRun, Query()],
+    request: Request,
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Stream the events of a run that is a turn: past ones first, then new ones until its end.
 
-    Reading those of another principal's run is on record.
+    For a queued run, it waits until the run begins. Reading the events of another principal's run is on record; they
+    are masked and cut.
     """
-    row = await read_run(service, caller, id, part="events")
+    row = await find_followable(service, caller, id)
+    after = 0 if last_event_id is None else event_number(last_event_id)
+    if last_event_id is not None and not await has_events_after(service, row, after):
+        return Response(status_code=204)
+    await record_reading(service, caller, row, part="events")
     leave = service.turns.followers.join(caller.principal) if query.follow else None
-    info = request_context(request.scope)
-    return Events(service, caller, info, row.session, 0, turn=row.id, waits=query.follow, leave=leave)
+    credential = credential_of(service, caller, request)
+    rows = follow_run(service.kernel, service.turns.bell, row, after, waits=query.follow, credential=credential)
+    return Events(service, rows, shape=event_shape_for(service, caller, row), leave=leave)
 
 
 @router.post("/{id}/cancel", responses=problems(404, 409, 422), operation_id="cancel_run")

@@ -18,6 +18,7 @@ from capset.wire.pages import PAGE_BYTES
 from capset.wire.sessions import SessionShape, session_shape
 from capset.wire.turns import (
     ConversationPageShape,
+    EventShape,
     ForkInput,
     GapShape,
     RewindInput,
@@ -30,7 +31,7 @@ from capset.wire.turns import (
 from capset_server.auth.callers import Caller
 from capset_server.followers import FollowerCredential, Gap, follow
 from capset_server.http.idempotency import Idempotency
-from capset_server.http.request_context import RequestContext, request_context
+from capset_server.http.request_context import request_context
 from capset_server.http.request_rules import HttpRefusal, RequestLimits
 from capset_server.rest.calls import EventStream, IdempotencyKey, prefers_events
 from capset_server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
@@ -49,7 +50,9 @@ FindTurn = Callable[[], Awaitable[tuple[SessionRow, Any]]]
 LastEventId = Annotated[
     str | None,
     WithJsonSchema({"type": "string", "pattern": f"^{_NUMBER.pattern}$"}),
-    Header(alias="Last-Event-ID", description="Like `after`, which it overrides: browsers send it when they reconnect"),
+    Header(
+        alias="Last-Event-ID", description="The number of the last known event: browsers send it when they reconnect"
+    ),
 ]
 
 
@@ -60,7 +63,9 @@ class Followed(Asked):
     """
 
     newest: Annotated[int | None, Query(ge=0, le=10_000, description="Number of newest events to begin with")] = None
-    after: Annotated[int, Query(ge=0, lt=10**15, description="The number of the last known event")] = 0
+    after: Annotated[
+        int, Query(ge=0, lt=10**15, description="The number of the last known event, unless `Last-Event-ID` has it")
+    ] = 0
     follow: Annotated[bool, Query(description="`false` ends the response after the existing events")] = True
 
 
@@ -100,8 +105,15 @@ async def send_message(
     except BaseException:
         leave()
         raise
-    info = request_context(request.scope)
-    return Events(service, caller, info, id, begun.after, replayed, turn=begun.turn, leave=leave)
+    rows = follow(
+        service.kernel,
+        service.turns.bell,
+        id,
+        begun.after,
+        turn=begun.turn,
+        credential=credential_of(service, caller, request),
+    )
+    return Events(service, rows, replayed, leave=leave)
 
 
 async def begin_turn(
@@ -186,11 +198,23 @@ async def list_events(
         latest = await service.kernel.store.events.latest([id])
         after = max(0, latest.get(id, 0) - query.newest)
     if last_event_id is not None:
-        if not _NUMBER.fullmatch(last_event_id):
-            raise HttpRefusal(400, "invalid_header", "Last-Event-ID must be the id of an event, a number")
-        after = int(last_event_id)
+        after = event_number(last_event_id)
     leave = service.turns.followers.join(caller.principal) if query.follow else None
-    return Events(service, caller, request_context(request.scope), id, after, waits=query.follow, leave=leave)
+    credential = credential_of(service, caller, request)
+    rows = follow(service.kernel, service.turns.bell, id, after, waits=query.follow, credential=credential)
+    return Events(service, rows, leave=leave)
+
+
+def event_number(last_event_id: str) -> int:
+    """Return the number in a header ``Last-Event-ID``. Raises ``HttpRefusal`` if it is none."""
+    if not _NUMBER.fullmatch(last_event_id):
+        raise HttpRefusal(400, "invalid_header", "Last-Event-ID must be the id of an event, a number")
+    return int(last_event_id)
+
+
+def credential_of(service: Service, caller: Caller, request: Request) -> FollowerCredential:
+    """Return the credential of a request that follows events."""
+    return FollowerCredential(service.callers, caller, request_context(request.scope).header(b"authorization"))
 
 
 class MessagesFilter(Asked):
@@ -254,36 +278,33 @@ class Events(Response):
     def __init__(
         self,
         service: Service,
-        caller: Caller,
-        request_info: RequestContext,
-        session: str,
-        after: int,
+        rows: AsyncGenerator[EventRow | Gap],
         more: list[tuple[bytes, bytes]] | None = None,
         *,
-        turn: str | None = None,
-        waits: bool = True,
+        shape: Callable[[EventRow], EventShape] = event_shape,
         leave: Callable[[], None] | None = None,
     ) -> None:
-        """``leave`` is called when the response ends."""
+        """``shape`` converts each of the ``rows``. ``leave`` is called when the response ends."""
         super().__init__()
         self._leave = leave
         self._limits: RequestLimits = service.limits
         self._more = more or []
-        credential = FollowerCredential(service.callers, caller, request_info.header(b"authorization"))
-        bell = service.turns.bell
-        self._rows = follow(service.kernel, bell, session, after, turn=turn, waits=waits, credential=credential)
+        self._rows = rows
+        self._shape = shape
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events at the client's pace. Raises ``ClientLeft`` if it disconnects."""
         try:
-            async with aclosing(_parts(self._rows)) as parts:
+            async with aclosing(_parts(self._rows, self._shape)) as parts:
                 await EventStream(send, self._limits).send_parts(parts, receive, *self._more)
         finally:
             if self._leave is not None:
                 self._leave()
 
 
-async def _parts(rows: AsyncGenerator[EventRow | Gap]) -> AsyncGenerator[bytes]:
+async def _parts(
+    rows: AsyncGenerator[EventRow | Gap], shape: Callable[[EventRow], EventShape]
+) -> AsyncGenerator[bytes]:
     async with aclosing(rows):
         yield _RETRY
         async for row in rows:
@@ -291,4 +312,4 @@ async def _parts(rows: AsyncGenerator[EventRow | Gap]) -> AsyncGenerator[bytes]:
                 gap = to_json(GapShape(after=row.after, last=row.last))
                 yield b"id: %d\nevent: gap\ndata: %b\n\n" % (row.last, gap)
             else:
-                yield b"id: %d\nevent: %b\ndata: %b\n\n" % (row.seq, row.type.encode(), to_json(event_shape(row)))
+                yield b"id: %d\nevent: %b\ndata: %b\n\n" % (row.seq, row.type.encode(), to_json(shape(row)))

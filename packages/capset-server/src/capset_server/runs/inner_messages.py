@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 from pydantic_core import from_json
 
@@ -13,43 +13,42 @@ from capset.wire.pages import PAGE_BYTES
 from capset.wire.traces import ModelCallShape
 
 
-class InnerMessage(NamedTuple):
-    """A message of an agent within a call: the call and the agent, when it was stored, and the message."""
-
-    within: str
-    at: str
-    message: Mapping[str, Any]
-
-
 @dataclass(slots=True)
-class InnerCall:
-    """A call that an agent within a call asked for, and its result, once there is one."""
+class StepCall:
+    """A call that a model asked for, and its result, once there is one. Arguments and result are masked."""
 
     id: str
     tool: str
-    arguments: Any
-    result: Any = None
+    arguments: Any  # any JSON
+    result: Any = None  # any JSON
+    ended_at: str | None = None
+    code: str | None = None
 
 
 @dataclass(slots=True)
 class InnerStep:
-    """A step of an agent within a call."""
+    """A step of an agent within a call. Its texts are masked."""
 
     started_at: str
     ended_at: str
     model: ModelCallShape
-    text: str = ""
-    reasoning: str = ""
-    calls: list[InnerCall] = field(default_factory=list[InnerCall])
+    text: str | None
+    reasoning: str | None
+    calls: list[StepCall]
 
 
-async def inner_messages(events: EventStore, session: str, turn: str) -> list[InnerMessage]:
-    """Return the messages of the agents that ran within the calls of a turn, in order."""
+async def inner_steps(
+    events: EventStore, session: str, turn: str, mask: Callable[[Any], Any]
+) -> Mapping[str, Sequence[InnerStep]]:
+    """Return the steps of the agents that ran within the calls of a turn, by the names of the call and the agent.
+
+    ``mask`` masks and cuts texts, arguments and results as they are read.
+    """
     span = await events.span(session, turn)
     if span is None:
-        return []
+        return {}
     after, last = span[0] - 1, span[1]
-    messages: list[InnerMessage] = []
+    agents: dict[str, _InnerAgent] = {}
     while after < last:
         page = await events.messages(session, after=after, limit=last - after, max_bytes=PAGE_BYTES)
         if not page.items:
@@ -59,42 +58,50 @@ async def inner_messages(events: EventStore, session: str, turn: str) -> list[In
                 data: dict[str, Any] = from_json(row.data)
                 message: object = data["message"]
                 if isinstance(message, dict):
-                    messages.append(InnerMessage(data["within"], row.created_at, cast("dict[str, Any]", message)))
+                    agent = agents.setdefault(data["within"], _InnerAgent(mask))
+                    agent.add(row.created_at, cast("dict[str, Any]", message))
         after = page.items[-1].seq
-    return messages
+    return {place: agent.steps for place, agent in agents.items()}
 
 
-def inner_steps(messages: Iterable[InnerMessage]) -> Sequence[InnerStep]:
-    """Return the steps of one agent, from its messages."""
-    steps: list[InnerStep] = []
-    calls: dict[str, InnerCall] = {}
-    idle: str | None = None
-    for _, at, message in messages:
-        idle = idle or at
+class _InnerAgent:
+    """The steps of one agent, while its messages are read in order."""
+
+    def __init__(self, mask: Callable[[Any], Any]) -> None:
+        self.steps: list[InnerStep] = []
+        self._mask = mask
+        self._calls: dict[str, StepCall] = {}
+        self._idle: str | None = None
+        """When its last message was stored."""
+
+    def add(self, at: str, message: Mapping[str, Any]) -> None:
+        """Add a message, and when it was stored."""
         parts = _members(message.get("parts"))
         if message.get("kind") == "response":
-            step = InnerStep(idle, at, _model_call(message))
-            for part in parts:
-                match part:
-                    case {"part_kind": "text", "content": str(text)}:
-                        step.text += text
-                    case {"part_kind": "thinking", "content": str(text)}:
-                        step.reasoning += text
-                    case {"part_kind": "tool-call", "tool_call_id": str(id), "tool_name": str(tool)}:
-                        calls[id] = InnerCall(id, tool, part.get("args"))
-                        step.calls.append(calls[id])
-                    case _:
-                        pass
-            steps.append(step)
+            self._add_response(at, message, parts)
         else:
             for part in parts:
                 match part:
-                    case {"part_kind": "tool-return" | "retry-prompt", "tool_call_id": str(id)} if id in calls:
-                        calls[id].result = part.get("content")
+                    case {"part_kind": "tool-return" | "retry-prompt", "tool_call_id": str(id)} if id in self._calls:
+                        self._calls[id].result = self._mask(part.get("content"))
                     case _:
                         pass
-        idle = at
-    return steps
+        self._idle = at
+
+    def _add_response(self, at: str, message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> None:
+        texts: dict[str, str] = {"text": "", "thinking": ""}
+        calls: list[StepCall] = []
+        for part in parts:
+            match part:
+                case {"part_kind": "text" | "thinking" as kind, "content": str(text)}:
+                    texts[kind] += text
+                case {"part_kind": "tool-call", "tool_call_id": str(id), "tool_name": str(tool)}:
+                    calls.append(StepCall(id, tool, self._mask(part.get("args"))))
+                case _:
+                    pass
+        self._calls |= {call.id: call for call in calls}
+        text, reasoning = self._mask(texts["text"]) or None, self._mask(texts["thinking"]) or None
+        self.steps.append(InnerStep(self._idle or at, at, _model_call(message), text, reasoning, calls))
 
 
 def _model_call(message: Mapping[str, Any]) -> ModelCallShape:

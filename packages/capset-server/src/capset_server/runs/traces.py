@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -11,11 +13,11 @@ from pydantic_core import from_json, to_json
 
 from capset.clock import iso_of
 from capset.definitions.calls.records import Record
-from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import StateError
-from capset.kernel.governance.redaction import Redactor, redacted
+from capset.kernel.governance.redaction import MAX_RECORDED_BYTES, MAX_RECORDED_TEXT, Redactor, fully_redacted
 from capset.stores.base import AuditQuery, LinkQuery, RunRow
 from capset.wire.approvals import conversation_entries
+from capset.wire.pages import PAGE_BYTES
 from capset.wire.runs import run_shape
 from capset.wire.traces import (
     ModelCallShape,
@@ -28,7 +30,9 @@ from capset.wire.traces import (
     TraceWaitShape,
 )
 from capset.wire.turns import EventShape, event_shape
-from capset_server.runs.inner_messages import InnerMessage, inner_messages, inner_steps
+from capset_server.followers import Gap, follow_run
+from capset_server.runs.inner_messages import InnerStep, StepCall, inner_steps
+from capset_server.runs.observation import first_id, masked_run
 
 if TYPE_CHECKING:
     from capset_server.service import Service
@@ -36,52 +40,48 @@ if TYPE_CHECKING:
 MAX_RECORDS: Final = 1_000
 """The maximum number of records of a run that its trace shows."""
 _MAX_LINKS: Final = 200
-_MAX_TEXT: Final = 2_000
-_PAGE: Final = 1_000
+_CLOCK_SKEW: Final = timedelta(minutes=1)
+"""The maximum difference between the clocks of the processes that ran a turn."""
+_BATCH: Final = 16
 
 
 async def trace_run(service: Service, row: RunRow) -> RunTraceShape:
     """Return the trace of a run."""
     kernel = service.kernel
+    builder, has_gap = _TraceBuilder(kernel.redactor), False
+    async with aclosing(follow_run(kernel, service.turns.bell, row, waits=False)) as events:
+        async for event in events:
+            if isinstance(event, Gap):
+                has_gap = True
+            else:
+                builder.add(event_shape(event))
+    prompt: str | None = None
+    agents: Mapping[str, Sequence[InnerStep]] = {}
     try:
-        events = [event async for event in _events(service, row)]
         prompt = await _prompt(service, row)
-        messages = await inner_messages(kernel.store.events, row.session, row.id)
+        agents = await inner_steps(kernel.store.events, row.session, row.id, builder.mask)
     except StateError as error:
-        if error.status != 404:
+        if error.status != 404:  # the session was deleted at this moment
             raise
-        events, prompt, messages = [], None, []  # the session was deleted at this moment
     await kernel.audit.flush()
-    page = await kernel.audit.query(AuditQuery(org=row.org or "", correlation=row.id, limit=MAX_RECORDS))
+    # By the session, too: clients may choose the correlation of the calls in their own sessions.
+    query = AuditQuery(org=row.org or "", session=row.session, correlation=row.id, limit=MAX_RECORDS)
+    page = await kernel.audit.query(query)
     records = sorted(page.items, key=lambda record: record.seq)
-    approvals = await _approvals(service, row, records, events)
-    builder = _TraceBuilder(records, messages, approvals, kernel.redactor)
-    for event in events:
-        builder.add(event)
-    steps = builder.steps()
-    is_whole = row.kind == "call" or row.state == "queued" or (bool(events) and events[0].type == "turn.started")
-    shape = run_shape(replace(row, outcome=builder.masked_json(row.outcome)))
+    ids = [*(record.approval for record in records), *builder.approvals, row.approval]
+    approvals = await _approvals(service, row, dict.fromkeys(filter(None, ids)), builder.mask)
+    tree = _Tree(builder, records, agents, approvals)
+    steps = tree.steps()
+    is_whole = row.kind == "call" or row.begun_at is None or (builder.has_start and not has_gap)
     return RunTraceShape(
-        run=shape,
+        run=masked_run(run_shape(row), kernel.redactor),
         prompt=prompt,
         versions=await _versions(service, row),
         steps=steps,
-        calls=builder.other_calls(),
+        calls=tree.other_calls(),
         waits=builder.waits,
         is_complete=is_whole and page.next is None,
     )
-
-
-async def _events(service: Service, row: RunRow) -> AsyncGenerator[EventShape]:
-    after = 0
-    while True:
-        page = await service.kernel.store.events.read(row.session, after=after, limit=_PAGE)
-        for event_row in page.items:
-            if event_row.turn == row.id:
-                yield event_shape(event_row)
-        if not page.items or page.items[-1].seq >= page.last:
-            return
-        after = page.items[-1].seq
 
 
 async def _prompt(service: Service, row: RunRow) -> str | None:
@@ -96,36 +96,58 @@ async def _prompt(service: Service, row: RunRow) -> str | None:
 
 
 async def _versions(service: Service, row: RunRow) -> list[TraceVersionShape]:
-    """Return the exact versions that a turn ran, oldest first."""
-    query = LinkQuery(row.org, session=row.session, limit=_MAX_LINKS)
-    links = (await service.kernel.store.lineage.links(query)).items
-    return [
-        TraceVersionShape(
-            link=link.id,
-            at=link.created_at,
-            static_hash=link.static_hash,
-            runtime_hash=link.runtime_hash,
-            prompt_hash=link.prompt_hash,
-        )
-        for link in reversed(links)
-        if from_json(link.metadata).get("turn") == row.id
-    ]
+    """Return the exact versions that a turn ran, oldest first: among the links from the time of its run."""
+    if row.kind == "call" or row.begun_at is None:
+        return []
+    begin = first_id(datetime.fromisoformat(row.begun_at) - _CLOCK_SKEW)
+    before = None if row.ended_at is None else first_id(datetime.fromisoformat(row.ended_at) + _CLOCK_SKEW)
+    versions: list[TraceVersionShape] = []
+    while True:
+        query = LinkQuery(row.org, session=row.session, limit=_MAX_LINKS, before=before, max_bytes=PAGE_BYTES)
+        page = await service.kernel.store.lineage.links(query)
+        versions += [
+            TraceVersionShape(
+                link=link.id,
+                at=link.created_at,
+                static_hash=link.static_hash,
+                runtime_hash=link.runtime_hash,
+                prompt_hash=link.prompt_hash,
+            )
+            for link in page.items
+            if from_json(link.metadata).get("turn") == row.id
+        ]
+        before = page.next
+        if before is None or before < begin:
+            return versions[::-1]
 
 
 async def _approvals(
-    service: Service, row: RunRow, records: Sequence[Record], events: Sequence[EventShape]
-) -> dict[str | None, ApprovalRow]:
+    service: Service, row: RunRow, ids: Iterable[str], mask: Callable[[Any], Any]
+) -> dict[str, TracedApprovalShape]:
     """Return the approval requests of a run's calls, by id."""
-    ids = {record.approval: None for record in records if record.approval is not None}
-    ids |= {event.data["id"]: None for event in events if event.type == "approval.requested"}
-    ids |= {} if row.approval is None else {row.approval: None}
-    requests = [await service.kernel.store.approvals.get(row.org, approval) for approval in ids]
-    return {request.id: request for request in requests if request is not None}
+    store, remaining = service.kernel.store.approvals, [*ids]
+    approvals: dict[str, TracedApprovalShape] = {}
+    while remaining:
+        batch, remaining = remaining[:_BATCH], remaining[_BATCH:]
+        requests = await asyncio.gather(*[store.get(row.org, approval) for approval in batch])
+        approvals |= {
+            request.id: TracedApprovalShape(
+                id=request.id,
+                status=request.status,
+                created_at=request.created_at,
+                decided_by=request.decided_by,
+                decided_at=request.decided_at,
+                note=mask(request.note),
+            )
+            for request in requests
+            if request is not None
+        }
+    return approvals
 
 
 @dataclass(slots=True)
 class _Step:
-    """A step while its events are read."""
+    """A step while its events are read. Its texts are masked once it has ended."""
 
     started_at: str
     kind: Literal["step", "summary"] = "step"
@@ -133,35 +155,24 @@ class _Step:
     model: ModelCallShape | None = None
     text: str = ""
     reasoning: str = ""
-    calls: list[tuple[str, str, Any]] = field(default_factory=list[tuple[str, str, Any]])
-    """The model's id, the tool and the arguments of each call."""
+    calls: list[StepCall] = field(default_factory=list[StepCall])
 
 
 class _TraceBuilder:
-    """Builds the tree of a run from its events. Records are placed by what caused them."""
+    """Collects the steps of a run from its events, which it masks and cuts as they come."""
 
-    def __init__(
-        self,
-        records: Sequence[Record],
-        messages: Sequence[InnerMessage],
-        approvals: Mapping[str | None, ApprovalRow],
-        redact: Redactor | None,
-    ) -> None:
+    def __init__(self, redact: Redactor | None) -> None:
+        self.steps: list[_Step] = []
         self.waits: list[TraceWaitShape] = []
-        self._records = records
-        self._messages = messages
-        self._approvals = approvals
-        self._redact = redact
-        self._by_cause: dict[str | None, list[Record]] = {}
-        for record in records:
-            self._by_cause.setdefault(record.causation, []).append(record)
-        self._placed: set[str] = set()
-        self._steps: list[_Step] = []
-        self._open: _Step | None = None
-        self._results: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        """When each call of the turn's model ended, and the data of its result, by the model's id."""
-        self._requests: dict[str, str] = {}
+        self.requests: dict[str, str] = {}
         """The request of each waiting call, by the model's id."""
+        self.approvals: list[str] = []
+        """The ids of the approval requests."""
+        self.has_start = False
+        """Whether the first event of the turn is stored."""
+        self._redact = redact
+        self._open: _Step | None = None
+        self._calls: dict[str, StepCall] = {}
         self._idle = ""
         """When the last step, call or wait ended."""
 
@@ -169,50 +180,99 @@ class _TraceBuilder:
         """Add an event of the turn; they come in order."""
         data, self._idle = event.data, self._idle or event.at
         match event.type:
-            case "text.delta":
-                self._current().text += data["text"]
-            case "reasoning.delta":
-                self._current().reasoning += data["text"]
-            case "text.discarded":
-                step = self._current()
-                step.text = step.reasoning = ""
-            case "tool.called":
-                self._current().calls.append((data["call"], data["tool"], data["arguments"]))
+            case "turn.started":
+                self.has_start = True
+            case "text.delta" | "reasoning.delta" | "text.discarded":
+                self._add_text(event.type, data)
+            case "tool.called" | "tool.result":
+                self._add_call(event)
             case "usage":
                 step = self._current()
-                step.model, step.ended_at, self._open, self._idle = _usage_of(data), event.at, None, event.at
+                step.model, step.ended_at, self._idle = _usage_of(data), event.at, event.at
+                self.close()
             case "conversation.summarised":
-                if self._steps:
-                    self._steps[-1].kind = "summary"
-            case "tool.result":
-                self._results[data["call"]] = (event.at, data)
-                self._idle = event.at
+                if self.steps:
+                    self.steps[-1].kind = "summary"
+            case "approval.requested":
+                self.approvals.append(data["id"])
             case "turn.suspended":
-                self._requests |= data["calls"]
+                self.requests |= data["calls"]
                 self.waits.append(TraceWaitShape(started_at=event.at, approvals=data["approvals"]))
-            case "turn.resumed" | "turn.retried":
-                self._end_wait(event.at)
-                self._open, self._idle = None, event.at
-            case "turn.ended" | "turn.failed" | "turn.cancelled":
-                self._end_wait(event.at)
+            case "turn.resumed" | "turn.ended" | "turn.failed" | "turn.cancelled":
+                if self.waits and self.waits[-1].ended_at is None:
+                    self.waits[-1] = self.waits[-1].model_copy(update={"ended_at": event.at})
+                if event.type == "turn.resumed":
+                    self.close()
+                    self._idle = event.at
             case _:
                 pass
 
+    def _add_text(self, kind: str, data: Mapping[str, Any]) -> None:
+        if kind == "text.delta":
+            self._current().text += data["text"]
+        elif kind == "reasoning.delta":
+            self._current().reasoning += data["text"]
+        elif self._open is not None:
+            self._open.text = self._open.reasoning = ""
+
+    def _add_call(self, event: EventShape) -> None:
+        data = event.data
+        if event.type == "tool.called":
+            call = StepCall(data["call"], data["tool"], self.mask(data["arguments"]))
+            self._calls[call.id] = call
+            self._current().calls.append(call)
+            return
+        if (requested := self._calls.get(data["call"])) is not None:
+            requested.result = self.mask(data.get("data", data.get("text")))
+            requested.ended_at, requested.code = event.at, data.get("code")
+        self._idle = event.at
+
+    def close(self) -> None:
+        """Mask the texts of the current step, if there is one: they are complete."""
+        if self._open is not None:
+            self._open.text, self._open.reasoning = self.mask(self._open.text), self.mask(self._open.reasoning)
+            self._open = None
+
+    def mask(self, value: Any) -> Any:  # any JSON
+        """Return JSON data masked: by names, in URLs, and by the host's patterns. Long texts and large data are cut."""
+        masked = fully_redacted(value, self._redact, longest=MAX_RECORDED_TEXT)
+        if masked is None or isinstance(masked, str | int | float):
+            return masked
+        text = to_json(masked).decode()
+        excess = len(text) - MAX_RECORDED_TEXT
+        return masked if len(text) <= MAX_RECORDED_BYTES else f"{text[:MAX_RECORDED_TEXT]}… [{excess} more characters]"
+
+    def _current(self) -> _Step:
+        if self._open is None:
+            self._open = _Step(self._idle)
+            self.steps.append(self._open)
+        return self._open
+
+
+class _Tree:
+    """The tree of a run. Records are placed by what caused them."""
+
+    def __init__(
+        self,
+        builder: _TraceBuilder,
+        records: Sequence[Record],
+        agents: Mapping[str, Sequence[InnerStep]],
+        approvals: Mapping[str, TracedApprovalShape],
+    ) -> None:
+        builder.close()
+        self._steps = builder.steps
+        self._requests = builder.requests
+        self._records = records
+        self._agent_steps = agents
+        self._approvals = approvals
+        self._by_cause: dict[str | None, list[Record]] = {}
+        for record in records:
+            self._by_cause.setdefault(record.causation, []).append(record)
+        self._placed: set[str] = set()
+
     def steps(self) -> list[TraceStepShape]:
         """Return the steps, with everything that they caused."""
-        return [
-            TraceStepShape(
-                number=number,
-                kind=step.kind,
-                started_at=step.started_at,
-                ended_at=step.ended_at,
-                model=step.model,
-                reasoning=self._mask(step.reasoning) or None,
-                text=self._mask(step.text) or None,
-                calls=[self._model_call(*call, started_at=step.ended_at) for call in step.calls],
-            )
-            for number, step in enumerate(self._steps, 1)
-        ]
+        return [self._step(number, step, "") for number, step in enumerate(self._steps, 1)]
 
     def other_calls(self) -> list[TracedCallShape]:
         """Return the calls that no step has asked for. Call this after ``steps``."""
@@ -223,50 +283,42 @@ class _TraceBuilder:
             if record.id not in self._placed and record.causation not in ids
         ]
 
-    def masked_json(self, text: str | None) -> str | None:
-        """Return JSON text with secrets masked and long texts cut."""
-        return None if text is None else to_json(self._mask(from_json(text))).decode()
+    def _step(self, number: int, step: _Step | InnerStep, prefix: str) -> TraceStepShape:
+        """Return a step. The causation of its calls begins with the prefix, which is empty for those of the turn."""
+        return TraceStepShape(
+            number=number,
+            kind=step.kind if isinstance(step, _Step) else "step",
+            started_at=step.started_at,
+            ended_at=step.ended_at,
+            model=step.model,
+            reasoning=step.reasoning or None,
+            text=step.text or None,
+            calls=[self._model_call(call, step.ended_at, prefix) for call in step.calls],
+        )
 
-    def _current(self) -> _Step:
-        if self._open is None:
-            self._open = _Step(self._idle)
-            self._steps.append(self._open)
-        return self._open
-
-    def _end_wait(self, at: str) -> None:
-        if self.waits and self.waits[-1].ended_at is None:
-            self.waits[-1] = self.waits[-1].model_copy(update={"ended_at": at})
-
-    def _model_call(
-        self, call: str, tool: str, arguments: Any, *, started_at: str | None, prefix: str = "", result: Any = None
-    ) -> TracedCallShape:  # arguments and result are any JSON
+    def _model_call(self, call: StepCall, started_at: str | None, prefix: str) -> TracedCallShape:
         """Return a call that a model asked for: its last attempt on record, or what is known without one."""
-        cause = prefix + call
+        cause = prefix + call.id
         attempts = self._by_cause.get(cause, [])
         self._placed |= {record.id for record in attempts}
-        at: str | None = None
-        data: Mapping[str, Any] = {}
-        if not prefix and call in self._results:
-            at, data = self._results[call]
-        outcome = data.get("data", data.get("text")) if data else result
         agents = self._agents(cause)
         if not attempts:
             return TracedCallShape(
-                tool=tool,
-                call=call,
+                tool=call.tool,
+                call=call.id,
                 started_at=started_at,
-                ended_at=at,
-                code=data.get("code"),
-                arguments=self._mask(arguments),
-                result=self._mask(outcome),
-                approvals=self._decisions([self._requests.get(call)] if not prefix else []),
+                ended_at=call.ended_at,
+                code=call.code,
+                arguments=call.arguments,
+                result=call.result,
+                approvals=self._decisions([self._requests.get(call.id)] if not prefix else []),
                 agents=agents,
             )
         shape = self._recorded_call(attempts[-1])
         return shape.model_copy(
             update={
-                "call": call,
-                "result": self._mask(outcome),
+                "call": call.id,
+                "result": call.result,
                 "approvals": self._decisions([record.approval for record in attempts]),
                 "agents": agents,
             }
@@ -299,55 +351,19 @@ class _TraceBuilder:
 
     def _agents(self, cause: str) -> list[TracedAgentShape]:
         """Return the agents that ran within a call, with their steps."""
-        places = dict.fromkeys(
-            message.within
-            for message in self._messages
-            if message.within.startswith(f"{cause}/") and "/" not in message.within[len(cause) + 1 :]
-        )
         return [
-            TracedAgentShape(agent=place[len(cause) + 1 :], steps=list(self._inner_steps(place))) for place in places
-        ]
-
-    def _inner_steps(self, place: str) -> Iterator[TraceStepShape]:
-        own = [message for message in self._messages if message.within == place]
-        for number, step in enumerate(inner_steps(own), 1):
-            yield TraceStepShape(
-                number=number,
-                started_at=step.started_at,
-                ended_at=step.ended_at,
-                model=step.model,
-                reasoning=self._mask(step.reasoning) or None,
-                text=self._mask(step.text) or None,
-                calls=[
-                    self._model_call(
-                        call.id,
-                        call.tool,
-                        call.arguments,
-                        started_at=step.ended_at,
-                        prefix=f"{place}/",
-                        result=call.result,
-                    )
-                    for call in step.calls
-                ],
+            TracedAgentShape(
+                agent=place[len(cause) + 1 :],
+                steps=[self._step(number, step, f"{place}/") for number, step in enumerate(steps, 1)],
             )
+            for place, steps in self._agent_steps.items()
+            if place.startswith(f"{cause}/") and "/" not in place[len(cause) + 1 :]
+        ]
 
     def _decisions(self, ids: Sequence[str | None]) -> list[TracedApprovalShape]:
-        requests = [self._approvals[approval] for approval in dict.fromkeys(ids) if approval in self._approvals]
         return [
-            TracedApprovalShape(
-                id=request.id,
-                status=request.status,
-                created_at=request.created_at,
-                decided_by=request.decided_by,
-                decided_at=request.decided_at,
-                note=self._mask(request.note),
-            )
-            for request in requests
+            self._approvals[approval] for approval in dict.fromkeys(filter(None, ids)) if approval in self._approvals
         ]
-
-    def _mask(self, value: Any) -> Any:  # any JSON
-        """Return JSON data masked: by names, in URLs, and by the host's patterns, with long texts cut."""
-        return redacted(value if self._redact is None else self._redact(value), longest=_MAX_TEXT)
 
 
 def _usage_of(data: Mapping[str, Any]) -> ModelCallShape:

@@ -7,6 +7,7 @@ from html import unescape
 
 import pytest
 
+from capset.stores.base import RunRow
 from capset_agents.playback.scripts import Call
 from tests.helpers.server.console.auditing import reading
 from tests.helpers.server.console.talking import HOSTILE, session_of, shop
@@ -59,3 +60,27 @@ async def test_a_run_is_shown_as_a_tree_and_nothing_in_it_runs(talked: tuple[Sit
             assert (await boss.get(f"/fingerprints/{address}")).status_code == 200, address
     (act,) = await server.records(act="run.read", org="acme")
     assert act.principal == "boss"
+
+
+async def test_the_result_of_a_queued_call_is_shown(talked: tuple[Site, str, str]) -> None:
+    server, session, _ = talked
+    now = server.kernel.now()
+    run = RunRow(
+        id=server.kernel.new_id(),
+        org="acme",
+        principal="plain",
+        principal_kind="user",
+        kind="call",
+        session=session,
+        agent="plain",
+        correlation="c-1",
+        created_at=now,
+        begun_at=now,
+        ended_at=now,
+        state="succeeded",
+        outcome='{"success":true,"data":{"heard":"far and wide"}}',
+    )
+    await server.kernel.store.runs.add(run)
+    async with reading(server) as boss:
+        page = await boss.get(f"/runs/{run.id}")
+    assert (page.status_code, "far and wide" in page.text) == (200, True)

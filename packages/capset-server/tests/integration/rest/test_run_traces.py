@@ -16,6 +16,7 @@ from capset_agents.models import ModelChoice
 from capset_agents.playback.scripts import Script, ScriptStep, ToolCall
 from capset_agents.runner import AgentRunner
 from capset_server.client import Client
+from capset_server.runs import traces
 from tests.helpers.server.rest.agent_turns import read_until
 from tests.helpers.server.rest.turns import send
 from tests.helpers.server.sse import events_of
@@ -37,6 +38,8 @@ async def put(ctx: Context, text: str, password: str = "") -> str:
 shelf = Capability("shelf", tools=[look, put])
 helper = Agent("helper", system_prompt="Help.", uses=[shelf])
 helpers = Capability("helpers", tools=[as_tool(helper, effect="read", description="Helps.")])
+LEAK = '{"password": "hunter2", "note": "done"}'
+clerk = Agent("clerk", system_prompt="Say what you know.", uses=[shelf])
 head = Agent("head", system_prompt="Have others work.", uses=[shelf, helpers])
 
 
@@ -54,6 +57,7 @@ def runner() -> AgentRunner:
             step(put={"text": "milk", "password": "hunter2"}),
             step("All is done."),
         ],
+        "clerk": [ScriptStep(text=LEAK, repeat=2)],
         "helper": [step(look={"place": "here"}), step("I have looked.")],
     }
     return AgentRunner(ModelChoice(Script(moves)))
@@ -63,7 +67,7 @@ def runner() -> AgentRunner:
 async def server(tmp_path: Path) -> AsyncGenerator[Site]:
     """Give a server with the head and its helper, and keys for an operator and a stranger."""
     url = f"sqlite:///{tmp_path / 'capset.db'}"
-    async with site(shelf, helpers, agents=[head], store=url, generator=runner()) as running:
+    async with site(shelf, helpers, agents=[clerk, head], store=url, generator=runner()) as running:
         await running.key("olga", scopes=["capset:observe"])
         await running.key("boss", scopes=["capset:approve"])
         await running.key("eve", scopes=["capset:read", "capset:call"])
@@ -169,3 +173,46 @@ async def test_reading_the_run_of_another_is_on_record(server: Site) -> None:
     async with server.client("ada") as ada:
         answer = await ada.get(f"/v1/runs/{turn}/events", params={"follow": False})
         assert events_of(answer.text)[-1].type == "turn.ended"
+
+
+async def take_turn(client: httpx2.AsyncClient, session: str) -> str:
+    """Have the clerk take a turn, and return its id."""
+    turn = (await send(client, session, "what do you know?")).json()["turn"]
+    await read_until(client, session, "turn.ended")
+    return turn
+
+
+@pytest.mark.spec("P99")
+async def test_observers_see_no_secrets_in_arguments_outcomes_and_events(server: Site) -> None:
+    masked, params = LEAK.replace("hunter2", "[redacted]"), {"follow": False}
+    async with server.client("ada") as ada, server.client("olga") as olga:
+        path = f"/v1/runs/{await run(server, ada)}/events"
+        own, observed = [(await client.get(path, params=params)).text for client in (ada, olga)]
+        assert ("hunter2" in own, "hunter2" in observed) == (True, False)
+        assert [event.type for event in events_of(observed)] == [event.type for event in events_of(own)]
+        session = (await ada.post("/v1/sessions", json={"agent_id": "clerk"})).json()["id"]
+        path = f"/v1/runs/{await take_turn(ada, session)}"
+        for client, output in ((ada, LEAK), (olga, masked)):
+            assert (await client.get(path)).json()["outcome"] == {"output": output}
+            ending = events_of((await client.get(f"{path}/events", params=params)).text)[-1]
+            assert ending.data["data"] == {"output": output}
+        trace = (await olga.get(f"{path}/trace")).json()
+        assert (trace["run"]["outcome"], trace["steps"][0]["text"]) == ({"output": masked}, masked)
+
+
+@pytest.mark.spec("P99")
+async def test_a_trace_has_only_calls_of_its_session_and_its_own_versions(
+    server: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "_MAX_LINKS", 1)
+    async with server.client("ada") as ada, server.client("eve") as eve:
+        session = (await ada.post("/v1/sessions", json={"agent_id": "clerk"})).json()["id"]
+        turns = [await take_turn(ada, session) for _ in range(2)]
+        foreign = (await eve.post("/v1/sessions", json={"agent_id": "clerk"})).json()["id"]
+        call = {"tool": "look", "arguments": {"place": "here"}}
+        headers = {"X-Correlation-ID": turns[0]}
+        assert (await eve.post(f"/v1/sessions/{foreign}/calls", json=call, headers=headers)).status_code == 200
+        first, second = [(await ada.get(f"/v1/runs/{turn}/trace")).json() for turn in turns]
+    assert first["calls"] == []
+    assert (len(first["versions"]), len(second["versions"])) == (1, 1)
+    assert first["versions"] != second["versions"]

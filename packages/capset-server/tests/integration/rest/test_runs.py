@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx2
 import pytest
 
+from capset.stores.base import NewEvent, RunRow, TurnRow
 from capset_server.runs import submission
+from tests.helpers.server.rest.turns import turn
 from tests.helpers.server.runners import Parrot
+from tests.helpers.server.sse import events_of, following
 from tests.helpers.server.support import Site, make_agent, make_session, problem, site
+from tests.waiting import until
 
 
 @pytest.mark.spec("D10")
@@ -128,3 +134,63 @@ async def test_a_request_that_is_sent_again_under_its_key_queues_one_run(asker: 
     problem(await asker.post("/v1/runs", json={**body, "agent_id": "none"}, headers=headers), 404, "not_found")
     body["content"] = "ho"
     assert (await asker.post("/v1/runs", json=body, headers=headers)).status_code == 202, "nothing was queued before"
+
+
+@pytest.mark.spec("P99")
+async def test_a_queued_turn_is_followed_from_its_beginning_and_a_call_is_not() -> None:
+    from capset_server.runs.worker import Worker
+
+    async with site(generator=Parrot()) as server, server.client() as client:
+        session = await make_session(client, "kit")
+        await turn(client, session, "before")
+        run, other = [
+            (await client.post("/v1/runs", json={"session_id": session, "content": {"say": "hi"}})).json()["id"]
+            for _ in range(2)
+        ]
+        assert (await client.get(f"/v1/runs/{run}/events", params={"follow": False})).text == "retry: 2000\n\n"
+        async with following(client, f"/v1/runs/{run}/events") as events, asyncio.timeout(60):
+            await until(lambda: server.service.turns.followers.count)
+            await Worker(server.service, "w-1", ["default"]).work(run)
+            assert [event.type async for event in events] == ["turn.started", "turn.ended"]
+        async with following(client, f"/v1/runs/{other}/events") as events, asyncio.timeout(60):
+            await client.post(f"/v1/runs/{other}/cancel")
+            assert [event async for event in events] == []
+        body = {"session_id": session, "tool": "echo", "arguments": {"text": "hi"}}
+        call = (await client.post("/v1/runs", json=body)).json()
+        problem(await client.get(f"/v1/runs/{call['id']}/events"), 422, "invalid_arguments")
+
+
+@pytest.mark.spec("P99")
+async def test_the_events_of_a_run_are_its_own_up_to_its_last_end() -> None:
+    async with site(generator=Parrot()) as server, server.client() as client:
+        session = await make_session(client, "kit")
+        await turn(client, session, "before")
+        events, now = server.kernel.store.events, server.kernel.now()
+        run = RunRow(
+            id=server.kernel.new_id(),
+            org="acme",
+            principal="ada",
+            principal_kind="user",
+            kind="turn",
+            session=session,
+            agent="kit",
+            correlation="c-1",
+            created_at=now,
+        )
+        held = TurnRow(session, run.id, "here", "9999-12-31T00:00:00.000000Z")
+        started, failed, retried, ended = [
+            NewEvent(f"turn.{name}", "{}") for name in ("started", "failed", "retried", "ended")
+        ]
+        await events.begin(held, started, now=now, interrupted=failed, run=run)
+        await events.append(held, [failed], now=now, then=None)
+        await events.begin(held, retried, now=now, interrupted=failed)
+        await events.append(held, [ended], now=now, then=None)
+        await turn(client, session, "after")
+
+        async def ids(last: str | None = None) -> list[str]:
+            headers = {} if last is None else {"Last-Event-ID": last}
+            answer = await client.get(f"/v1/runs/{run.id}/events", headers=headers)
+            assert answer.status_code == (200 if last != "6" else 204), answer.text
+            return [event.id for event in events_of(answer.text)]
+
+        assert [await ids(last) for last in (None, "4", "6")] == [["3", "4", "5", "6"], ["5", "6"], []]

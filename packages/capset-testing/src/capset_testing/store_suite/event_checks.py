@@ -71,6 +71,8 @@ async def events_come_back_in_order(make: Make) -> None:
         expect(await _begin(store, "t2", session="b"), Begun("t2", 1), "a turn of another session")
         last = await _append(store, "t1", [_EXECUTED, _EXECUTED], now=LATER)
         expect(last, 3, "the number of the last event")
+        expect(await store.events.event_span("a", "t1"), (1, 3), "the events of a turn")
+        expect(await store.events.event_span("a", "t2"), None, "the events of a turn of another session")
         rows = [EventRow("a", 1, "t1", _STARTED.type, _STARTED.data, NOW)]
         rows += [EventRow("a", number, "t1", _EXECUTED.type, _EXECUTED.data, LATER) for number in (2, 3)]
         page = await store.events.read("a", after=0, limit=2)

@@ -179,19 +179,25 @@ async def links_are_listed_newest_first(make: Make) -> None:
 
 
 async def a_session_has_so_many_links(make: Make) -> None:
-    """Check the limit for concurrent turns; links of other sessions, of none and of other orgs do not count."""
+    """Check the limit for concurrent turns.
+
+    Links of other sessions, of none and of other orgs do not count, and neither do those without an envelope.
+    """
     async with open_store(make) as store:
 
         async def record(id: str, session: str | None = "session-1", org: str = "acme") -> bool:
             try:
-                await store.lineage.record_turn(link_row(id, session=session, org=org), max_links=3)
+                envelope = replace(envelope_row(f"e {id}", id), org=org)
+                await store.lineage.record_turn(link_row(id, session=session, org=org), envelope, max_links=3)
             except LinksFull:
                 return False
             return True
 
+        for number in range(4):
+            await store.lineage.record_turn(link_row(f"turn-{number}"))
         outcomes = await asyncio.gather(*[record(f"link-{number}") for number in range(9)])
         expect(outcomes.count(True), 3, "how many links were recorded")
-        expect(len((await store.lineage.links(LinkQuery("acme"))).items), 3, "how many there are")
+        expect(len((await store.lineage.links(LinkQuery("acme"))).items), 7, "how many there are")
         expect(await record("other", "session-2"), True, "a link of another session")
         expect(await record("other", org="other"), True, "a link of another org")
         for number in range(4):

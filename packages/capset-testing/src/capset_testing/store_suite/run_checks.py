@@ -85,6 +85,9 @@ async def a_run_is_stored_and_found(make: Make) -> None:
         rest = await store.runs.list(RunQuery("acme", "ada", limit=2, before=page.next))
         expect([run.id for run in (*page.items, *rest.items)], ["r-3", "r-2", "r-1"], "two pages")
         expect(rest.next, None, "the cursor after the last page")
+        await store.runs.add(run_row("r-6", on_behalf_of="user:eve"))
+        expect(await list_ids(since="r-3"), ["r-6", "r-3"], "the runs of a principal, also on behalf of others")
+        expect(await list_ids(principal_kind="user", since="r-3"), ["r-3"], "those in which it acts for itself")
 
 
 async def a_turn_that_was_not_queued_has_a_run(make: Make) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -12,13 +11,12 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from capset.definitions.governance.approvals import ApprovalRow, ApprovalScope, ApprovalStatus
-from capset.definitions.secrets import mask_urls
 from capset.errors import StoreError
 from capset.evaluation.code import known_code
 from capset.fingerprint.canonical import read
 from capset.kernel.governance.approval_needs import ApprovalNeeds, approvals_of, round_of
 from capset.kernel.governance.file_arguments import files_of
-from capset.kernel.governance.redaction import Redactor, redacted
+from capset.kernel.governance.redaction import Redactor, fully_redacted, redacted
 from capset.stores.base import ApprovalQuery, MessageRow, Page, PendingSummary
 from capset.wire.agents import Text
 from capset.wire.errors import ErrorShape
@@ -277,7 +275,7 @@ EntryKind = Literal["instructions", "user", "agent", "reasoning", "call", "resul
 MAX_TEXT_CHARACTERS: Final = 2_000
 """The maximum length of an entry's text, in characters."""
 _MAX_PARSED_CHARACTERS: Final = 1024 * 1024
-"""The maximum length, in characters, of a message that is split into parts, and of a text that is parsed as JSON."""
+"""The maximum length of a message that is split into parts, in characters."""
 _KINDS: Final[Mapping[str, EntryKind]] = {
     "system-prompt": "instructions",
     "user-prompt": "user",
@@ -370,10 +368,7 @@ def _media_kind(item: object) -> str:
 
 def _text(value: object, redact: Redactor | None) -> str:
     """Return data as text with secrets masked, also those in JSON within a string."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and len(value) <= _MAX_PARSED_CHARACTERS:
-        with suppress(ValueError):  # a text that only starts like JSON
-            value = from_json(value)
-    masked = value if redact is None else redact(value)
-    masked = mask_urls(masked) if isinstance(masked, str) else json.dumps(redacted(masked), ensure_ascii=False)
+    masked = fully_redacted(value, redact, longest=None)
+    masked = masked if isinstance(masked, str) else json.dumps(masked, ensure_ascii=False)
     excess = len(masked) - MAX_TEXT_CHARACTERS
     return f"{masked[:MAX_TEXT_CHARACTERS]}… [{excess:,} more characters]" if excess > 0 else masked

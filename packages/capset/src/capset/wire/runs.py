@@ -123,8 +123,8 @@ class RunShape(Shape):
     """A run: a turn of an agent, or a queued call. If it is a turn, the turn has the same id.
 
     `state` is `queued`, `running`, `waiting` (for approvals), `succeeded`, `failed` or `cancelled`. `outcome` is the
-    data of the turn's last event, or the result of the call. `approval` is the request that a call waits for.
-    A list has it only for the caller's own runs; `code` is the code of its error. `attempts` counts how often a worker
+    data of the turn's last event, or the result of the call; a list has it only for the caller's own runs. `code` is
+    the code of its error. `approval` is the request that a call waits for. `attempts` counts how often a worker
     stopped before the run ended, including pauses for approval. A turn that ran where it was requested has no `queue`.
     `usage` is what a turn had used when it last stopped.
     """

@@ -119,7 +119,8 @@ async def store_turn(
     Stores the link, the envelope if there is one, the payloads of its hashes, and, if the session's runtime hash has
     changed, a transition with this ``reason``. ``metadata`` is the host's JSON data, such as the raw invocation. Raises
     ``StoreError``, ``InvalidArguments`` for metadata that is not JSON data, ``DefinitionError`` for an envelope that
-    was changed after its capture, and ``LinksFull`` if the session already has ``max_links`` links.
+    was changed after its capture, and ``LinksFull`` if the session already has ``max_links`` links with
+    an envelope.
     """
     op = op_context(org, clock=clock)
     envelope = captured.envelope if isinstance(captured, Captured) else captured

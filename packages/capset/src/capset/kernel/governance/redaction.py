@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
+
+from pydantic_core import from_json
 
 from capset.definitions.secrets import MASK, is_secret_name, mask_urls
 from capset.errors import DefinitionError
@@ -13,6 +16,8 @@ MAX_RECORDED_TEXT: Final = 2_000
 """Maximum characters of one text in a record; the digest always covers the whole text."""
 MAX_RECORDED_BYTES: Final = 16_384
 """Maximum bytes of a record's arguments as JSON."""
+_MAX_PARSED_TEXT: Final = 1024 * 1024
+"""Maximum characters of a text that is parsed as JSON to mask secrets in it."""
 Redactor = Callable[[Any], Any]
 """Returns JSON data with every match of a pattern masked, in keys too."""
 
@@ -76,6 +81,40 @@ def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_T
     if isinstance(value, list):
         return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
     return value
+
+
+def fully_redacted(value: Any, redact: Redactor | None, *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
+    """Return JSON data for readers who did not make the call: masked by ``redact`` and as ``redacted`` does.
+
+    So is the JSON within its texts. A text that begins like JSON and is too long to be parsed is left out.
+    """
+    value = _with_masked_texts(value, redact)
+    return redacted(value if redact is None else redact(value), longest=longest)
+
+
+def _with_masked_texts(value: Any, redact: Redactor | None) -> Any:
+    """Return JSON data with secrets masked in the texts that are JSON objects or lists themselves."""
+    if isinstance(value, str):
+        return _masked_json_text(value, redact) if value.lstrip()[:1] in ("{", "[") else value
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return {name: _with_masked_texts(member, redact) for name, member in members.items()}
+    if isinstance(value, list | tuple):
+        return [_with_masked_texts(item, redact) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def _masked_json_text(text: str, redact: Redactor | None) -> str:
+    if len(text) > _MAX_PARSED_TEXT:
+        return f"[{len(text):,} characters]"
+    try:
+        data = from_json(text)
+    except ValueError as error:
+        return MASK if "recursion limit" in str(error) else text  # it only begins like JSON
+    try:
+        return json.dumps(redacted(data if redact is None else redact(data), longest=None), ensure_ascii=False)
+    except RecursionError:  # nested too deeply within data that is nested deeply itself
+        return MASK
 
 
 def storable_text(text: str | None) -> str | None:

@@ -175,6 +175,10 @@ class EventStore(Protocol):
         """
         ...
 
+    async def event_span(self, session: str, turn: str) -> tuple[int, int] | None:
+        """Return the numbers of the first and the last stored event of a turn, or ``None`` if it has none."""
+        ...
+
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:

@@ -104,7 +104,7 @@ RENEWAL_SECONDS: Final = 86_400
 
 
 class LinksFull(Exception):
-    """Raised for a link of a session that has the maximum number of links; nothing was written."""
+    """Raised for a link of a session that has the maximum number of links with an envelope; nothing was written."""
 
 
 MAX_SEARCHED: Final = 10_000
@@ -163,7 +163,7 @@ class LineageStore(Protocol):
         If the session's last recorded link had another runtime hash, a transition with this ``reason`` is stored too,
         and returned. If a hash already has a payload, the first one is kept. Raises ``StoreError`` if the id of the
         link or the envelope is taken, for an envelope of another link, and for an envelope or a payload of another org;
-        ``LinksFull`` if the session already has ``max_links`` links.
+        ``LinksFull`` if the session already has ``max_links`` links with an envelope.
         """
         ...
 

@@ -88,7 +88,10 @@ class RunQuery(Query):
     session: str | None = None
     agent: str | None = None
     on_behalf_of: str | None = None
-    """Whom the ``principal`` acts for, if that is given; ``None`` means runs in which it acts for itself."""
+    """Whom the principal acts for, with ``principal_kind``: ``None`` means runs in which it acts for itself.
+
+    Without ``principal_kind``, runs on behalf of anyone match.
+    """
     since: str | None = None
     """Only runs whose id is this one or greater: ids begin with their time."""
 

@@ -51,7 +51,10 @@ class SessionQuery(Query):
     principal_kind: str | None = None
     agent_id: str | None = None
     on_behalf_of: str | None = None
-    """Whom the ``principal`` acts for, if that is given; ``None`` means sessions in which it acts for itself."""
+    """Whom the principal acts for, with ``principal_kind``: ``None`` means sessions in which it acts for itself.
+
+    Without ``principal_kind``, sessions on behalf of anyone match.
+    """
     text: str | None = None
     """Only sessions with this in their id or in the name of their agent, in upper or lower case (ASCII).
 

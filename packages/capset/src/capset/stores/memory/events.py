@@ -144,6 +144,11 @@ class MemoryEvents:
         rows = [row for row in self._rows.get(session, ()) if row.seq > after]
         return EventPage(tuple(rows[:limit]), self._last(session), self._turns.get(session))
 
+    async def event_span(self, session: str, turn: str) -> tuple[int, int] | None:
+        self._lifecycle.check()
+        numbers = [row.seq for row in self._rows.get(session, ()) if row.turn == turn]
+        return (numbers[0], numbers[-1]) if numbers else None
+
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:

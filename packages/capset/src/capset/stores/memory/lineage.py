@@ -91,7 +91,8 @@ class MemoryLineage:
             raise id_taken_error("an envelope", envelope.id)
         if max_links is not None and link.session is not None:
             owner = (link.org, link.session)
-            if sum((other.org, other.session) == owner for other in self._links.values()) >= max_links:
+            with_envelopes = self._links.keys() & self._envelope_of.keys()
+            if sum((self._links[key].org, self._links[key].session) == owner for key in with_envelopes) >= max_links:
                 raise LinksFull
         self._links[key] = link
         if envelope:

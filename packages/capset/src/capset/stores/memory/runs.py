@@ -48,7 +48,7 @@ class MemoryRuns:
     async def list(self, query: RunQuery) -> Page[RunRow]:
         self._lifecycle.check()
         filters = filters_of(query, ("principal", "principal_kind", "state", "queue", "session", "agent"))
-        if query.principal is not None:
+        if query.principal_kind is not None:
             filters["on_behalf_of"] = query.on_behalf_of
         rows = [row for row in self._rows.values() if query.since is None or row.id >= query.since]
         return page_by_id(rows, query, {"org": query.org, **filters})

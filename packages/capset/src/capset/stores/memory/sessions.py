@@ -70,7 +70,7 @@ class MemorySessions:
     async def list(self, query: SessionQuery) -> Page[SessionRow]:
         self._lifecycle.check()
         filters = {"org": query.org, **filters_of(query, ("principal", "principal_kind", "agent_id"))}
-        if query.principal is not None:
+        if query.principal_kind is not None:
             filters["on_behalf_of"] = query.on_behalf_of
         if query.text is None:
             return page_by_id(self._rows.values(), query, filters)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, fields
 from typing import Any, Final, Protocol
 
-from sqlalchemy import Connection, Text, bindparam, case, delete, func, insert, literal, select, true, update
+from sqlalchemy import Connection, Table, Text, bindparam, case, delete, func, insert, literal, select, true, update
 
 from capset.errors import StateError
 from capset.stores.base import (
@@ -225,6 +225,9 @@ class SqlEvents:
 
         return await self._reader.read(read, is_one_statement=True)
 
+    async def event_span(self, session: str, turn: str) -> tuple[int, int] | None:
+        return await self._span(session_events, session, turn)
+
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
@@ -246,10 +249,11 @@ class SqlEvents:
         return await self._reader.read(read)
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
-        seq = session_messages.c.seq
-        statement = select(func.min(seq), func.max(seq)).where(
-            session_messages.c.session == session, session_messages.c.turn == turn
-        )
+        return await self._span(session_messages, session, turn)
+
+    async def _span(self, table: Table, session: str, turn: str) -> tuple[int, int] | None:
+        seq = table.c.seq
+        statement = select(func.min(seq), func.max(seq)).where(table.c.session == session, table.c.turn == turn)
 
         def read(connection: Connection) -> tuple[int, int] | None:
             first, last = connection.execute(statement).one()

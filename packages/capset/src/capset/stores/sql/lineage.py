@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, RowMapping, Select, Table, func, insert, or_, select, update
+from sqlalchemy import Connection, RowMapping, Select, Table, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.fingerprint.hashes import Ref
@@ -181,7 +181,8 @@ def put_turn(connection: Connection, turn: TurnRows, maximum: int | None = None)
         of_session = (links.c.org == (link.org or "")) & (links.c.session == link.session)
         statement = select(links.c.id, links.c.runtime_hash).where(of_session).order_by(links.c.number.desc()).limit(1)
         last = connection.execute(statement).one_or_none()
-        count = select(func.count()).select_from(links).where(of_session)
+        has_envelope = exists().where(envelopes.c.org == links.c.org, envelopes.c.link == links.c.id)
+        count = select(func.count()).select_from(links).where(of_session, has_envelope)
         if maximum is not None and connection.execute(count).scalar_one() >= maximum:
             raise LinksFull
     try:

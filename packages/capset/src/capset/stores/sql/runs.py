@@ -79,7 +79,7 @@ class SqlRuns:
     async def list(self, query: RunQuery) -> Page[RunRow]:
         filters = filters_of(query, ("principal", "principal_kind", "state", "queue", "session", "agent"))
         statement = select(runs).where(runs.c.org == (query.org or "")).filter_by(**filters)
-        if query.principal is not None:
+        if query.principal_kind is not None:
             statement = statement.where(runs.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
         if query.since is not None:
             statement = statement.where(runs.c.id >= query.since)

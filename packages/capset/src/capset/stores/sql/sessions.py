@@ -76,7 +76,7 @@ class SqlSessions:
             of_org,
             *(sessions.c[name] == value for name, value in filters.items()),
         ]
-        if query.principal is not None:
+        if query.principal_kind is not None:
             conditions.append(sessions.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
         if query.before is not None:
             conditions.append(sessions.c.id < query.before)

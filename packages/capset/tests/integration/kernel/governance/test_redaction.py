@@ -16,12 +16,29 @@ from capset import ask as asks
 from capset.definitions.governance.settings import Governance
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field
-from capset.kernel.governance.redaction import MASK, redactor_of
+from capset.kernel.governance.redaction import MASK, fully_redacted, redactor_of
 from tests.helpers.kernel.governance.approving import till
 from tests.helpers.kernel.support import Desk, ask, opened
 
 KEY = "sk-0123456789"
 PATTERNS = (r"sk-[0-9]{10}", r"(?i)hunter\d")
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ('{"password": "x", "note": ["a sk-0123456789"]}', '{"password": "[redacted]", "note": ["a [redacted]"]}'),
+        (' [{"api_key": 1}]', '[{"api_key": "[redacted]"}]'),
+        ('{"password": "x", of a cut text', '{"password": "x", of a cut text'),
+        ("[" * 300, MASK),
+        ("[" * 2_000_000, "[2,000,000 characters]"),
+    ],
+    ids=["object", "list", "no JSON", "deep", "long"],
+)
+def test_readers_see_no_secrets_in_json_within_a_text(text: str, masked: str) -> None:
+    redact = redactor_of(PATTERNS)
+    assert fully_redacted(text, redact, longest=None) == masked
+    assert fully_redacted({"data": [text]}, redact, longest=None) == {"data": [masked]}
 
 
 @tool

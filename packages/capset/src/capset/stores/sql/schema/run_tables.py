@@ -23,6 +23,7 @@ runs: Final = Table(
     Index("ix_runs_principal", "org", "principal", "principal_kind", "id"),
     Index("ix_runs_state", "org", "state", "id"),
     Index("ix_runs_agent", "org", "agent", "id"),
+    Index("ix_runs_queue", "org", "queue", "id"),
     Index("ix_runs_due", "queue", "due_at", "id"),
     Index("ix_runs_waiting", "state", "kind", "id"),
     Index("ix_runs_session", "session", "id"),
