@@ -33,7 +33,8 @@ from tests.waiting import until
 
 ADA = Caller(Principal("ada", org="acme"), frozenset({"capset:admin"}), None)
 PAST = "2026-01-01T00:00:00.000000Z"
-MOVES = (Call("put", text="one"), Call("linger", text="two", seconds=60), Call("put", text="three"), "Done.")
+LINGER = float(os.environ.get("LINGER", "60"))
+MOVES = (Call("put", text="one"), Call("linger", text="two", seconds=LINGER), Call("put", text="three"), "Done.")
 ASKING = (Call("put", text="one"), Call("burn", text="two"), "Done.")
 
 
@@ -117,7 +118,7 @@ def working(store: str, notes: Path, *queues: str, **environ: str) -> Generator[
     """Start a worker in a process of its own, and kill it at the end.
 
     ``DEAD=3`` has others take its runs sooner than workers do, ``AGAIN=1`` hands on sooner what the engine lost, and
-    ``ASKING=1`` has its agent ask for an approval.
+    ``ASKING=1`` has its agent ask for an approval. ``LINGER=1`` is how many seconds its second step takes.
     """
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
     command = [sys.executable, __file__, store, str(notes), *(queues or ("default",))]

@@ -71,10 +71,9 @@ async def test_a_finished_call_is_not_made_again(url: str, tmp_path: Path) -> No
 @pytest.mark.nightly
 @pytest.mark.spec("D14")
 async def test_a_run_waits_for_its_approval_while_workers_come_and_go(url: str, tmp_path: Path) -> None:
-    """It holds no worker: they end in order meanwhile, and another goes on with the turn, and with the call."""
+    """It holds no worker: all processes end meanwhile, and others go on with the turn, and with the call."""
     notes = Notes(tmp_path / "notes")
     async with service_on(url, notes.path) as service:
-        kernel = service.kernel
         with working(url, notes.path, "default=1", ASKING="1") as worker:
             await_start(worker)
             turn = await queued(service)
@@ -83,16 +82,19 @@ async def test_a_run_waits_for_its_approval_while_workers_come_and_go(url: str, 
                 assert (await ended(service, run, or_in=["waiting"])).state == "waiting"
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(40) == 0
-        assert notes.deeds == ["put one"]
+    assert notes.deeds == ["put one"]
+    async with service_on(url, notes.path) as service:
+        approvals = service.kernel.approvals
         for run in (turn, call):
             (record,) = (
-                await kernel.store.approvals.list(ApprovalQuery("acme", session=run.session, status="pending"))
+                await service.kernel.store.approvals.list(ApprovalQuery("acme", session=run.session, status="pending"))
             ).items
-            await kernel.approvals.decide(record.id, Answer(approved=True), by=Principal("eve", org="acme"))
+            await approvals.decide(record.id, Answer(approved=True), by=Principal("eve", org="acme"))
+    async with service_on(url, notes.path) as service:
         with working(url, notes.path, ASKING="1") as two:
             await_start(two)
             done = [await ended(service, run) for run in (turn, call)]
         assert [run.state for run in done] == ["succeeded", "succeeded"], [run.outcome for run in done]
         assert sorted(notes.deeds) == ["burn three", "burn two", "put one"]
-        records = (await kernel.audit.query(AuditQuery(tool="burn", org="acme", outcome="succeeded"))).items
+        records = (await service.kernel.audit.query(AuditQuery(tool="burn", org="acme", outcome="succeeded"))).items
         assert len(records) == 2
