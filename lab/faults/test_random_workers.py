@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from capset.stores.base import RunQuery, RunRow
+from capset.stores.base import RunQuery, RunRow, ScheduleRow
+from capset_server.service import Service
 from tests.helpers.server.runs.working import (
     PAST,
     Notes,
@@ -103,14 +104,7 @@ async def test_a_schedule_queues_one_run_for_each_time_over_three_workers_that_a
         for _ in range(times):
             with ExitStack() as processes:
                 await_start(*[processes.enter_context(working(url, notes, LINGER="0.1")) for _ in range(WORKERS)])
-
-                async def newest() -> list[RunRow]:
-                    row = await store.schedules.get(schedule.id)
-                    assert row is not None
-                    run = None if row.last_run is None else await store.runs.get(row.last_run)
-                    return [] if run is None or row.last_run == schedule.last_run else [run]
-
-                (run,) = await until(newest, "the schedule to queue a run")
+                run = await _next_run(service, schedule)
                 assert (await ended(service, run)).state == "succeeded"
             row = await store.schedules.get(schedule.id)
             assert row is not None
@@ -118,3 +112,17 @@ async def test_a_schedule_queues_one_run_for_each_time_over_three_workers_that_a
             assert await store.schedules.change(row, schedule)
         runs = (await store.runs.list(RunQuery("acme", "ada"))).items
     assert len(runs) == times
+
+
+async def _next_run(service: Service, schedule: ScheduleRow) -> RunRow:
+    """Wait until a schedule has queued another run, and return it."""
+    store = service.kernel.store
+
+    async def newer() -> list[RunRow]:
+        row = await store.schedules.get(schedule.id)
+        assert row is not None
+        run = None if row.last_run in (None, schedule.last_run) else await store.runs.get(str(row.last_run))
+        return [] if run is None else [run]
+
+    (run,) = await until(newer, "the schedule to queue a run")
+    return run
