@@ -52,7 +52,8 @@ def _measure(part: str, *, quick: bool, rate: float) -> tuple[Found, list[str]]:
         measurement = workers.measure(workers.Sizes(runs=60, rounds=1) if quick else workers.Sizes())
         return measurement, workers.misses(measurement)
     if part == "writers":
-        return writers.measure(writers.Sizes((1, 2), 1, 2.0) if quick else writers.Sizes()), []
+        measurement = writers.measure(writers.Sizes((1, 2), 1, 2.0) if quick else writers.Sizes())
+        return measurement, writers.misses(measurement)
     sizes = crowd.Sizes(400, 100, rate, 5.0) if quick else crowd.Sizes(rate=rate)
     measurement = crowd.measure(part.removeprefix("crowd-"), sizes)
     return measurement, crowd.misses(measurement)

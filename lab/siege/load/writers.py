@@ -37,7 +37,7 @@ class Sizes:
     """How many processes write, and how often and for how many seconds each number of them is measured."""
 
     writers: tuple[int, ...] = (1, 2, 4)
-    rounds: int = 2
+    rounds: int = 5
     seconds: float = 4.0
 
 
@@ -53,6 +53,16 @@ def measure(sizes: Sizes) -> dict[str, Any]:
         rounds = [{plan: _measure(urls, *plan, sizes.seconds) for plan in plans} for _ in range(sizes.rounds)]
         asyncio.run(_verify(urls))
     return {"rows": [_row(*plan, [measured[plan] for measured in rounds]) for plan in plans], "verified": True}
+
+
+def misses(measurement: dict[str, Any]) -> list[str]:
+    """Return whether several writers of one chain store fewer records than one."""
+    rates = {row["writers"]: row["records"] for row in measurement["rows"] if row["chains"] == 1}
+    return [
+        f"{writers} writers of one chain stored {rate} records a second, and one {rates[1]}"
+        for writers, rate in rates.items()
+        if rate < rates[1]
+    ]
 
 
 @dataclass
