@@ -160,7 +160,7 @@ async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: 
     assert outcomes(tmp_path) == [
         ("motto", "succeeded"),
         ("motto", "succeeded"),
-        ("greet", "denied"),
+        ("greet", "pending"),
         ("greet", "succeeded"),
     ]
 
