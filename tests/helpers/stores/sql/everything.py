@@ -230,8 +230,8 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.keys.find("0" * 64)
     await store.keys.get("key-1")
     await store.keys.revoked(["0" * 64])
-    for of_org in (org, "", None):
-        await store.keys.page(KeyQuery(of_org, before=before))
+    for owner in (org, "", None):
+        await store.keys.page(KeyQuery(owner, before=before))
     await store.keys.page(KeyQuery(org, principal=principal, before=before))
     await store.directory.principals(org, after=(principal, "agent"), limit=3)
     await store.directory.principals(org, after=(principal, "agent"), limit=3, text="a", max_searched=100)

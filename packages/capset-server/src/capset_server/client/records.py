@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from pydantic_core import from_json
 from typing_extensions import Unpack
@@ -118,7 +118,7 @@ class RecordResource:
         Raises ``Unreachable`` if the response breaks off, so that a part is not mistaken for the whole.
         """
         refuse_unknown(self.export, filters, RecordFilters)
-        async with aclosing(self._lines("export", {**filters, "format": "ndjson"})) as lines:
+        async with aclosing(self._lines("export", {**cast("Query", filters), "format": "ndjson"})) as lines:
             async for line in lines:
                 yield from_json(line)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from capset_server.console.markup import one_line
 
@@ -43,7 +43,9 @@ class InboxRow:
     def is_whole(self) -> bool:
         """Whether the row shows all that would be approved, so that it can be approved in the list."""
         request, arguments = self.request, self.arguments
-        is_short = isinstance(arguments, dict) and len(one_line(arguments)) <= _WHOLE
+        if not isinstance(arguments, dict):
+            return False
+        is_short = len(one_line(cast("dict[str, Any]", arguments))) <= _WHOLE
         return is_short and not request["masked"] and not request["files"]
 
     @property

@@ -38,7 +38,9 @@ async def readyz(service: Served) -> ReadyShape:
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             await service.store_probe.check()
-            sources = {} if service.sources is None else await service.sources.public_needs()
+            sources = dict[str, str]()
+            if service.sources is not None:
+                sources |= await service.sources.public_needs()
     except TimeoutError:
         raise StoreError(f"the store did not answer within {PROBE_SECONDS:g} s") from None
     signing_state = service.kernel.signing
@@ -47,7 +49,7 @@ async def readyz(service: Served) -> ReadyShape:
         capability for capability in service.registry.capabilities.values() if capability.readiness is not None
     ]
     readiness = await asyncio.to_thread(lambda: {capability.name: readiness_of(capability) for capability in dependent})
-    return ReadyShape(status="ok", signing=signing, capabilities=readiness, sources=dict(sources))
+    return ReadyShape(status="ok", signing=signing, capabilities=readiness, sources=sources)
 
 
 def _draining() -> HttpRefusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import httpx2
 import pytest
@@ -148,7 +149,7 @@ async def test_comparisons_have_every_digit_and_take_no_mask_for_a_value(shop: S
         await sent(boss, await requested(shop, to="bob", amount=amount), "approve")
     page = (await boss.get(f"/approvals/{await requested(shop, to='bob', amount=30_000_003)}")).text
     assert "above the approved range (10000001 to 20000002)" in page
-    mail = {"to": ["bob"], "body": "Hello"}
+    mail: dict[str, Any] = {"to": ["bob"], "body": "Hello"}
     for key in ("sk-1", "sk-2"):
         await sent(boss, await requested(shop, "send_mail", **mail, api_key=key), "approve")
     request = await requested(shop, "send_mail", **mail, api_key="sk-3")

@@ -155,23 +155,23 @@ async def usage_is_counted_by_hour_agent_and_principal(make: Make) -> None:
         ada = ModelUser("acme", "scribe", "ada", "user")
         bot = ModelUser("acme", "clerk", "bot", "agent")
         hours = ("2026-01-01T00", "2026-01-01T01", "2026-01-01T02")
-        expect(await store.usage.totals(UsageQuery("acme", *hours[::2])), UsageTotals((), (), ()), "no usage")
+        expect(await store.usage.totals(UsageQuery("acme", hours[0], hours[2])), UsageTotals((), (), ()), "no usage")
         cheap = replace(_STEP, cost=0.0)
         for user, used, hour in ((ada, _STEP, 0), (ada, _STEP, 1), (bot, cheap, 1), (ada, _STEP, 2)):
             await store.usage.count(user, used, _START + hour * 3_600 * _SECOND)
         for org in ("other", None):
             await store.usage.count(replace(ada, org=org), _STEP, _START)
-        totals = await store.usage.totals(UsageQuery("acme", *hours[::2]))
+        totals = await store.usage.totals(UsageQuery("acme", hours[0], hours[2]))
         expect(totals.hours, ((hours[0], _STEP), (hours[1], _STEP + cheap)), "the hours, without the last")
         expect(totals.agents, (("scribe", _STEP + _STEP), ("clerk", cheap)), "the agents")
         expect(totals.principals, (("user:ada", _STEP + _STEP), ("agent:bot", cheap)), "the principals")
-        totals = await store.usage.totals(UsageQuery("acme", *hours[::2], agent="clerk", principal="bot"))
+        totals = await store.usage.totals(UsageQuery("acme", hours[0], hours[2], agent="clerk", principal="bot"))
         expect((totals.hours, totals.agents), (((hours[1], cheap),), (("clerk", cheap),)), "of one agent")
-        totals = await store.usage.totals(UsageQuery("acme", *hours[::2], top=1))
+        totals = await store.usage.totals(UsageQuery("acme", hours[0], hours[2], top=1))
         expect(totals.agents, (("scribe", _STEP + _STEP),), "the agent with the highest cost")
-        expect((await store.usage.totals(UsageQuery(None, *hours[::2]))).hours, ((hours[0], _STEP),), "of no org")
+        expect((await store.usage.totals(UsageQuery(None, hours[0], hours[2]))).hours, ((hours[0], _STEP),), "of no org")
         await store.usage.count(bot, _STEP, _START + 401 * 86_400 * _SECOND)
-        expect((await store.usage.totals(UsageQuery("acme", *hours[::2]))).hours, (), "usage of 400 days ago")
+        expect((await store.usage.totals(UsageQuery("acme", hours[0], hours[2]))).hours, (), "usage of 400 days ago")
 
 
 async def steps_end_with_their_store(make: Make) -> None:

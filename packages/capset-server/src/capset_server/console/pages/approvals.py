@@ -138,8 +138,14 @@ async def show_file(page: PageRequest) -> Response:
             return FileContent(file["path"], answer, stack.pop_all(), is_image=False)
         content = await answer.read(SHOWN) if int(answer.headers["content-length"]) <= SHOWN else None
     text = None if content is None else await asyncio.to_thread(text_of, content)
-    values = {"file": file, "text": text, "number": page.params["number"], "carried": _carried(page)}
-    return page.render("approvals/file.html", request=request, **values)
+    return page.render(
+        "approvals/file.html",
+        request=request,
+        file=file,
+        text=text,
+        number=page.params["number"],
+        carried=_carried(page),
+    )
 
 
 async def show_standing(page: PageRequest) -> Response:
@@ -300,7 +306,7 @@ async def _following(page: PageRequest, request: Any) -> Any:
 async def _form(page: PageRequest, request: Any, error: CapsetError | None = None) -> Response:
     arguments, errors = present_arguments(request), () if error is None else error.fields
     if request["status"] != "pending" or len(json.dumps(arguments)) > _EDITED:
-        return page.redirect("approvals", request["id"], **_place(page))
+        return page.redirect("approvals", request["id"], told="", **_place(page))
     schema = await _schema(page, request)
     fields: Sequence[FormField] = () if schema is None else fields_of(schema, arguments, form=page.form, errors=errors)
     is_json = "json" in page.form or page.query.get("as") == "json" or not _is_said(schema, fields, page, arguments)
