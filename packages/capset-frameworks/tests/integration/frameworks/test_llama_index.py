@@ -245,7 +245,7 @@ async def test_a_suspended_run_goes_on_in_another_process() -> None:
         pending, succeeded = await desk.records(tool="pay")
         assert (pending.outcome, succeeded.outcome) == ("pending", "succeeded")
         assert pending.causation == succeeded.causation == "call-1-2"
-        assert (refused.correlation, succeeded.correlation) == (handler.run_id, resumed.run_id)
+        assert (pending.correlation, succeeded.correlation) == (handler.run_id, resumed.run_id)
 
 
 @pytest.mark.spec("W4", "W5")

@@ -169,7 +169,8 @@ async def usage_is_counted_by_hour_agent_and_principal(make: Make) -> None:
         expect((totals.hours, totals.agents), (((hours[1], cheap),), (("clerk", cheap),)), "of one agent")
         totals = await store.usage.totals(UsageQuery("acme", hours[0], hours[2], top=1))
         expect(totals.agents, (("scribe", _STEP + _STEP),), "the agent with the highest cost")
-        expect((await store.usage.totals(UsageQuery(None, hours[0], hours[2]))).hours, ((hours[0], _STEP),), "of no org")
+        totals = await store.usage.totals(UsageQuery(None, hours[0], hours[2]))
+        expect(totals.hours, ((hours[0], _STEP),), "of no org")
         await store.usage.count(bot, _STEP, _START + 401 * 86_400 * _SECOND)
         expect((await store.usage.totals(UsageQuery("acme", hours[0], hours[2]))).hours, (), "usage of 400 days ago")
 
