@@ -22,8 +22,8 @@ class Row:
     engine: str
     moments: tuple[str, ...]
     needs: str = ""
-    """What its site has besides: a ``disk`` that can be told to be full, a ``clock`` that can be set, ``workers``,
-    ``redis``, or holds of turns that ``lapse`` after two seconds."""
+    """What its site has besides: a ``disk`` that can be told to be full, a ``clock`` that can be set, ``workers``, or
+    ``redis``."""
 
     @property
     def name(self) -> str:
@@ -47,8 +47,6 @@ ROWS = (
             Row("worker", "frozen", faults.freeze_worker, engine, ("runs",), "workers"),
             Row("worker", "ended", faults.end_worker, engine, ("runs",), "workers"),
             Row("server", "killed beside workers", faults.kill_server, engine, ("runs",), "workers"),
-            Row("server", "frozen past its hold", faults.freeze_past_hold, engine, ("turn",), "lapse"),
-            Row("server", "frozen beside a clock ahead", faults.freeze_beside_clock, engine, ("turn",), "lapse clock"),
         )
     ),
     Row("PostgreSQL", "killed", faults.kill_postgres, "PostgreSQL", _ALL),

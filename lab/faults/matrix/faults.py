@@ -58,38 +58,6 @@ async def freeze_server(book: Book, is_target: bool) -> None:
     server.signal(signal.SIGCONT)
 
 
-async def freeze_past_hold(book: Book, _is_target: bool) -> None:
-    """Freeze a server until the other has taken over a turn of its, and for up to a second more."""
-    await _freeze_until_takeover(book, lambda: book.moment.randrange(2))
-
-
-async def freeze_beside_clock(book: Book, _is_target: bool) -> None:
-    """Freeze the first server while the clock of the second is an hour ahead, so that every hold has lapsed for it."""
-    _tell(book.site.clock, HOUR)
-    await _freeze_until_takeover(book, lambda: 0)
-    _tell(book.site.clock, 0)
-
-
-async def _freeze_until_takeover(book: Book, choose: Callable[[], int]) -> None:
-    def takeovers() -> int:
-        return len(book.rows("SELECT seq FROM session_events WHERE type = 'turn.resumed'"))
-
-    for _ in range(5):  # sometimes it runs no turn
-        server, before = book.site.servers[choose()], takeovers()
-        server.signal(signal.SIGSTOP)
-        try:
-            end = time.monotonic() + 5
-            while takeovers() == before and time.monotonic() < end:  # noqa: ASYNC110  # a database has no event
-                await asyncio.sleep(0.1)
-            if takeovers() > before:
-                await asyncio.sleep(book.moment.uniform(0, 1))
-                return
-        finally:
-            server.signal(signal.SIGCONT)
-        await asyncio.sleep(book.moment.uniform(0.2, 0.6))
-    book.problems.append("no turn was taken over")
-
-
 async def end_server(book: Book, is_target: bool) -> None:
     """End a server in order; a supervisor starts it again."""
     server = _server(book, is_target)

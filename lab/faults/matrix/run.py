@@ -81,7 +81,7 @@ class Machine:
 
     def missing(self, needs: str) -> str:
         """Return what is not installed here of what a site needs, if anything."""
-        program = {"disk": "gcc", "clock": "gcc", "lapse clock": "gcc", "redis": "redis-server"}.get(needs)
+        program = {"disk": "gcc", "clock": "gcc", "redis": "redis-server"}.get(needs)
         return program if program is not None and shutil.which(program) is None else ""
 
     def variables(self, needs: str) -> dict[str, str]:
@@ -126,10 +126,8 @@ def machine() -> Generator[Machine]:
 @asynccontextmanager
 async def site_for(machine: Machine, row: Row) -> AsyncGenerator[Site]:
     """Open a site on a new database, for the runs of a row."""
-    preload = machine.variables("clock" if row.needs == "lapse clock" else row.needs)
-    preloads = ({}, preload) if row.needs in ("clock", "lapse clock") else (preload, preload)
-    if row.needs.startswith("lapse"):
-        preloads = tuple({**variables, "CAPSET_HOLD": "2"} for variables in preloads)
+    preload = machine.variables(row.needs)
+    preloads = ({}, preload) if row.needs == "clock" else (preload, preload)
     if row.needs == "disk" and row.engine == "PostgreSQL":
         preloads = ({}, {})  # it is PostgreSQL that writes
     workers = WORKERS if row.needs == "workers" else 0
