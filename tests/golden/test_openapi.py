@@ -66,7 +66,8 @@ parameters = { "query.follow" = false }
 
 # Parameters that do not go together, such as a window of too many buckets, no schema can say.
 [[operations]]
-include-name = ["GET /v1/audit/summary", "GET /v1/usage"]
+include-name = ["GET /v1/audit/summary", "GET /v1/usage", "GET /v1/usage/models", "GET /v1/runs", "GET /v1/sessions",
+  "POST /v1/approvals/decisions"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "422"]
 
 # Nor what cannot be hashed of an invocation, or kept of a context.

@@ -91,7 +91,7 @@ async def test_a_call_waits_until_the_answer_that_made_it_is_stored(
         monkeypatch.setattr(admissions, "admit", noted)
         monkeypatch.setattr(TurnJournal, "store", store_later)
         await host.say(await host.session(), "go")
-        assert (steps[:3], shelf.done) == (["failed", "stored", "called"], ["a"])
+        assert (steps[:3], shelf.done) == (["failed", "stored", "called"], ["put a"])
 
 
 class JumpingClock(SystemClock):

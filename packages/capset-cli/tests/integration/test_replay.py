@@ -144,7 +144,7 @@ def test_a_policy_that_flips(workshop: Command) -> None:
     ("line", "message"),
     [
         ("nowhere.json", "there is no file 'nowhere.json'"),
-        ("a.json --agent a.json", "a.json contains no link or envelope"),
+        ("a.json --agent a.json", "a.json is a configuration file: replay needs an envelope"),
         ("forged.json --agent a.json", "does not match its hash"),
         ("then.json --agent nobody", "nor is a capability of that name installed"),
         ("then.json --agent a.json --env x", "--env must be KEY=VALUE"),

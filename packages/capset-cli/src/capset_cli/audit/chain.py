@@ -90,7 +90,7 @@ def checkpoints_command(
         ]
         for signed in checkpoints
     ]
-    empty = "no checkpoints: servers with a key sign them, and capset audit checkpoint signs one now"
+    empty = "no checkpoints: servers with a key sign them; to sign one now: capset audit checkpoint --key FILE"
     print_table(("NUMBER", "TIME", "RECORDS", "HASH", "KEY"), rows, folds=(), empty=empty)
     return Exit.DONE
 

@@ -394,7 +394,7 @@ async def export_chain(
     return ExportResponse(service, caller, _authorization(request), pages, "ndjson", "chain")
 
 
-@router.get("/key", responses=problems(404), operation_id="get_log_key")
+@router.get("/key", responses=problems(404, 422), operation_id="get_log_key")
 async def get_log_key(service: Served, _: Audits) -> LogKeyShape:
     """Return the public key that signs the log. It comes from the server that it vouches for: compare its id.
 

@@ -114,6 +114,8 @@ Known = Annotated[Caller, Depends(CallerCheck(_accept))]
 Administers = Annotated[Caller, Depends(needs("capset:admin"))]
 Observes = Annotated[Caller, Depends(CallerCheck(_check_reads_runs))]
 """A caller that may read its own runs, or all of its organisation."""
+ObservesTurns = Annotated[Caller, Depends(needs("capset:call", "capset:observe"))]
+"""A caller that may read its own turns, or all of its organisation; not one that may call single tools only."""
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 """A caller that may see the approval requests of its own sessions, or all of its organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]

@@ -36,6 +36,7 @@ from capset_server.rest.routing import (
     Id,
     Moment,
     Observes,
+    ObservesTurns,
     Paged,
     Served,
     StrictRoute,
@@ -201,7 +202,7 @@ async def get_run(service: Served, caller: Observes, id: Id) -> RunShape:
 
 
 @router.get("/{id}/trace", responses=problems(404, 422), operation_id="get_run_trace")
-async def get_run_trace(service: Served, caller: Observes, id: Id) -> RunTraceShape:
+async def get_run_trace(service: Served, caller: ObservesTurns, id: Id) -> RunTraceShape:
     """Return one run as a tree: its steps with the calls of models and tools, decisions, approvals, and inner agents.
 
     Arguments are those on record; texts and results are masked like these, and cut. Reading the trace of another
@@ -225,7 +226,7 @@ async def get_run_trace(service: Served, caller: Observes, id: Id) -> RunTraceSh
 )
 async def list_run_events(
     service: Served,
-    caller: Observes,
+    caller: ObservesTurns,
     id: Id,
     query: Annotated[FollowedRun, Query()],
     request: Request,

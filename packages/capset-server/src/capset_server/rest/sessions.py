@@ -29,7 +29,7 @@ from capset_server.rest.routing import (
     CallsSome,
     Id,
     Looks,
-    Observes,
+    ObservesTurns,
     Paged,
     Served,
     StrictRoute,
@@ -63,7 +63,7 @@ async def create_session(
 
 @router.get("", responses=problems(422), operation_id="list_sessions")
 async def list_sessions(
-    service: Served, caller: Observes, params: Annotated[SessionFilter, Query()]
+    service: Served, caller: ObservesTurns, params: Annotated[SessionFilter, Query()]
 ) -> SessionPageShape:
     """List sessions, newest first: the caller's own, or, with the scope ``capset:observe``, all of its organisation.
 

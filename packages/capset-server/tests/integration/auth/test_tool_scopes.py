@@ -99,10 +99,12 @@ async def test_all_else_of_the_scope_for_calls_stays_closed(shared: Site, narrow
         ("POST", f"/v1/sessions/{session}/fork", {}),
         ("POST", "/v1/links", {"session_id": session}),
         ("GET", "/v1/models", None),
+        ("GET", f"/v1/runs/{session}/trace", None),
+        ("GET", f"/v1/runs/{session}/events", None),
     ):
         response = await narrow.request(method, path, json=body)
         assert response.status_code == 403, path
-        assert 'scope="capset:call"' in response.headers["www-authenticate"], path
+        assert 'scope="capset:call' in response.headers["www-authenticate"], path
     assert (await narrow.get("/v1/agents")).status_code == 403
     await shared.key("wide", principal="ada", scopes=["capset:call:kit.echo", "capset:call"])
     async with shared.client("wide") as wide:

@@ -200,7 +200,7 @@ async def test_versions_are_compared_and_rolled_back(shop: Site, author: Visitor
 async def test_an_agent_is_archived_and_made_active_again(shop: Site, author: Visitor) -> None:
     agent = await made(shop, "kit", name="leaver")
     page = await author.send(f"/agents/{agent['id']}/archive", {"version": "1"})
-    assert ("Archived." in page.text, "Run agent" in page.text) == (True, False)
+    assert ("Archived: it accepts no new sessions." in page.text, "Run agent" in page.text) == (True, False)
     listings = [(await author.get(path)).text for path in ("/agents", "/agents?status=archived")]
     assert ["leaver" in listing for listing in listings] == [False, True]
     assert (await author.send(f"/agents/{agent['id']}/restore", {"version": "1"})).status_code == 412

@@ -137,7 +137,7 @@ async def test_a_request_is_compared_with_those_that_were_approved(shop: Site, b
         rows = {name: note.rpartition("</span> ")[2] for name, _, note in re.findall(pattern, compared)}
         assert rows == notes
         earlier = page[page.index('id="earlier-title"') :]
-        for part in (f'href="/approvals/{rejected}"', "to: mallory, amount: 1", "who is this?", "/audit?tool=pay"):
+        for part in (f'href="/approvals/{rejected}"', "amount: 1, to: mallory", "who is this?", "/audit?tool=pay"):
             assert part in earlier, part
     page = (await boss.get(f"/approvals/{await requested(shop, 'donate', to='a museum')}")).text
     assert ("at most 1 call per hour and principal" in page, "earlier-title" in page) == (True, False)

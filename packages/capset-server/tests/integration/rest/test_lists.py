@@ -189,7 +189,7 @@ async def test_a_text_is_searched_in_a_bounded_number_of_records(
             pages.append([record["tool"] for record in page["items"]])
             cursor = page["next"]
         exported = await ada.get("/v1/audit/export", params={"text": "not"})
-    assert pages == [["note"], [], ["note"]]
+    assert ([tool for page in pages for tool in page], len(pages) > 1) == (["note", "note"], True)
     assert exported.text.count('"tool": "note"') == 2
 
 

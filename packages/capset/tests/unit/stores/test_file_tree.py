@@ -122,5 +122,5 @@ def test_a_refused_write_or_move_changes_nothing() -> None:
     ],
 )
 def test_a_target_that_is_taken_says_what_to_do(source: str, target: str, overwrite: bool, hint: str) -> None:
-    with pytest.raises(FileError, match=f"{target}.* already; {hint}"):
+    with pytest.raises(FileError, match=f"there is already .*{target}.*; {hint}"):
         filetree.move(tree(), source, target, overwrite=overwrite, now="later")

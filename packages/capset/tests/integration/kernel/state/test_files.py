@@ -81,7 +81,7 @@ async def test_nothing_moves_what_is_mounted_or_the_directory_that_holds_it(stor
             ("/docs", "/new", "holds read-only files"),
             ("/plain/f", "/docs/in/guide", "read-only"),
             ("/plain", "/docs/in/guide/below", "read-only"),
-            ("/plain/f", "/docs", "there is a directory '/docs'"),
+            ("/plain/f", "/docs", "there is already a directory '/docs'"),
             ("/", "/new", "'/' cannot be moved"),
             ("/docs", "/docs", "holds read-only files"),
         ):
