@@ -39,7 +39,7 @@ _STYLES: Final[dict[Sign, str]] = {"+": "green", "-": "red", "~": "yellow", "=":
 Org = Annotated[str | None, typer.Option("--org", help="The organisation that ids in the database belong to, if any.")]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-_KINDS: Final = "an envelope, as capset fingerprint --envelope writes it, or a link, as model_dump_json() does"
+_KINDS: Final = "an envelope (capset fingerprint AGENT --envelope FILE), or a link (its model_dump_json())"
 _VERSION_MEMBERS: Final = frozenset({"runtime", "runtime_hash"})
 """The members of which an envelope or a link has one."""
 

@@ -280,7 +280,7 @@ def _check_signer(current: str | None, key: CheckpointKey) -> None:
     if current not in (None, key.public.id):
         raise DefinitionError(
             f"the log is signed by the key {current}; this one is {key.public.id}",
-            hint="name that key with --key FILE, or let another sign: capset audit succeed",
+            hint="name that key with --key FILE, or let another sign: capset audit succeed --to FILE",
         )
 
 

@@ -63,11 +63,11 @@ def demo_command(
         print_json(result.plain())
     code = Exit.REFUSED if not result.verification.ok else Exit.FAILED if result.surprises else Exit.DONE
     if open_console and code == Exit.DONE:
-        return _serve(arguments)
+        return _serve_console(arguments)
     return code
 
 
-def _serve(arguments: list[str]) -> Exit:
+def _serve_console(arguments: list[str]) -> Exit:
     """Run a command that serves until Ctrl-C, which it gets, too, and wait until it has closed what it has open."""
     command = [sys.executable, "-c", "from capset_cli import main; main()", *arguments, "--port", "0"]
     with subprocess.Popen(command) as process:  # noqa: S603 - capset itself, which reports its own errors

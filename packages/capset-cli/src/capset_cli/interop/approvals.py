@@ -69,5 +69,5 @@ def _row(report: SeenSource[Source], tool: Standing) -> Iterator[str]:
     yield report.source.pin_key
     yield tool.name
     yield tool_effect(report, tool)
-    yield str((tool.offer.shape if tool.offer else {}).get("description") or "–")
+    yield str(tool.offer.shape.get("description") or "–") if tool.offer else "–"
     yield "; ".join(tool.problems) or "–"

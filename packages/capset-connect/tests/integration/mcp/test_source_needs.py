@@ -73,7 +73,8 @@ async def watched(
     monkeypatch.setattr(declared_sources, "LOOK_SECONDS", 0.01)
     async with McpServers(kernel.secrets) as servers:
         reported: list[SourceSummary] = []
-        sources = DeclaredSources(kernel, [server], servers.connection)
+        connection: Any = servers.connection  # all sources are MCP servers
+        sources = DeclaredSources(kernel, [server], connection)
         watching = asyncio.create_task(sources.watch(reported.append))
         try:
             yield servers.connection(server), reported

@@ -49,7 +49,8 @@ async def test_tools_are_there_before_their_servers_and_a_call_waits_for_its_own
         async with kernel.open(Agent("reader", uses=used), principal=ADA) as session:
             assert set(session.snapshot.tools) == {"shelf_count", "late0_shout", "late1_shout", "late2_shout"}
             assert started(tmp_path) == 0
-            sources = DeclaredSources(kernel, [shelf, *waits], servers.connection)
+            connection: Any = servers.connection  # all sources are MCP servers
+            sources = DeclaredSources(kernel, [shelf, *waits], connection)
             watching = asyncio.create_task(sources.watch(lambda _: None))
             await until(lambda: started(tmp_path) == len(waits), "all to be started, though none has answered")
             (count,), (shout,) = used[0].every_tool, used[1].every_tool

@@ -32,7 +32,7 @@ Bash itself, with the usual commands: `grep`, `sed`, `awk`, `sort`, `find`, `tar
 for; others end with the script."""
 _DATA_PACKAGES: Final = ("numpy", "pandas")
 """The packages of the extra ``sandbox-data``."""
-_JAIL_NEEDS: Final = "Linux with bash, bubblewrap, and user namespaces for the user that capset runs as"
+_JAIL_NEEDS: Final = "Linux with bash, bubblewrap, and user namespaces for the user of the capset process"
 _log = logging.getLogger("capset.builtin.sandbox")
 
 

@@ -365,7 +365,7 @@ async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refu
         assert bash.error.message == (
             "The sandbox runs bash only in a jail, and has none here (CPython does not run in namespaces of its own "
             "here: bwrap: No permissions to create new namespace): a jail takes Linux with bash, bubblewrap, and user "
-            "namespaces for the user that capset runs as. Nothing was run."
+            "namespaces for the user of the capset process. Nothing was run."
         )
         assert "A subset of Python" in system_text
         assert bash.error.message in system_text
@@ -393,7 +393,7 @@ async def test_bash_is_refused_where_the_sandbox_is_set_to_monty(*, has_namespac
     assert (bash.error.code, bash.error.status) == ("sandbox_unavailable", 422)
     assert bash.error.message == (
         "The sandbox runs bash only in a jail, and is set to monty, which has none: set its backend to auto, on Linux "
-        "with bash, bubblewrap, and user namespaces for the user that capset runs as. Nothing was run."
+        "with bash, bubblewrap, and user namespaces for the user of the capset process. Nothing was run."
     )
     assert bash.error.message in system_text
 
