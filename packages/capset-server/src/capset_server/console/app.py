@@ -43,7 +43,7 @@ MENU: Final = (
     MenuEntry("Approvals", "approvals", "capset:approve", "✓"),
     MenuEntry("Agents", "agents", "capset:read", "◆"),
     MenuEntry("Sessions", "sessions", "capset:call", "❯"),
-    MenuEntry("Runs", "runs", "capset:observe", "⑂"),
+    MenuEntry("Runs", "runs", "capset:observe", "▷"),
     MenuEntry("Capabilities", "capabilities", "capset:read", "❖"),
     MenuEntry("MCP servers", "servers", "capset:admin", "⇄"),
     MenuEntry("Audit", "audit", "capset:audit", "≡"),
