@@ -32,13 +32,13 @@ class Guard:
         approved: Approved | None,
         latest: Ask | None = None,
         rules: RuleNames | None = None,
-        known: Callable[[], Sequence[Offer] | None] = lambda: None,
+        last_offers: Callable[[], Sequence[Offer] | None] = lambda: None,
     ) -> None:
         """``offers`` returns the tools as described; ``pins`` are the pins by the tools' local names.
 
         ``approved`` looks up the approvals at each call; ``None`` if they cannot be withdrawn. ``latest`` asks the
-        source again before a tool is refused: it may have been approved since ``offers`` asked. ``known`` returns the
-        tools as last listed, without asking the source; ``None`` if they have not been.
+        source again before a tool is refused: it may have been approved since ``offers`` asked. ``last_offers`` returns
+        the tools as last listed, without asking the source; ``None`` if they have not been.
         """
         self._source = source
         self._offers = offers
@@ -46,8 +46,8 @@ class Guard:
         self._pins = pins
         self._approved = approved
         self._rules = rules
-        self._known = known
-        self._listed_before = known()
+        self._last_offers = last_offers
+        self._listed_before = last_offers()
         """A list from before the pins were read proves nothing: a tool may have been approved since."""
         self._by_name: tuple[Sequence[Offer], Mapping[str, Offer]] = (), {}
         """A list of tools, and its index by name: many tools are looked up in the same list."""
@@ -84,10 +84,10 @@ class Guard:
         pin = self._pins[name]
 
         def decide(_: Request) -> Decision:
-            known = self._known()
-            if known is None or known is self._listed_before:
+            last_offers = self._last_offers()
+            if last_offers is None or last_offers is self._listed_before:
                 return allow()
-            reason = self._difference(pin, known)
+            reason = self._difference(pin, last_offers)
             return allow() if reason is None else deny(reason)
 
         kind = self._source.capability.partition(":")[0]

@@ -178,24 +178,24 @@ def verify_command(
             raise DefinitionError("records are verified either in a file or on a server: leave out FILE or --url")
         return _verify_on_server(server, as_json=as_json)
     named_keys = [read_public_key(path) for path in key or ()]
-    kept = [saved for path in checkpoint or () for saved in read_checkpoints(path)]
+    kept_checkpoints = [saved for path in checkpoint or () for saved in read_checkpoints(path)]
     pin: Pin | None = None
     pinned_at: tuple[str, Path] | None = None
     if file is None:
         url = require_db(load_settings(db=db).db)
         pinned_at = (url, pins or default_pins_file())
         pin = read_pin(pinned_at[1], url)
-        kept += [] if pin is None or pin.checkpoint is None else [pin.checkpoint]
+        kept_checkpoints += [] if pin is None or pin.checkpoint is None else [pin.checkpoint]
         keys = trusted_keys(pin.keys if pin else (), named_keys)
-        verification = asyncio.run(_verify(url, keys, kept))
+        verification = asyncio.run(_verify(url, keys, kept_checkpoints))
     elif db is not None or pins is not None:
         raise DefinitionError(
             "records are verified either in a file or in a database: leave out FILE, or --db and --pins"
         )
     else:
         keys = trusted_keys((), named_keys)
-        verification = verify_file(file, keys, kept)
-    basis = _Basis(keys, kept, _sourced_keys(key or (), pin), in_file=file is not None)
+        verification = verify_file(file, keys, kept_checkpoints)
+    basis = _Basis(keys, kept_checkpoints, _sourced_keys(key or (), pin), in_file=file is not None)
     with ignoring_closed_pipe():
         if as_json:
             ids = [trusted_key.key.id for trusted_key in keys]

@@ -93,7 +93,7 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin], approved: 
         approved,
         connection.latest_offers,
         rules,
-        known=lambda: connection.known_offers,
+        last_offers=lambda: connection.known_offers,
     )
     for name, (_, shape) in sorted(used.items()):
         if shape.get("kind") == PROMPT:

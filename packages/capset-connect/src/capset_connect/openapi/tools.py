@@ -55,7 +55,7 @@ def capability_of(client: OpenApiClient, pins: Sequence[ToolPin], approved: Appr
     # An approved operation may be gone from the document; a rule for it is still valid.
     pinned_names = {name for shape in shapes.values() for name in names_of(shape)}
     rules = RuleNames(api.rules, lambda _: client.names | pinned_names)
-    guard = Guard(api, client.offers, used, approved, rules=rules, known=lambda: client.known_offers)
+    guard = Guard(api, client.offers, used, approved, rules=rules, last_offers=lambda: client.known_offers)
     tools = [_tool(client, guard, name, shapes[pin.tool]) for name, pin in sorted(used.items())]
     return capability_with(api, tools)
 

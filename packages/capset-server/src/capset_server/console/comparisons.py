@@ -151,10 +151,10 @@ def _range_note(text: str | None, earlier: Sequence[str | None]) -> str | None:
 def _values_note(earlier: Sequence[str | None]) -> str:
     """Return that a value is new, with some of those that were approved."""
     distinct = [*dict.fromkeys(earlier)]
-    shown = ["absent" if text is None else brief(json.loads(text), 60) for text in distinct[:_DISTINCT]]
-    more = len(distinct) - len(shown)
-    last = counted(more, "other") if more else shown.pop() if len(shown) > 1 else None
-    return f"not approved before; so far: {', '.join(shown)}{f' and {last}' if last is not None else ''}"
+    values = ["absent" if text is None else brief(json.loads(text), 60) for text in distinct[:_DISTINCT]]
+    more = len(distinct) - len(values)
+    last = counted(more, "other") if more else values.pop() if len(values) > 1 else None
+    return f"not approved before; so far: {', '.join(values)}{f' and {last}' if last is not None else ''}"
 
 
 def _is_masked(*arguments: Any) -> bool:
