@@ -43,8 +43,8 @@ class ExportResponse(Response):
         caller: Caller,
         authorization: str,
         pages: AsyncGenerator[str],
-        export_format: ExportFormat,
-        name: str,
+        media_type: str,
+        file_name: str,
     ) -> None:
         self.background = None
         self._service = service
@@ -52,8 +52,8 @@ class ExportResponse(Response):
         self._authorization = authorization
         self._pages = pages
         self._headers = [
-            (b"content-type", MEDIA_TYPES[export_format].encode()),
-            (b"content-disposition", f'attachment; filename="{name}.{export_format}"'.encode()),
+            (b"content-type", media_type.encode()),
+            (b"content-disposition", f'attachment; filename="{file_name}"'.encode()),
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -43,7 +43,7 @@ async def test_an_operator_exports_the_whole_chain_which_ends_with_a_checkpoint_
         problem(await operator.get("/v1/audit/chain", params={"since": "2999-01-01T00:00:00Z"}), 404, "not_found")
         for wrong in ({"first": "0"}, {"since": "noon"}, {"until": "2999-01-01T00:00:00Z"}):
             problem(await operator.get("/v1/audit/chain", params=wrong), 422, "invalid_arguments")
-    assert exports[2].headers["content-type"] == "application/x-ndjson"
+    assert exports[2].headers["content-type"] == "text/plain; charset=utf-8"
     assert exports[2].headers["content-disposition"] == 'attachment; filename="chain.ndjson"'
     lines = [json.loads(line) for line in exports[2].text.splitlines()]
     rows = [line for line in lines if tuple(line) == COLUMNS]
