@@ -36,7 +36,7 @@ TURNS = 4
 SECONDS = 30
 """How soon after a kill every run that was queued before has ended (spec 10, D12)."""
 STEPS = ("put one", "begin two", "put three")
-"""What each turn does once."""
+"""The deeds that each turn does once."""
 
 
 @pytest.mark.realtime

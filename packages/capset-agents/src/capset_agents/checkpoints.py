@@ -37,7 +37,7 @@ class TurnCheckpoint:
     usage: Mapping[str, float] = field(default_factory=dict[str, float])
     """The turn's usage so far, by the names of ``AgentUsage``; its budget applies to it."""
     earlier_usage: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What the turn had used before it was begun again."""
+    """The usage of earlier attempts at the turn."""
     takeovers: int = 0
     """How many times the turn was continued after its process had died."""
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""What a source needs before its tools can be used (spec 7, M27)."""
+"""Needs of sources whose tools cannot be used yet (spec 7, M27)."""
 
 from __future__ import annotations
 

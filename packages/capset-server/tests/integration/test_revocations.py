@@ -35,6 +35,7 @@ from tests.helpers.server.approvals.slack import chatting
 from tests.helpers.server.approving import again, asked
 from tests.helpers.server.revoking import BOSS, REQUESTS, Bench, Grant, Way
 from tests.helpers.server.support import FILES, Site, call, site
+from tests.waiting import until
 
 SECONDS: Final = 1.0
 """How much longer something may be used, from the answer to its revocation on."""
@@ -289,7 +290,7 @@ async def test_what_is_withdrawn_is_used_no_more_a_second_later(name: str, store
     async with AsyncExitStack() as stack:
         grant = await KINDS[name](Bench(store, stack))
         for way, attempt in grant.ways.items():
-            assert await attempt(), f"{way} uses it as long as it is not withdrawn"
+            await until(attempt, f"{way} to use it as long as it is not withdrawn")
         await grant.revoke()
         revoked = time.monotonic()
         tries: list[tuple[float, str]] = []

@@ -1,4 +1,4 @@
-"""What servers need before their tools can be used, and tools that are out of play (spec 7, M5, M27)."""
+"""Needs of servers whose tools cannot be used yet, and tools that are out of play (spec 7, M5, M27)."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ _SHOWN: Final = (
     *("tool", "tool_hash", "code_hash", "digest", "arguments", "modified", "masked", "round", "status", "agent"),
     *("principal", "on_behalf_of", "reason", "policies", "decidable", "refusal", "decided_by"),
 )
-"""What equal requests have in common: everything that a row shows, except times, and what a call would run."""
+"""The members that equal requests share: all that a row shows except times, and the code that a call would run."""
 _NEEDED: Final = ("text", "approvals")
 _GIVEN: Final = ("by", "on_behalf_of", "note", "scope")
-"""What the needs and the approvals of equal requests have in common: all but times."""
+"""The members that the needs and approvals of equal requests share: all but times."""
 _ROUND_DIGITS: Final = 9
 
 

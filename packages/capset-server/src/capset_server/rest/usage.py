@@ -87,8 +87,8 @@ async def get_model_usage(
         raise InvalidArguments("Invalid request: until must be after since")
     last = iso_of(until if query.until is None else shifted(until, -timedelta(microseconds=1)))[:HOUR]
     end = iso_of(shifted(datetime.fromisoformat(f"{last}:00+00:00"), timedelta(hours=1)))[:HOUR]
-    asked = UsageQuery(caller.principal.org, iso_of(since)[:HOUR], end, query.agent, query.principal)
-    return model_usage_shape(await service.kernel.store.usage.totals(asked), asked)
+    usage_query = UsageQuery(caller.principal.org, iso_of(since)[:HOUR], end, query.agent, query.principal)
+    return model_usage_shape(await service.kernel.store.usage.totals(usage_query), usage_query)
 
 
 async def _other(service: Service, caller: Caller, id: str, query: UsageFilter) -> Principal:

@@ -64,11 +64,11 @@ async def decide_selected(page: PageRequest) -> Response:
         outcomes = (await page.api.send("POST", "approvals", "decisions", body=body))["items"]
     failures |= {outcome["id"]: outcome["error"]["message"] for outcome in outcomes if outcome["error"]}
     statuses = Counter(outcome["approval"]["status"] for outcome in outcomes if outcome["approval"])
-    told = " ".join(_summary(status, count, note) for status, count in statuses.items())
+    message = " ".join(_summary(status, count, note) for status, count in statuses.items())
     if not failures:
-        return page.redirect("approvals", **place, told=told)
+        return page.redirect("approvals", **place, told=message)
     undecided = [(failed, await page.api.find("approvals", failed), reason) for failed, reason in failures.items()]
-    return await _list(page, http_status=409, undecided=undecided, told=told, note=note or "")
+    return await _list(page, http_status=409, undecided=undecided, told=message, note=note or "")
 
 
 def _summary(status: str, count: int, note: str | None) -> str:
@@ -96,7 +96,7 @@ async def _list(page: PageRequest, http_status: int = 200, **values: Any) -> Res
         tool = await fingerprint_of(page, tool_hash)
         effects[tool_hash] = tool and tool.get("effect")
     template = "approvals/inbox.html" if page.is_fragment else "approvals/list.html"
-    shown = {
+    defaults = {
         "found": requests,
         "rows": rows_of(requests["items"]),
         "summary": summary,
@@ -108,7 +108,7 @@ async def _list(page: PageRequest, http_status: int = 200, **values: Any) -> Res
         "undecided": (),
         "note": "",
     }
-    return page.render(template, http_status=http_status, **{**shown, **values})
+    return page.render(template, http_status=http_status, **{**defaults, **values})
 
 
 async def list_beside(page: PageRequest) -> Response:
@@ -155,8 +155,8 @@ async def show_standing(page: PageRequest) -> Response:
     """
     request = await page.api.get("approvals", page.params["id"])
     if page.query.get("round") != str(request["round"]):
-        told = "An approver has changed the arguments."
-        return page.redirect("approvals", request["id"], told=told, **_carried(page))
+        message = "An approver has changed the arguments."
+        return page.redirect("approvals", request["id"], told=message, **_carried(page))
     tag = _tag(page, request)
     if page.query.get("seen") == tag:
         return Response(status_code=204)

@@ -24,7 +24,7 @@ async def list_sessions(page: PageRequest) -> Response:
 
 
 async def new_session(page: PageRequest) -> Response:
-    """Show the agents that a session can be started with, found as one types; the agent that a link names is first."""
+    """Show the agents that a session can be started with, filtered by a text; an agent named by a link comes first."""
     text, agent = page.query.get("text"), page.query.get("agent_id", "")
     agents = await page.api.find("agents", limit=_AGENTS, status="active", text=text, cursor=page.query.get("cursor"))
     named = await page.api.find("agents", agent) if agents and agent and not text else None
