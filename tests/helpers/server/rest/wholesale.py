@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 
 from capset import Capability, Kernel
+from capset_agents.runner import AgentRunner
 from capset_connect.declared_sources import DeclaredSources
 from capset_connect.mcp import McpServer, McpServers
 from capset_connect.openapi import OpenApi, OpenApiClient
@@ -49,6 +50,7 @@ async def wholesale(
     capabilities: Sequence[Capability] = (),
     rule: str = "price",
     more_servers: Sequence[McpServer] = (),
+    runner: AgentRunner | None = None,
     **more: Any,
 ) -> AsyncGenerator[Wholesale]:
     """Serve it, with connections of its own, with these capabilities, and a rule for the tool of this name."""
@@ -74,7 +76,7 @@ async def wholesale(
 
             return DeclaredSources(kernel, [*servers, api], connection, **more)
 
-        async with site(*capabilities, store=store, sources=declared) as server:
+        async with site(*capabilities, store=store, sources=declared, generator=runner) as server:
             await server.key("operator", org=None, scopes=["capset:admin"])
             await server.key("boss", scopes=["capset:admin"])
             async with server.client("operator") as operator, server.client("boss") as boss:

@@ -26,6 +26,9 @@ _VERSION: Final = (
 """What a version was, as the store writes it."""
 
 
+_IS_PENDING: Final = "i % 20 = 0"
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How many rows there are of each kind."""
@@ -121,14 +124,22 @@ def _tables(counts: Sizes) -> list[tuple[str, int, dict[str, str]]]:
             "session": _padded("session-", f"((i / 50) * 50 % {counts.sessions})"),
             "seq": "i", "turn": "'t'", "type": "'turn.started'",
             "data": "'{}'", "created_at": time}),
+        ("runs", counts.sessions, {
+            "id": _padded("run-", "i"), "org": org, "principal": user, "principal_kind": "'user'", "kind": "'turn'",
+            "session": session, "agent": "'agent ' || (i % 100)", "caller": "'{}'", "content": "'Tidy up.'",
+            "correlation": _padded("c-", "i"), "created_at": time, "begun_at": time, "ended_at": time,
+            "state": "CASE WHEN i % 20 = 0 THEN 'failed' ELSE 'succeeded' END", "attempts": "0",
+            "usage": "'{\"steps\":2,\"calls\":1,\"tokens\":990,\"cost\":0.01,\"seconds\":2.5}'"}),
         ("api_keys", counts.agents, {
             "id": _padded("key-", "i"), "name": "'ci'", "digest": _padded("", "i"), "org": org, "principal": user,
             "principal_kind": "'user'", "permissions": "'[]'", "scopes": "'[]'", "makers": "'[]'", "created_at": time}),
         ("approvals", counts.sessions, {
             "id": _padded("approval-", "i"), "call": "'call'", "org": org, "session": session, "agent": "'scribe'",
-            "principal": user, "tool": "'save'", "tool_hash": digest, "runtime_hash": digest, "arguments": "'{}'",
-            "digest": digest, "reason": "''", "policies": "'[]'", "created_at": time, "expires_at": time,
-            "status": "CASE WHEN i % 50 = 0 THEN 'pending' ELSE 'used' END", "scope": "'once'"}),
+            "principal": user, "tool": "'save'", "tool_hash": digest, "runtime_hash": digest,
+            "arguments": "'{\"number\":' || (i % 3000) || '}'",
+            "digest": digest, "reason": "''", "policies": "'[]'", "created_at": time,
+            "expires_at": f"CASE WHEN {_IS_PENDING} THEN '2099-01-01T00:00:00.000000Z' ELSE {time} END",
+            "status": f"CASE WHEN {_IS_PENDING} THEN 'pending' ELSE 'used' END", "scope": "'once'"}),
         ("replies", counts.sessions, {
             "session": session, "key": _padded("key-", "i"), "org": org, "digest": digest, "created_at": time,
             "status": "200"}),
