@@ -79,6 +79,7 @@ def test_a_soak_fails_by_what_grows_and_by_odd_answers() -> None:
         "growth": grown,
         "before": {"descriptors": 20},
         "left": {"descriptors": 500},
+        "rates": {"read call": 8},
         "kinds": {},
     }
     failures = problems(report)

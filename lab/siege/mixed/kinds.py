@@ -19,6 +19,7 @@ STAY_SECONDS = 8.0
 """How long a follower stays after the turn that it has seen."""
 EVENT_SECONDS = 30.0
 _PAGES = "/sessions", "/agents", "/audit", "/approvals", "/capabilities", "/audit/charts", "/fingerprints", "/account"
+_UNFINISHED = "queued", "running"
 _VERSION = "2026-07-28"
 
 
@@ -92,6 +93,20 @@ async def _turn(town: Town) -> float:
         raise UnexpectedAnswer(answer)
     await town.delete_session(household, session)
     return seconds
+
+
+async def _run(town: Town) -> float:
+    """Queue a call, and wait until a worker has made it."""
+    household, session, number = town.next()
+    key = household.tenant.key
+    body = {"session_id": session, "tool": "keep", "arguments": {"text": f"number {number}"}}
+    started = time.perf_counter()
+    path = f"/v1/runs/{expect(await town.connections.ask(post('/v1/runs', key, body)), 202)['id']}"
+    while (state := expect(await town.connections.ask(request("GET", path, key)), 200)["state"]) in _UNFINISHED:
+        await asyncio.sleep(0.1)
+    if state != "succeeded":
+        raise RuntimeError(f"a run is {state}")
+    return time.perf_counter() - started
 
 
 async def _follow(town: Town) -> float:
@@ -184,6 +199,7 @@ KINDS = (
     Kind("file", 2, _file),
     Kind("approval", 1, _approval),
     Kind("agent's turn", 1.5, _turn),
+    Kind("queued run", 1, _run),
     Kind("followed turn", 1, _follow),
     Kind("console page", 2, _page),
     Kind("audit query", 1, _audit),

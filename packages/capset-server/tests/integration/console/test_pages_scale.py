@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 
 from capset import Capability, tool
 from capset.fingerprint.canonical import PROFILE, canonical, digest
+from capset.fingerprint.hashes import member_payload
 from capset.stores.base import PayloadRow
 from capset_agents.playback.script_model import ScriptedModel
 from capset_agents.playback.scripts import Call
@@ -200,16 +201,21 @@ FILTERED: Final = (
 @asynccontextmanager
 async def large(url: str) -> AsyncGenerator[Large]:
     """Serve a large database."""
-    prompt_hash = digest(_PROMPT)
+    tool = member_payload(till.every_tool[0])
+    prompt_hash, tool_hash = digest(_PROMPT), digest(tool)
     async with opened_at(url) as store:
         await store.lineage.record_payloads(
-            [PayloadRow(LARGE, prompt_hash, PROFILE, "prompt", canonical(_PROMPT).decode())],
+            [
+                PayloadRow(LARGE, prompt_hash, PROFILE, "prompt", canonical(_PROMPT).decode()),
+                PayloadRow(LARGE, tool_hash, PROFILE, "tool", canonical(tool).decode()),
+            ],
             named_at="2026-01-01T00:00:00.000000Z",
         )
     fill(url, sizes())
     with connected_to(url) as connection:
         connection.execute("DELETE FROM loose_parts")  # or the pages would be asked beside the sweep of 10,000
         connection.execute(f"UPDATE links SET prompt_hash = '{prompt_hash}'")
+        connection.execute(f"UPDATE approvals SET tool_hash = '{tool_hash}'")
     steps = [Call(f"read_{number % 10}", path="/a.txt") for number in range(20)]
     runner = AgentRunner(ScriptedModel(*steps, "Tidy."))
     async with wholesale(url, [till, *capabilities()], runner=runner) as shop:

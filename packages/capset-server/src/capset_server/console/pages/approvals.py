@@ -27,7 +27,7 @@ _PLACE: Final = ("tool", "agent", "principal", "order")
 """The filters and the order of the list, which the pages of its requests keep: they say which request is next."""
 _STEP: Final = len("2026-01-31T00:00:0")
 """Length of the part of a time that changes every ten seconds, to refresh ages if nothing else has changed."""
-_LISTED: Final = 200
+_LISTED: Final = 100
 """The number of requests on a page of the list: as many as REST decides at once."""
 _BESIDE: Final = 20
 _OF_ARGUMENTS: Final = (400, 413, 422)
