@@ -34,7 +34,9 @@ rm -r "$0"
 """Waits for the end of whoever started it, and then ends the server in a folder that was left behind."""
 TEMPLATE = "capset_template"
 # The computer of a test does not fail, only processes do; and what a crash of it would cost is not what is tested.
-SETTINGS = "fsync = off\nfull_page_writes = off\nautovacuum = off\nshared_buffers = 32MB\n"
+SETTINGS = "fsync = off\nfull_page_writes = off\nautovacuum = off\n"
+SMALL_SETTINGS = f"{SETTINGS}shared_buffers = 32MB\n"
+"""For servers of small databases, several beside each other; the default, 128 MB, is for large ones."""
 
 
 CUT_OFF: LiteralString = (
@@ -60,7 +62,7 @@ class Server:
             self._server = get_server(folder, cleanup_mode="delete", start=False)
             self._server.ensure_pgdata_inited()
             with (folder / "postgresql.conf").open("a") as file:
-                file.write(SETTINGS)
+                file.write(SETTINGS if os.environ.get("CAPSET_SCALE") == "full" else SMALL_SETTINGS)
             rules = folder / "pg_hba.conf"
             rules.write_text(f"local all {GUARDED} scram-sha-256\n{rules.read_text()}")
             # A process that is killed stops no server; this one outlives it.

@@ -216,6 +216,7 @@ async def large(url: str) -> AsyncGenerator[Large]:
         connection.execute("DELETE FROM loose_parts")  # or the pages would be asked beside the sweep of 10,000
         connection.execute(f"UPDATE links SET prompt_hash = '{prompt_hash}'")
         connection.execute(f"UPDATE approvals SET tool_hash = '{tool_hash}'")
+        connection.execute("VACUUM")
     steps = [Call(f"read_{number % 10}", path="/a.txt") for number in range(20)]
     runner = AgentRunner(ScriptedModel(*steps, "Tidy."))
     async with wholesale(url, [till, *capabilities()], runner=runner) as shop:

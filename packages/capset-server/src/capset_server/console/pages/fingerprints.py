@@ -16,6 +16,8 @@ from capset_server.console.page import PageRequest, PageRoute
 
 COMPARED_AGENTS: Final = 5
 """Number of agents of a hash whose current hashes are looked up; the others have a link."""
+AGENTS: Final = 50
+"""Number of agents of a hash on a page."""
 RECENT: Final = 20
 INSTALLED: Final = 60
 """Number of installed capabilities on a page."""
@@ -63,14 +65,15 @@ async def show_fingerprint(page: PageRequest) -> Response:
             raise
         content = None  # a link names it, but its payload is not stored
     agents: list[Json] = sightings["agents"] if sightings else []
-    since = [await _since(page, content, agent) for agent in agents[:COMPARED_AGENTS]]
+    since = await asyncio.gather(*[_since(page, content, agent) for agent in agents[:COMPARED_AGENTS]])
     return page.render(
         "fingerprints/detail.html",
         hash=fingerprint,
         found=content,
         sightings=sightings,
         since=since,
-        others=agents[COMPARED_AGENTS:],
+        others=agents[COMPARED_AGENTS:AGENTS],
+        has_more_agents=len(agents) > AGENTS,
         is_hash=is_hash,
     )
 

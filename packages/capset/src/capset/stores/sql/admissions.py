@@ -16,7 +16,7 @@ from capset.stores.pages import filters_of
 from capset.stores.rows import id_taken_error
 from capset.stores.sql.deliveries import queue_deliveries
 from capset.stores.sql.reader import ReadConnections, byte_length
-from capset.stores.sql.schema.tables import IS_PENDING, approvals, session_turns
+from capset.stores.sql.schema.tables import CAN_EXPIRE, IS_PENDING, approvals, session_turns
 from capset.stores.sql.writer.reservations import Counting, budget_usage, count_calls, release
 from capset.stores.sql.writer.writer import Writer
 
@@ -113,8 +113,8 @@ class SqlApprovals:
         return await self._writer.write(write, act)
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        is_overdue = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at <= now)
-        statement = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
+        statement = select(approvals).where(CAN_EXPIRE, approvals.c.expires_at <= now)
+        statement = statement.order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
         return await self._reader.read_all(statement, _row)
 
     async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:

@@ -9,7 +9,19 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, LargeBinary, Result, RowMapping, Select, Text, cast, func
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    LargeBinary,
+    Result,
+    RowMapping,
+    Select,
+    Text,
+    cast,
+    func,
+    tuple_,
+)
 from sqlalchemy.exc import DBAPIError
 
 from capset.errors import StoreError
@@ -148,7 +160,7 @@ def read_rows(
     """Return the first rows of a query, up to ``limit`` and about ``max_bytes``, and whether there are more.
 
     Further rows are not loaded. SQLite returns row by row. PostgreSQL, whose driver loads a whole result, is first
-    queried for the sizes.
+    queried for the sizes, and then for the rows by their keys: to find them by a filter may take a while.
     """
     statement = statement.limit(limit + 1)
     if max_bytes is None:
@@ -168,6 +180,8 @@ def read_rows(
     texts = [column for column in statement.selected_columns if isinstance(column.type, Text)]
     first, *others = [func.coalesce(byte_length(connection, column), 0) for column in texts]
     total = sum(others, start=first)
-    row_sizes = connection.execute(statement.with_only_columns(total)).scalars().all()
-    fitting = min(limit, count_fitting(row_sizes, max_bytes))
-    return list(connection.execute(statement.limit(fitting)).mappings()), fitting < len(row_sizes)
+    keys = [*statement.get_final_froms()[0].primary_key]
+    measured = [tuple(row) for row in connection.execute(statement.with_only_columns(total, *keys))]
+    fitting = min(limit, count_fitting((size for size, *_ in measured), max_bytes))
+    page = tuple_(*keys).in_([key for _, *key in measured[:fitting]])
+    return list(connection.execute(statement.where(page)).mappings()), fitting < len(measured)

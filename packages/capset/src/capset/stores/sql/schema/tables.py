@@ -61,6 +61,7 @@ records: Final = Table(
 IS_OUTCOME: Final = text("phase = 'outcome'")
 IS_ACT: Final = text("phase = 'act'")
 IS_PENDING: Final = text("status = 'pending'")
+CAN_EXPIRE: Final = text("status IN ('pending', 'approved')")
 """The conditions of the partial indexes below, as literals: with bound parameters, SQLite would not use the indexes."""
 
 FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org", "agent")
@@ -213,13 +214,13 @@ approvals: Final = Table(
     Index("ix_approvals_org", "org", "id"),
     Index("ix_approvals_status", "org", "status", "id"),
     Index("ix_approvals_session", "org", "session", "id"),
-    Index("ix_approvals_expiry", "status", "expires_at"),
     Index("ix_approvals_equal", "org", "session", "digest"),
     Index("ix_approvals_whose", "org", "principal", "status"),
     Index("ix_approvals_tool", "org", "tool", "id"),
     Index("ix_approvals_alike", "org", "tool", "agent", "status", "id"),
     Index("ix_approvals_agent", "org", "agent", "id"),
     Index("ix_approvals_principal", "org", "principal", "id"),
+    _partial_index("ix_approvals_expiry", "expires_at", "id", where=CAN_EXPIRE),
     _partial_index("ix_approvals_pending", "org", "status", "created_at", where=IS_PENDING),
     _partial_index("ix_approvals_escalation", "status", "escalates_at", "id", where=text("escalates_at IS NOT NULL")),
 )
