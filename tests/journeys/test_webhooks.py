@@ -105,8 +105,10 @@ async def test_two_servers_on_one_database_send_each_once(postgres_url: str, tmp
         for folder in folders:
             folder.mkdir()
             configure(folder, target)
-        options = "capset.json"
-        with running(folders[0], *options, **environ) as first, running(folders[1], *options, **environ) as two:
+        with (
+            running(folders[0], "capset.json", **environ) as first,
+            running(folders[1], "capset.json", **environ) as two,
+        ):
             key = await asyncio.to_thread(first.key, scopes=EVERYTHING)
             ways = [asyncio.to_thread(asking, server, key, *range(20)) for server in (first, two)]
             requests = [request for some in await asyncio.gather(*ways) for request in some]
