@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, Literal, cast
-from urllib.parse import quote, urlencode
+from typing import Any, Final
 
-from capset.definitions.fields import checked_field, requiring, store_checked
+from capset.definitions.fields import checked_field, store_checked
 from capset.definitions.identity import FrozenValue
 from capset.definitions.names import checked_mapping, checked_text
 from capset.errors import DefinitionError, ToolError, TransientError
 from capset.net.client import HttpClient
-from capset.net.urls import parse_url
-from capset.schemas.strict_json import parse_json
-from capset.schemas.validation_errors import SchemaMismatch
-from capset_connect.declarations import (
-    Secret,
-    add_internal_hint,
-    fill_secrets,
-    mask_text,
-    maskable,
-    optional_url,
-    texts_by,
-    words,
-)
-from capset_connect.offers import shown
+from capset_connect.declarations import Secret, fill_secrets, optional_url, texts_by, words
+from capset_connect.token_requests import CLIENT_METHOD, ClientMethod, TokenAnswer, request_tokens
 
 NO_TOKEN: Final = "no_token"  # noqa: S105  # the code of an error
 """The error code for a token request that failed."""
-_SECONDS: Final = 30.0
-_MAX_BYTES: Final = 64 * 1024
 _SHARE: Final = 0.9
 """The share of its lifetime for which a token is used."""
-_PARAMETER: Final = re.compile(r"(?!(?:grant_type|client_id|client_secret|scope)$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
-_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+PARAMETER: Final = re.compile(r"(?!(?:grant_type|client_id|client_secret|scope)$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 def _token_url(field: str, url: str) -> str:
@@ -61,12 +44,9 @@ class ClientCredentials(FrozenValue):
     client_id: str = checked_field(checked_text)
     client_secret: str = checked_field(checked_text)
     scopes: Iterable[str] = checked_field(words, ())
-    parameters: Mapping[str, str] = checked_field(texts_by("a parameter", _PARAMETER), ())
+    parameters: Mapping[str, str] = checked_field(texts_by("a parameter", PARAMETER), ())
     """Additional parameters of the token request, such as ``resource`` or ``audience``."""
-    method: Literal["basic", "post"] = checked_field(
-        requiring("{} must be basic or post", lambda method: method in ("basic", "post")), "basic"
-    )
-    """How the credentials are sent: ``basic`` in the header ``Authorization``, ``post`` as parameters."""
+    method: ClientMethod = checked_field(CLIENT_METHOD, "basic")
 
     def __post_init__(self) -> None:
         store_checked(self)
@@ -124,65 +104,25 @@ class AccessTokens:
             if self._token == refused or monotonic() >= self._until:
                 self._until = -math.inf
                 try:
-                    self._token, seconds = await self._fetched()
+                    answer = await self._fetched()
                 except TransientError as error:
                     raise TransientError(self._failure(error.message), code=NO_TOKEN) from None
                 except ToolError as error:
                     raise ToolError(self._failure(error.message), code=NO_TOKEN, status=502) from None
-                self._until = monotonic() + _SHARE * seconds
+                self._token, self._until = answer.access, monotonic() + _SHARE * answer.seconds
             return self._token
 
     def _failure(self, why: str) -> str:
         return f"The {self._owner} has no access token: {why}"
 
-    async def _fetched(self) -> tuple[str, float]:
-        """Fetch a token; return it with its lifetime in seconds."""
-        credentials, url = self._credentials, parse_url(self._credentials.token_url)
+    async def _fetched(self) -> TokenAnswer:
+        credentials = self._credentials
         client = {"client_id": credentials.client_id, "client_secret": credentials.client_secret}
         filled = await fill_secrets(self._owner, "credential", client, self._secret)
         form = {"grant_type": "client_credentials", **credentials.parameters}
         if credentials.scopes:
             form["scope"] = " ".join(credentials.scopes)
-        headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
-        if credentials.method == "post":
-            form |= filled
-        else:
-            pair = ":".join(quote(text, safe="") for text in filled.values())
-            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        http = await self._http()
-        opened = http.open(
-            "POST", credentials.token_url, timeout=_SECONDS, headers=headers, content=urlencode(form).encode()
+        pair = filled["client_id"], filled["client_secret"]
+        return await request_tokens(
+            await self._http(), credentials.token_url, form, client=pair, method=credentials.method
         )
-        try:
-            async with opened as response:
-                status, body = response.status, (await response.read(_MAX_BYTES)).data
-        except ToolError as error:
-            raise add_internal_hint(error, url.host, url.port) from None
-        members = _members(body)
-        token, kind = members.get("access_token"), members.get("token_type", "bearer")
-        if 200 <= status < 300 and isinstance(token, str) and _TOKEN.fullmatch(token) and str(kind).lower() == "bearer":
-            return token, _seconds(members.get("expires_in"))
-        texts = (members.get(name) for name in ("error", "error_description"))
-        hidden = maskable(filled.values())
-        reason = ": ".join(shown(mask_text(text, hidden)) for text in texts if isinstance(text, str))
-        message = f"{url.host} answered {status}" + (f", {reason}" if reason else " without a token")
-        if status == 429 or status >= 500:
-            raise TransientError(f"{message}.")
-        raise ToolError(f"{message}.")
-
-
-def _members(body: bytes) -> dict[str, Any]:  # JSON
-    """Return the members of a response; none if it is not a JSON object."""
-    try:
-        answer = parse_json(body)
-    except SchemaMismatch:
-        return {}
-    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-
-
-def _seconds(expires_in: object) -> float:
-    """Return the lifetime of a token in seconds; infinity if the server does not state it."""
-    try:
-        return max(0.0, float(cast("str", expires_in)))
-    except (TypeError, ValueError, OverflowError):
-        return math.inf

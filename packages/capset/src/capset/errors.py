@@ -25,6 +25,7 @@
     ├── NotFound                   404  nothing with that name exists here for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
     │   ├── ApprovalRequired       403  the call needs approval first; ``approval`` is the request's id
+    │   │   └── ConnectionRequired 403  the user has to connect an account first, named by ``connection``
     │   └── ApprovalRejected       403  the approver rejected the call
     │       └── ApprovalExpired    403  the request was not answered in time
     ├── LimitExceeded              429  a limit is used up; ``retry_after`` says for how long
@@ -255,6 +256,24 @@ class ApprovalRequired(PermissionDenied):
     ) -> None:
         super().__init__(message, hint=hint, fields=fields)
         self.approval = approval
+
+
+class ConnectionRequired(ApprovalRequired):
+    """The call needs a credential of its user. ``connection`` names what the user has to connect."""
+
+    code = "connection_required"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        connection: str | None = None,
+        approval: str | None = None,
+        hint: str | None = None,
+        fields: Iterable[Field] = (),
+    ) -> None:
+        super().__init__(message, approval=approval, hint=hint, fields=fields)
+        self.connection = connection
 
 
 class ApprovalRejected(PermissionDenied):

@@ -55,6 +55,8 @@ def tool_payload(tool: AnyTool) -> Payload:
         payload["version"] = tool.version
     if tool.cost is not None:
         payload["cost"] = tool.cost
+    if tool.credential is not None:
+        payload["credential"] = tool.credential
     if tool.contract is not None:
         payload["inbound"] = tool.contract.inbound.hash_input
         payload["outbound"] = tool.contract.outbound.hash_input

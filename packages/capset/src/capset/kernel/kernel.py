@@ -24,6 +24,7 @@ from capset.definitions.governance.channels import NotificationChannel
 from capset.definitions.governance.limits import Budget, budget_of
 from capset.definitions.governance.settings import Governance
 from capset.definitions.principals import Principal
+from capset.definitions.credentials import CredentialSource
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, Conflict, DefinitionError, NotFound
 from capset.evaluation.code import is_code_read, read_code
@@ -65,8 +66,8 @@ class Kernel:
 
     ``store`` is a URL whose scheme an installed store provides (``sqlite:///FILE``, ``memory://``) or a ``Store``.
     ``redis`` is the URL of a Redis server through which the processes of the store notify each other of changes at
-    once. ``secrets`` is the source for ``ctx.secret``, by default the environment; ``generator`` runs the model steps
-    of blocks. ``governance`` applies to every call; ``workspace`` is the only folder of the host that tools may read.
+    once. ``secrets`` is the source for ``ctx.secret``, by default the environment; ``credentials`` makes the
+    source of users' credentials, such as a vault in the store. ``generator`` runs the model steps of blocks. ``governance`` applies to every call; ``workspace`` is the only folder of the host that tools may read.
     ``checkpoints`` signs the records and sets their retention; by default, records are unsigned and kept forever.
     ``observers`` are notified of every call; by default, calls are traced if the host has set up OpenTelemetry.
     ``channels`` notify people of approval requests; a server sends what is queued for them. Entering opens the kernel,
@@ -79,6 +80,7 @@ class Kernel:
         *,
         clock: Clock | None = None,
         secrets: Secrets | None = None,
+        credentials: Callable[[Store, Clock], CredentialSource] | None = None,
         generator: GeneratorRunner | None = None,
         governance: Governance | None = None,
         workspace: str | Path | None = None,
@@ -95,6 +97,7 @@ class Kernel:
         redactor_of(self._governance.redact)  # refuse an invalid pattern now, not once the store is open
         self._workspace = None if workspace is None else workspace_folder(workspace)
         self._secrets = secrets or EnvironmentSecrets()
+        self._credentials = credentials
         self._generator = generator
         stored = make_store(store) if isinstance(store, str) else store
         self._store = stored if redis is None else share_changes(stored, redis)
@@ -122,6 +125,7 @@ class Kernel:
                 ApprovalService,
                 host_observers() if self._observers is None else self._observers,
                 self._channels,
+                None if self._credentials is None else self._credentials(self._store, self._clock),
             )
         except BaseException:
             await self._store.close()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import Clock
+from capset.definitions.credentials import CredentialSource
 from capset.definitions.governance.channels import NotificationChannel
 from capset.definitions.governance.settings import Governance
 from capset.definitions.secrets import Secrets
@@ -47,6 +48,7 @@ class KernelRuntime:
         "audit",
         "calls",
         "clock",
+        "credentials",
         "current",
         "deliveries",
         "generator",
@@ -81,12 +83,14 @@ class KernelRuntime:
         approvals: Callable[[KernelRuntime], ApprovalService],
         observers: tuple[Any, ...] = (),  # of ``Observer``; its module is in a layer above
         channels: tuple[NotificationChannel, ...] = (),
+        credentials: CredentialSource | None = None,
     ) -> None:
         """``approvals`` creates the approval service of this kernel."""
         self.store = store
         self.governance = governance
         self.workspace = workspace
         self.secrets = secrets
+        self.credentials = credentials
         self.generator = generator
         self.locks: WeakValueDictionary[ScopeKey, asyncio.Lock] = WeakValueDictionary()
         """Locks of the values that tasks of this process read and then change, kept while any task uses them."""

@@ -281,6 +281,14 @@ class Context(Protocol[Helpers_co]):
         """Return a secret by name. Raises ``ToolError`` if it is not declared, or not provided."""
         ...
 
+    async def credential(self, *, refused: SecretStr | None = None) -> SecretStr:
+        """Return the credential of the calling user that this tool declares (``@tool(credential="github")``).
+
+        ``refused`` is one that the server has just refused, so that it is renewed. Raises ``ToolError`` if the tool
+        declares none or it cannot be renewed, and ``TransientError`` if the provider cannot be reached.
+        """
+        ...
+
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call another tool of this agent, through the whole pipeline, as the same principal."""
         ...

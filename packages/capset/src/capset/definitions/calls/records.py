@@ -130,6 +130,8 @@ class Record:
     """The hash of the tool's code, where it is known."""
     act: str | None = None
     """The name of the act, such as `key.create`; null for a call."""
+    credential: str | None = None
+    """The credential of a user that the call used, and its owner: `ID@VERSION user:ada`; never its value."""
     source: str | None = None
     """The origin of the act: the interface, and the address or the operating-system user."""
 

@@ -81,6 +81,8 @@ class Tool(Definition, Generic[P, R_co]):
     """How it is retried; like the timeout, not part of the hash."""
     argument_bytes: int = 1024 * 1024
     """The maximum size of its arguments as JSON text, in bytes; like the timeout, not part of the hash."""
+    credential: str | None = None
+    """What a user has to connect for a call, such as the name of a server; the call uses the user's own credential."""
     title: str | None = None
     """The display name; not part of the hash."""
     mcp: Mapping[str, Any] | None = None

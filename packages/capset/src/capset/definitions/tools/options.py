@@ -69,6 +69,8 @@ class ProcessorOptions(CommonOptions, total=False):
     """How often it may be called: ``"100/1h"`` by one principal, or for other limits a ``Limit``, or a list of them."""
     approval: ApprovalRule
     """``"ask"`` if every call needs approval, or a function that decides for each call; ``"auto"`` if left out."""
+    credential: str | None
+    """The name of a connection whose credential of the calling user the handler needs; none if left out."""
     retry: Retry | int | None
     """A ``Retry``, or the maximum number of attempts, if it raises ``TransientError``; for idempotent tools only."""
 
@@ -124,6 +126,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "cost": requiring("{}: cost must be a number, 0 or more", within(REAL, 0, float_info.max), optional=True),
     "limits": checked_limits,
     "approval": checked_approval,
+    "credential": lambda owner, name: checked_optional(f"{owner}: credential", name),
     "argument_bytes": requiring(
         f"{{}}: argument_bytes must be a number of bytes from 1 to {MAX_ARGUMENT_BYTES:,}",
         within(int, 1, MAX_ARGUMENT_BYTES),

@@ -11,6 +11,7 @@ from typing import Any, cast
 from capset.definitions.blocks import Block
 from capset.definitions.callables import is_async
 from capset.definitions.calls.contexts import Context
+from capset.definitions.credentials import LentCredential
 from capset.errors import CapsetError, DeadlineExceeded, InternalError
 from capset.evaluation.containment import is_contained
 from capset.kernel.blocks.generation import GeneratorRunner, Journal, Turn
@@ -18,6 +19,7 @@ from capset.kernel.call.child_contexts import child_context, current_context
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.dispatch import MAX_DEPTH
 from capset.kernel.call.execution import (
+    no_credential,
     NO_OPTIONS,
     CallOptions,
     Execution,
@@ -85,6 +87,9 @@ class BlockRun:
     @property
     def files(self) -> SessionFiles:
         return self.context.files
+
+    async def lend(self, refused: str | None) -> LentCredential:
+        raise no_credential()
 
     async def settle(self) -> SessionContext:
         """Resolve the dynamic ``uses`` for the next step, read the state, and return the context of that step."""

@@ -147,6 +147,9 @@ class CallContext:
             raise ToolError(f"the secret {name!r} is not set here", status=503, hint=f"set the variable {name}")
         return SecretStr(value)
 
+    async def credential(self, *, refused: SecretStr | None = None) -> SecretStr:
+        return SecretStr((await self.origin.lend(refused and refused.get_secret_value())).value)
+
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await call_from(self.origin, tool, args, kwargs)
 

@@ -17,9 +17,10 @@ from capset.composition.resolve import CapabilityUse
 from capset.definitions.blocks import Block
 from capset.definitions.calls.clients import CallClient
 from capset.definitions.capabilities import AnyCapability, Capability
+from capset.definitions.credentials import LentCredential
 from capset.definitions.references import AnyRef, CapabilityRef
 from capset.definitions.resources import AnyResource, Documents, Resource, Scope
-from capset.errors import DefinitionError, NotFound, StateError, unknown
+from capset.errors import DefinitionError, NotFound, StateError, ToolError, unknown
 from capset.evaluation.containment import is_contained
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.revocation import Credential
@@ -100,6 +101,10 @@ class Origin(Protocol):
     @property
     def child_causation(self) -> str:
         """The causation id of the calls that it makes."""
+        ...
+
+    async def lend(self, refused: str | None) -> LentCredential:
+        """Return the credential of its user, another one than ``refused``. Raises ``ToolError`` if it has none."""
         ...
 
     @property
@@ -339,6 +344,13 @@ class Execution:
 def has_scope(context: SessionContext, scope: StoredScope) -> bool:
     """Whether the principal has a scope."""
     return {"session": True, "user": context.principal.kind == "user", "org": context.principal.org is not None}[scope]
+
+
+def no_credential() -> ToolError:
+    """Return the error for a handler that asks for a credential which its tool does not declare."""
+    return ToolError(
+        "this tool declares no credential of its user", code="no_credential", hint='declare it: @tool(credential="NAME")'
+    )
 
 
 def options_within(origin: Origin) -> CallOptions:

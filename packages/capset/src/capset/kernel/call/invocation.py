@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Never, Protoc
 from capset.definitions.calls.contents import ForeignResult
 from capset.definitions.calls.messages import Json, Message
 from capset.definitions.calls.records import Outcome
+from capset.definitions.credentials import LentCredential, MissingCredential
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.tools.contracts import Contract
-from capset.errors import CapsetError, NoOutcome
+from capset.errors import CapsetError, NoOutcome, ToolError
 from capset.evaluation.policies import Ruling
-from capset.kernel.call.execution import NO_OPTIONS, CallOptions, Execution
+from capset.kernel.call.execution import NO_OPTIONS, CallOptions, Execution, no_credential
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.governance.file_arguments import FileArgument
 from capset.kernel.governance.quotas import WindowReservation
@@ -174,6 +175,8 @@ class Invocation:
     """The approved request that the call uses. Written by the approval stage."""
     named_files: tuple[FileArgument, ...] = ()
     """The files that the arguments name, as the approval covers them. Written by the approval stage."""
+    lent_credential: LentCredential | None = None
+    """The credential of a user that the handler may use. Written by the credential stage."""
     approved_files: SessionFiles | None = None
     """The session's files, with the named ones held to their approved content. Written by the approval stage."""
     admitted: Admitted = NOT_ADMITTED
@@ -245,6 +248,21 @@ class Invocation:
     def child_causation(self) -> str:
         """The causation id of the calls that this call makes: its own id."""
         return self.id
+
+    async def lend(self, refused: str | None) -> LentCredential:
+        """Return the credential of its user; if that is the ``refused`` one, a renewed one, which the record shows."""
+        lent, context = self.lent_credential, self.context
+        tool, source = self.compiled.tool, context.runtime.credentials
+        if lent is None or tool is None or tool.credential is None or source is None:
+            raise no_credential()
+        if lent.value == refused:
+            renewed = await source.lend(
+                context.principal, tool.credential, tool=self.compiled.name, agent=context.block.name, refused=refused
+            )
+            if isinstance(renewed, MissingCredential):
+                raise ToolError(f"The credential was refused: {renewed.reason}.", code="credential_refused", status=403)
+            lent = self.lent_credential = renewed
+        return lent
 
     @property
     def files(self) -> SessionFiles:

@@ -276,6 +276,7 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
             outcome,
             code,
             duration_us,
+            call.lent_credential,
             None,
         ),
     )

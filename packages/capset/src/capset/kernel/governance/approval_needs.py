@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Self, get_args
+from typing import Any, Final, Self, get_args
 
 from capset.clock import iso_of
 from capset.definitions.governance.approvals import ApprovalRow, ApprovalScope
@@ -66,6 +66,9 @@ class ApprovalNeeds:
     approvals: int = 1
     forbid_own: bool = False
     expires_after: float | None = None
+    connect: str | None = None
+    """What the ``owner`` has to connect; that alone decides the request, and no approval does."""
+    owner: str | None = None
 
     @classmethod
     def of_row(cls, row: ApprovalRow) -> Self:
@@ -75,13 +78,15 @@ class ApprovalNeeds:
         try:
             stored: dict[str, Any] = json.loads(row.needs)
             rules = tuple(ApproverNeed(**rule) for rule in stored["rules"])
-            return cls(rules, stored["approvals"], stored["forbid_own"], stored["expires_after"])
+            counted = stored["approvals"], stored["forbid_own"], stored["expires_after"]
+            return cls(rules, *counted, stored.get("connect"), stored.get("owner"))
         except (ValueError, TypeError, KeyError, RecursionError):
             raise StoreError(f"the request {row.id} was changed: what its approvals need cannot be read") from None
 
     def to_json(self) -> str:
         """Return the needs as JSON text, which is the same for equal needs."""
-        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        members = {name: value for name, value in asdict(self).items() if name not in _OPTIONAL or value is not None}
+        return json.dumps(members, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     def next_escalation(self, created_at: str, after: str = "") -> str | None:
         """Return the time of the first escalation later than ``after``, or ``None``."""
@@ -90,6 +95,8 @@ class ApprovalNeeds:
 
     def summary(self) -> str:
         """Return the needs as one readable sentence."""
+        if self.connect is not None:
+            return f"{self.owner} to connect {self.connect}"
         approvers = "two different approvers" if self.approvals == 2 else counted(self.approvals, "approver")
         demands = "; ".join(filter(None, (rule.describe() for rule in self.rules)))
         restriction = ", none of them the requester" if self.forbid_own else ""
@@ -97,6 +104,8 @@ class ApprovalNeeds:
 
     def refusal(self, row: ApprovalRow, by: Principal, permissions: frozenset[str], now: str) -> str | None:
         """Return one sentence on why a principal with these permissions may not approve, or ``None`` if it may."""
+        if self.connect is not None:
+            return f"this request waits for {self.owner} to connect {self.connect}, which no approval replaces"
         for rule in self.rules:
             at = rule.escalates_at(row.created_at)
             is_escalated = at is not None and at <= now
@@ -104,6 +113,10 @@ class ApprovalNeeds:
                 needed = rule.describe(is_escalated=is_escalated)
                 return f"this request needs an approver with {needed}; you have {_describe_held(rule, by, permissions)}"
         return None
+
+
+_OPTIONAL: Final = ("connect", "owner")
+"""The members that most needs do not have, and that are left out then."""
 
 
 @dataclass(frozen=True, slots=True)

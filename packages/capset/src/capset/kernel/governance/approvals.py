@@ -99,6 +99,25 @@ class ApprovalService:
             await check_answer(self._runtime.store.lineage, row, answer)
         return await self._decide(row, answer, by)
 
+    async def complete_connection(self, connection: str, owner: Principal) -> None:
+        """End the open requests of an org that wait for a principal to connect something: it has connected it."""
+        principal, query = owner.qualified_id, ApprovalQuery(owner.org, "pending", limit=100)
+        while True:
+            page = await self._store.list(query)
+            for row in page.items:
+                needs = ApprovalNeeds.of_row(row)
+                if (needs.connect, needs.owner) == (connection, principal):
+                    await self._complete(row, owner)
+            if page.next is None:
+                return
+            query = replace(query, before=page.next)
+
+    async def _complete(self, row: ApprovalRow, owner: Principal) -> None:
+        ended = replace(row, status="used", decided_by=owner.qualified_id, decided_at=self._now(), note="connected")
+        act = self._act_of("approval.approve", {"id": row.id, "call": row.call, "principal": row.principal}, row, actor_of(owner))
+        if await self._move(ended, "pending", previous=row, act=act) and (event := self._decision_events.get(row.id)):
+            event.set()
+
     async def withdraw(self, ids: Iterable[str], *, org: str | None, by: str) -> None:
         """End requests that are no longer needed, since ``by`` has cancelled what waited for them."""
         for request in ids:

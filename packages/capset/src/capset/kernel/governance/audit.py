@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from capset.clock import iso
 from capset.definitions.calls.messages import Json
 from capset.definitions.calls.records import Columns, Outcome
+from capset.definitions.credentials import LentCredential
 from capset.definitions.secrets import MASK, is_secret_name, mask_urls
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import (
@@ -103,6 +104,7 @@ class CallEntry(NamedTuple):
     code: str | None = None
     """The code of its error."""
     duration_us: int = 0
+    credential: LentCredential | None = None
     repeats: int | None = None
     """The number of refused calls that the entry stands for, if more than one."""
 
@@ -135,6 +137,7 @@ class CallEntry(NamedTuple):
             "attempts": self.attempts or None,
             "repeats": self.repeats,
             "code_hash": None if compiled.tool is None else code_of(compiled.tool).hash,
+            "credential": self.credential and f"{self.credential.reference} {self.credential.owner}",
         }
 
 
@@ -201,6 +204,7 @@ def intent_of(call: Invocation) -> CallEntry:
         call.raw_arguments,
         call.decision,
         call.attempts,
+        credential=call.lent_credential,
     )
 
 

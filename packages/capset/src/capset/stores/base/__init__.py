@@ -32,6 +32,14 @@ from capset.stores.base.agents import (
 )
 from capset.stores.base.audit import Attempt, AuditLog, AuditQuery, Entry, Measured, MeasuredCall, Pruned
 from capset.stores.base.changes import ChangeFeed, ChangeKind, ChangeNotice, NoticeCallback
+from capset.stores.base.credentials import (
+    AuthorizationRow,
+    CredentialKind,
+    CredentialQuery,
+    CredentialRow,
+    CredentialStore,
+    DataKeyRow,
+)
 from capset.stores.base.deliveries import DeliveryQuery, DeliveryRow, DeliveryState, DeliveryStore
 from capset.stores.base.directory import Directory, KnownOrg, KnownPrincipal
 from capset.stores.base.events import (
@@ -104,6 +112,7 @@ __all__ = [
     "Attempt",
     "AuditLog",
     "AuditQuery",
+    "AuthorizationRow",
     "Begun",
     "CapabilityRow",
     "Change",
@@ -111,6 +120,11 @@ __all__ = [
     "ChangeKind",
     "ChangeNotice",
     "Claim",
+    "CredentialKind",
+    "CredentialQuery",
+    "CredentialRow",
+    "CredentialStore",
+    "DataKeyRow",
     "DeliveryQuery",
     "DeliveryRow",
     "DeliveryState",

@@ -10,6 +10,7 @@ from capset.stores.base.admissions import AdmissionStore, ApprovalStore
 from capset.stores.base.agents import AgentStore
 from capset.stores.base.audit import AuditLog
 from capset.stores.base.changes import ChangeFeed
+from capset.stores.base.credentials import CredentialStore
 from capset.stores.base.deliveries import DeliveryStore
 from capset.stores.base.directory import Directory
 from capset.stores.base.events import EventStore
@@ -102,6 +103,11 @@ class Store(Protocol):
     @property
     def admissions(self) -> AdmissionStore:
         """The admissions by limits, budgets and approvals."""
+        ...
+
+    @property
+    def credentials(self) -> CredentialStore:
+        """The credentials of users for servers, encrypted."""
         ...
 
     @property

@@ -11,6 +11,7 @@ from capset.ids import Ids
 from capset.stores.memory.admissions import MemoryAdmissions, MemoryApprovals
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.audit import MemoryAudit
+from capset.stores.memory.credentials import MemoryCredentials
 from capset.stores.memory.deliveries import MemoryDeliveries, MemoryPeople
 from capset.stores.memory.directory import MemoryDirectory
 from capset.stores.memory.events import MemoryEvents
@@ -60,6 +61,7 @@ class MemoryStore:
         self.agents = MemoryAgents(lifecycle)
         self.keys = MemoryKeys(lifecycle)
         self.directory = MemoryDirectory(self.sessions, self.agents, self.keys)
+        self.credentials = MemoryCredentials(lifecycle)
         self.pins = MemoryPins(lifecycle)
 
     async def open(self) -> None:

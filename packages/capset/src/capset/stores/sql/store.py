@@ -20,6 +20,7 @@ from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.audit.log import SqlAudit
 from capset.stores.sql.audit.records import extend, placeholders, raw_records, undecodable_as_bytes
 from capset.stores.sql.blobs import PartStore
+from capset.stores.sql.credentials import SqlCredentials
 from capset.stores.sql.deliveries import SqlDeliveries
 from capset.stores.sql.directory import SqlDirectory
 from capset.stores.sql.documents import SqlDocuments, WordIndex
@@ -91,6 +92,7 @@ class SqlStore(ABC):
         self.admissions = SqlAdmissions(self._writer, self._reader)
         self.usage = SqlUsage(self._writer, self._reader, leases)
         self.directory = SqlDirectory(self._reader)
+        self.credentials = SqlCredentials(self._writer, self._reader)
         self.pins = SqlPins(self._writer, self._reader)
 
     @abstractmethod

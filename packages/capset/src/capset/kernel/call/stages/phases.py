@@ -16,6 +16,7 @@ from capset.kernel.call.stages.access import authentication, permission
 from capset.kernel.call.stages.admission import admission
 from capset.kernel.call.stages.approval import approval
 from capset.kernel.call.stages.arguments import policy, validation
+from capset.kernel.call.stages.credential import credential
 from capset.kernel.call.stages.result import output, serialize
 from capset.kernel.call.stages.run import invoke, load_state
 
@@ -25,7 +26,7 @@ STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
     "identify": (authentication,),
     "authorize": (permission,),
     "arguments": (validation, policy),
-    "admit": (approval, load_state, admission),
+    "admit": (approval, credential, load_state, admission),
     "run": (invoke,),
     "result": (output, serialize),
 }

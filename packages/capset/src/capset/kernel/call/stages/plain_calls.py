@@ -20,6 +20,7 @@ from capset.kernel.call.stages.access import authentication, permission
 from capset.kernel.call.stages.admission import admission
 from capset.kernel.call.stages.approval import approval
 from capset.kernel.call.stages.arguments import allowed_by, apply_answers, arguments_error, policy, validation
+from capset.kernel.call.stages.credential import credential
 from capset.kernel.call.stages.phases import Stage
 from capset.kernel.call.stages.run import invoke, load_state
 from capset.kernel.governance.limits import CallLimits
@@ -30,7 +31,7 @@ _REPLACED_STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
     "identify": (authentication,),
     "authorize": (permission,),
     "arguments": (validation, policy),
-    "admit": (approval, load_state, admission),
+    "admit": (approval, credential, load_state, admission),
     "run": (invoke,),
 }
 """The stages that ``begin`` replaces."""
@@ -41,7 +42,7 @@ def plain_call(
 ) -> PlainCall | None:
     """Return how plain calls of a tool begin, or ``None`` if it has none.
 
-    A tool has none if it changes something, asks for approval itself, takes a context or arguments that are not
+    A tool has none if it changes something, asks for approval itself, needs a credential of its user, takes a context or arguments that are not
     scalars, is counted by the store, has a retry or a timeout, is not a coroutine function, has policies that are not
     simple (``InstalledTool.has_simple_policies``), or has stages that this module does not know.
     """
@@ -51,6 +52,7 @@ def plain_call(
         or tool.shape != "async"
         or tool.has_side_effects
         or tool.approval != "auto"
+        or tool.credential is not None
         or tool.takes_context
         or limits.is_shared
         or tool.retry is not None

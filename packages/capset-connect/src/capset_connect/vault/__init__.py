@@ -1,0 +1,21 @@
+"""Credentials that users lend to the server: encrypted, renewed, and used only for the servers they are for."""
+
+from __future__ import annotations
+
+from capset_connect.vault.encryption import LocalKeys, VaultKeys, vault_keys
+from capset_connect.vault.providers import Provider, ProviderClient
+from capset_connect.vault.user_credentials import UserCredential, UserCredentials
+from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
+
+__all__ = [
+    "CredentialOwner",
+    "CredentialSecret",
+    "LocalKeys",
+    "Provider",
+    "ProviderClient",
+    "UserCredential",
+    "UserCredentials",
+    "Vault",
+    "VaultKeys",
+    "vault_keys",
+]
