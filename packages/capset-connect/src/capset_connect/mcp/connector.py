@@ -28,6 +28,7 @@ from capset_connect.mcp.processes import ProcessOutput, process_streams
 from capset_connect.mcp.raw_results import raw_results
 from capset_connect.mcp.server import INHERITED, McpServer
 from capset_connect.mcp.server_headers import ServerHeaders
+from capset_connect.mcp.user_secrets import UserSecrets
 from capset_connect.mcp.transports import NO_STREAMABLE_HTTP, CheckedTransport, Streams, http_streams, sse_streams
 
 _DRAIN_SECONDS: Final = 1.0
@@ -160,9 +161,10 @@ class Connector:
         """Connect to a URL. Fall back to the older HTTP with SSE if the server refuses streamable HTTP."""
         server, credentials = self._server, self.credentials
         proxies = await self._proxies()
-        headers = ServerHeaders(server, credentials.secret, self._tokens, credentials.hide_token)
+        user = self._secrets if isinstance(self._secrets, UserSecrets) else None
+        headers = ServerHeaders(server, credentials.secret, self._tokens, credentials.hide_token, user)
         first = await headers.first()
-        auth = None if server.auth is None else await server.auth(self._secrets)
+        auth = await server.auth(self._secrets) if callable(server.auth) else None
 
         def transport(*, is_sse: bool) -> CheckedTransport:
             return CheckedTransport(

@@ -36,6 +36,7 @@ from capset_connect.declarations import (
     words,
 )
 from capset_connect.mcp.resources import Resources, checked_resources, context_uris
+from capset_connect.vault.user_credentials import UserCredential
 from capset_connect.tool_rules import EVERY, Rules, checked_rules, options_of, rules_of, unknown_arguments
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ INHERITED: Final = ("PATH", "HOME")
 """Variables that ``npx`` and ``uvx`` need from the machine's environment, and that are not secret."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTIONAL_SECONDS: Final = requiring("{} must be a positive number of seconds", within(REAL, POSITIVE), optional=True)
-_OF_URLS: Final = ("headers", "auth", "oauth", "internal", "ca_file", "proxy")
+USER_CREDENTIAL: Final = "USER_CREDENTIAL"
+"""The name of the placeholder for the credential of the calling user, in headers and variables."""
+_USER_PLACEHOLDER: Final = f"${{{USER_CREDENTIAL}}}"
+_OF_URLS: Final = ("headers", "oauth", "internal", "ca_file", "proxy")
 """The fields that do not apply to a server that is started by a command."""
 Authentication = Callable[[Secrets], Awaitable["httpx2.Auth"]]
 """Creates the ``httpx2.Auth`` of one connection from the kernel's secrets."""
@@ -121,10 +125,19 @@ class McpServer(McpSource):
     url: str | None = checked_field(optional_url, None)
     headers: Mapping[str, str] = checked_field(texts_by("a header", HEADER), ())
     """Sent with every request."""
-    auth: Authentication | None = checked_field(
-        requiring("{} must be a function of the secrets that returns an httpx2.Auth", callable, optional=True), None
+    auth: Authentication | UserCredential | None = checked_field(
+        requiring(
+            "{} must be a UserCredential, or a function of the secrets that returns an httpx2.Auth",
+            lambda auth: callable(auth) or isinstance(auth, UserCredential),
+            optional=True,
+        ),
+        None,
     )
-    """Creates the authentication of each connection, such as an OAuth flow of the MCP SDK."""
+    """Creates the authentication of each connection, such as an OAuth flow of the MCP SDK.
+
+    With a ``UserCredential``, each call uses the credential of its user: as ``Authorization: Bearer``, or wherever
+    headers or environment variables contain ``${USER_CREDENTIAL}``.
+    """
     oauth: ClientCredentials | None = checked_field(_optional_oauth, None)
     """The credentials that obtain an access token, which is sent with every request."""
     internal: Iterable[str] = checked_field(words, ())
@@ -181,13 +194,15 @@ class McpServer(McpSource):
         if (self.url is None) == (not self.command):
             raise DefinitionError(f"MCP server {self.name!r} needs either a url or a command")
         unused = [name for name in _OF_URLS if getattr(self, name)] if self.url is None else []
+        unused += ["auth"] if self.url is None and callable(self.auth) else []
         unused += [name for name in ("env", "cwd") if getattr(self, name)] if self.url is not None else []
         if unused:
             kind = "a command" if self.url is None else "a url"
             raise DefinitionError(f"MCP server {self.name!r}: {unused[0]} does not apply to a server with {kind}")
         self._check_rules()
+        self._check_user()
         has_header = any(name.lower() == "authorization" for name in self.headers)
-        ways = {"the header Authorization": has_header, "auth": self.auth, "oauth": self.oauth}
+        ways = {"the header Authorization": has_header, "auth": callable(self.auth), "oauth": self.oauth}
         declared = [way for way, value in ways.items() if value]
         if len(declared) > 1:
             raise DefinitionError(f"MCP server {self.name!r}: give {declared[0]} or {declared[1]}, not both")
@@ -196,6 +211,31 @@ class McpServer(McpSource):
                 f"MCP server {self.name!r}: max_timeout must be timeout, {self.timeout:g} s, or more; got "
                 f"{self.max_timeout:g}"
             )
+
+    def _check_user(self) -> None:
+        """Raise ``DefinitionError`` unless the credential of a user, if there is one, has exactly one way in."""
+        is_placed = any(_USER_PLACEHOLDER in text for text in (*self.headers.values(), *self.env.values()))
+        if not isinstance(self.auth, UserCredential):
+            if is_placed:
+                raise DefinitionError(f"MCP server {self.name!r}: {_USER_PLACEHOLDER} needs auth: user")
+            return
+        if self.command and not is_placed:
+            raise DefinitionError(
+                f"MCP server {self.name!r}: auth: user needs a variable in env with {_USER_PLACEHOLDER}",
+                hint=f'env: {{API_KEY: "{_USER_PLACEHOLDER}"}}',
+            )
+        if self.oauth is not None:
+            raise DefinitionError(f"MCP server {self.name!r}: give auth: user or oauth, not both")
+        if context_uris(self.resources):
+            raise DefinitionError(f"MCP server {self.name!r}: resources cannot be context with auth: user")
+
+    @property
+    def sent_headers(self) -> Mapping[str, str]:
+        """The headers of every request, with the credential of the user if they do not place it themselves."""
+        is_placed = any(_USER_PLACEHOLDER in text for text in self.headers.values())
+        if not isinstance(self.auth, UserCredential) or is_placed:
+            return self.headers
+        return {**self.headers, "Authorization": f"Bearer {_USER_PLACEHOLDER}"}
 
     def _check_rules(self) -> None:
         """Raise ``DefinitionError`` for rules that cannot apply to resources or prompts."""
@@ -212,7 +252,10 @@ class McpServer(McpSource):
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets that it needs."""
         credentials = () if self.oauth is None else self.oauth.texts
-        return secrets_in((*self.headers.values(), *self.env.values(), *credentials, self.proxy or ""))
+        names = secrets_in((*self.headers.values(), *self.env.values(), *credentials, self.proxy or ""))
+        provider = self.auth.provider if isinstance(self.auth, UserCredential) else None
+        own = tuple(name for name in names if name != USER_CREDENTIAL)
+        return own if provider is None else (*own, *provider.secrets)
 
     @property
     def longest(self) -> float:

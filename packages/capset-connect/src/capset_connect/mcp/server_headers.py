@@ -9,6 +9,7 @@ from typing import Final
 from capset_connect.client_credentials import AccessTokens
 from capset_connect.declarations import Secret, fill_secrets
 from capset_connect.mcp.server import McpServer
+from capset_connect.mcp.user_secrets import UserSecrets
 
 Headers = Mapping[str, str]
 RawHeaders = list[tuple[bytes, bytes]]
@@ -23,12 +24,21 @@ class ServerHeaders:
         secret: the source of secrets.
         tokens: the access tokens for the server, if it needs them.
         hide: called with each token, to mask it in what the server sends.
+        user: the credential of the user whose connection it is, if there is one.
     """
 
     def __init__(
-        self, server: McpServer, secret: Secret, tokens: AccessTokens | None, hide: Callable[[str], object]
+        self,
+        server: McpServer,
+        secret: Secret,
+        tokens: AccessTokens | None,
+        hide: Callable[[str], object],
+        user: UserSecrets | None = None,
     ) -> None:
         self._server = server
+        self._user = user
+        self._version = 0
+        """The version of the user's credential in the headers."""
         self._secret = secret
         self._tokens = tokens
         self._hide = hide
@@ -47,6 +57,8 @@ class ServerHeaders:
 
     async def current(self, refused: Headers | None = None) -> Headers:
         """Return the current headers, with a valid token other than the ``refused`` one."""
+        if self._user is not None and self._user.version != self._version:
+            self._filled = await self._fill()
         if self._tokens is None:
             return self._filled
         token = await self._tokens.get(None if refused is None else refused["Authorization"].removeprefix(_BEARER))
@@ -58,6 +70,8 @@ class ServerHeaders:
         async with self._renewing:
             current = await self.current()
             if current == refused:  # no other request has renewed them
+                if self._user is not None:
+                    self._user.refuse()
                 self._filled = await self._fill()
                 current = await self.current(refused)
             return current
@@ -72,4 +86,7 @@ class ServerHeaders:
         return [(name, replaced.get((name.lower(), value), value)) for name, value in headers]
 
     async def _fill(self) -> Headers:
-        return await fill_secrets(self._server.label, "header", self._server.headers, self._secret)
+        filled = await fill_secrets(self._server.label, "header", self._server.sent_headers, self._secret)
+        if self._user is not None:
+            self._version = self._user.version
+        return filled

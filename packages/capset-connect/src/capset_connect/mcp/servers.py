@@ -16,7 +16,9 @@ from capset.stores.base.pins import ToolPin
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.tools import capability_of
+from capset_connect.mcp.user_connections import UserConnections
 from capset_connect.pins import Approved, approved_in, pins_of, side_by_side
+from capset_connect.vault.user_credentials import UserCredential
 
 
 class McpServers:
@@ -28,6 +30,7 @@ class McpServers:
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._connections: list[McpConnection] = []
+        self._users: list[UserConnections] = []
 
     async def __aenter__(self) -> Self:
         """Open no connection yet."""
@@ -35,7 +38,7 @@ class McpServers:
 
     async def __aexit__(self, *raised: object) -> None:
         """Close every connection."""
-        await asyncio.gather(*(connection.aclose() for connection in self._connections))
+        await asyncio.gather(*(connection.aclose() for connection in (*self._connections, *self._users)))
 
     def connection(self, server: McpServer) -> McpConnection:
         """Return the connection to a server: an existing one with an equal declaration, or a new one, not yet open."""
@@ -50,8 +53,18 @@ class McpServers:
 
         ``approved`` is as in ``capability_of``. Raises ``DefinitionError`` for damaged pins.
         """
-        connection = self.connection(server)
-        return capability_of(connection, (pin for pin in pins if pin.server == server.pin_key), approved)
+        own_pins = [pin for pin in pins if pin.server == server.pin_key]
+        return capability_of(self.connection(server), own_pins, approved, self._users_of(server))
+
+    def _users_of(self, server: McpServer) -> UserConnections | None:
+        """Return the connections of users to a server that is used with their credentials; ``None`` for others."""
+        if not isinstance(server.auth, UserCredential):
+            return None
+        for existing in self._users:
+            if existing.server == server:
+                return existing
+        self._users.append(UserConnections(server, self._secrets))
+        return self._users[-1]
 
 
 def checked_names(servers: Iterable[McpServer]) -> Sequence[McpServer]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import PromptMessage
@@ -39,7 +40,9 @@ from capset_connect.mcp.failures import NotListed
 from capset_connect.mcp.offers import PROMPT, is_used, named
 from capset_connect.mcp.resources import AllowedUris, context_uris
 from capset_connect.mcp.server import PROMPTS, READ, McpServer, tool_options
-from capset_connect.pins import Approved, capability_with, shape_of
+from capset_connect.mcp.user_connections import UserConnections
+from capset_connect.offers import Offer
+from capset_connect.pins import Approved, Ask, capability_with, shape_of
 from capset_connect.tool_rules import RuleNames, effect_of, rules_of
 
 CONTEXT_CHARS: Final = 16 * 1024
@@ -64,8 +67,53 @@ _FOR_CLIENTS: Final = ("annotations", "execution", "_meta", "outputSchema")
 R = TypeVar("R")
 
 
-def capability_of(connection: McpConnection, pins: Iterable[ToolPin], approved: Approved | None) -> Capability:
-    """Return the capability of a server with its pinned tools.
+class Reach:
+    """How calls of a server's tools reach it, and the guard that verifies their tools there.
+
+    Without ``users``, all calls share one connection.
+    """
+
+    def __init__(
+        self,
+        connection: McpConnection,
+        users: UserConnections | None,
+        guard_of: Callable[[McpConnection | None], Guard],
+    ) -> None:
+        self.server: Final = connection.server
+        self.guard: Final = guard_of(connection if users is None else None)
+        """The guard of the policies: of the shared connection, or of the approvals alone."""
+        self._connection = connection
+        self._users = users
+        self._guard_of = guard_of
+        self._guards = WeakKeyDictionary[McpConnection, Guard]()
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether ``of`` needs the context of the call, because each user has a connection."""
+        return self._users is not None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of every tool by which its calls get the credential of their user."""
+        return {} if self._users is None else {"credential": self.server.name}
+
+    async def of(self, *context: Context) -> tuple[McpConnection, Guard]:
+        """Return the connection for a call, and its guard."""
+        if self._users is None:
+            return self._connection, self.guard
+        connection = await self._users.of(*context)
+        if (guard := self._guards.get(connection)) is None:
+            guard = self._guards[connection] = self._guard_of(connection)
+        return connection, guard
+
+
+def capability_of(
+    connection: McpConnection,
+    pins: Iterable[ToolPin],
+    approved: Approved | None,
+    users: UserConnections | None = None,
+) -> Capability:
+    """Return the capability of a server with its pinned tools. With ``users``, each call uses that of its user.
 
     ``approved`` looks up, at each call, which of them are still approved; ``None`` if approvals cannot be withdrawn.
     Raises ``DefinitionError`` for damaged pins.
@@ -79,45 +127,57 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin], approved: 
     # An approved tool may be gone from its server; a rule for it is still valid.
     rules = RuleNames(server.rules, lambda offers: {*named(server, offers), *(pin.tool for pin, _ in pinned_shapes)})
     if server.resources:
-        reading = Guard(server, connection.offers, {}, approved, connection.latest_offers, rules)
-        reader = resource_tool(connection, reading)
+        reading = Reach(
+            connection, users, lambda asked: Guard(server, *_asks(asked), approved=approved, pins={}, rules=rules)
+        )
+        reader = resource_tool(reading)
         tools.append(reader)
         offers += resource_offers(server, reader)
-        context = resource_context(server, reader, reading)
+        context = resource_context(server, reader, reading.guard)
         used.pop(reader.name, None)
     pinned = {name: pin for name, (pin, _) in used.items()}
-    guard = Guard(
-        server,
-        connection.offers,
-        pinned,
-        approved,
-        connection.latest_offers,
-        rules,
-        last_offers=lambda: connection.known_offers,
-    )
+
+    def guard_of(connection: McpConnection | None) -> Guard:
+        ask, latest = _asks(connection)
+        known = (lambda: None) if connection is None else (lambda: connection.known_offers)
+        return Guard(server, ask, pinned, approved, latest, rules, last_offers=known)
+
+    reach = Reach(connection, users, guard_of)
     for name, (_, shape) in sorted(used.items()):
         if shape.get("kind") == PROMPT:
-            tools.append(prompt_tool(connection, guard, name, shape))
+            tools.append(prompt_tool(reach, name, shape))
             offers.append(McpPrompt(tools[-1]))
         else:
-            tools.append(_tool(connection, guard, name, shape))
+            tools.append(_tool(reach, name, shape))
     return capability_with(server, tools, offers, context)
 
 
-def _tool(connection: McpConnection, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
-    server, original_name = connection.server, shape["name"]
+def _asks(connection: McpConnection | None) -> tuple[Ask, Ask | None]:
+    """Return how a guard asks for the tools, now and again; without a connection, it cannot."""
+    return (_unlisted, None) if connection is None else (connection.offers, connection.latest_offers)
+
+
+async def _unlisted() -> Sequence[Offer]:
+    raise TransientError("The tools are listed on the connection of each user.")
+
+
+def _tool(reach: Reach, name: str, shape: Mapping[str, Any]) -> AnyTool:
+    server, guard, original_name = reach.server, reach.guard, shape["name"]
     owner = f"tool {name!r}"
     schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     return make_tool(
         name,
         shape.get("description") or f"The tool {original_name} of the MCP server {server.name}.",
-        tool_options(server, original_name, effect_in(server, shape), guard.policies_of(name), schema.names),
+        {
+            **tool_options(server, original_name, effect_in(server, shape), guard.policies_of(name), schema.names),
+            **reach.options,
+        },
         arguments=schema,
         output=returns_schema(owner, shape.get("outputSchema")),
         parameters=tuple(schema.names),
         shape="stream",
-        takes_context=False,
-        handler=_handler(connection, guard, name, original_name, is_structured="outputSchema" in shape),
+        takes_context=reach.takes_context,
+        handler=_handler(reach, name, original_name, is_structured="outputSchema" in shape),
         title=shape.get("title"),
         mcp=_for_clients(server, shape),
     )
@@ -142,13 +202,16 @@ def effect_in(server: McpServer, shape: Mapping[str, Any]) -> Effect:
 
 
 def _handler(
-    connection: McpConnection, guard: Guard, name: str, original_name: str, *, is_structured: bool
+    reach: Reach, name: str, original_name: str, *, is_structured: bool
 ) -> Callable[..., AsyncGenerator[Any]]:
-    async def call(arguments: dict[str, Any], report: ProgressFnT | None) -> ForeignResult:
+    async def call(
+        context: Sequence[Context], arguments: dict[str, Any], report: ProgressFnT | None
+    ) -> ForeignResult:
+        connection, guard = await reach.of(*context)
         answer = await _verified(guard, name, lambda: connection.call(original_name, arguments, report))
         return result_of(answer, is_structured=is_structured)
 
-    async def streamed(**arguments: Any) -> AsyncGenerator[Progress | Reply[Any]]:
+    async def streamed(*context: Context, **arguments: Any) -> AsyncGenerator[Progress | Reply[Any]]:
         reports: asyncio.Queue[Progress | None] = asyncio.Queue()
         fraction = 0.0
 
@@ -162,7 +225,7 @@ def _handler(
             if reports.qsize() < _WAITING:
                 reports.put_nowait(Progress(fraction, message))
 
-        calling = asyncio.create_task(call(arguments, report))
+        calling = asyncio.create_task(call(context, arguments, report))
         calling.add_done_callback(lambda _: reports.put_nowait(None))
         try:
             while (progress := await reports.get()) is not None:
@@ -172,8 +235,8 @@ def _handler(
             calling.cancel()
             await asyncio.wait([calling])
 
-    async def unheard(**arguments: Any) -> Any:
-        return await call(arguments, None)
+    async def unheard(*context: Context, **arguments: Any) -> Any:
+        return await call(context, arguments, None)
 
     return set_eventless_variant(streamed, unheard)
 
@@ -218,18 +281,19 @@ def result_of(answer: ToolAnswer, *, is_structured: bool) -> ForeignResult:
     )
 
 
-def resource_tool(connection: McpConnection, guard: Guard) -> AnyTool:
-    """Return the tool that reads a server's selected resources; ``guard`` verifies the rules at each call."""
-    server = connection.server
+def resource_tool(reach: Reach) -> AnyTool:
+    """Return the tool that reads a server's selected resources; its guard verifies the rules at each call."""
+    server = reach.server
     name, allowed = server.tool_name(READ), AllowedUris(server.resources)
     schema = compile_json_schema(f"tool {name!r}: its arguments", _arguments(server, allowed))
 
     async def decide(request: Request) -> Decision:
         if dict(request.arguments or {}).get("uri") in allowed:
-            return await decided(guard.verify_rules())
+            return await decided(reach.guard.verify_rules())
         return deny("This URI is none of the resources that are allowed here")
 
-    async def read(uri: str) -> Sequence[Embedded]:
+    async def read(*context: Context, uri: str) -> Sequence[Embedded]:
+        connection, guard = await reach.of(*context)
         if (reason := await guard.verify_rules()) is not None:
             raise PermissionDenied(reason)
         with guard.until_withdrawn():
@@ -239,12 +303,12 @@ def resource_tool(connection: McpConnection, guard: Guard) -> AnyTool:
     return make_tool(
         name,
         f"Read a resource of the MCP server {server.name}. What it says was written by others.",
-        tool_options(server, READ, "read", [chosen], schema.names),
+        {**tool_options(server, READ, "read", [chosen], schema.names), **reach.options},
         arguments=schema,
         output=schema_of(f"tool {name!r}: returns", Sequence[Embedded], "serialization"),
         parameters=("uri",),
         shape="async",
-        takes_context=False,
+        takes_context=reach.takes_context,
         handler=read,
     )
 
@@ -347,25 +411,26 @@ def _arguments(server: McpServer, allowed: AllowedUris) -> Mapping[str, Any]:  #
     return {"type": "object", "properties": {"uri": uri}, "required": ["uri"], "additionalProperties": False}
 
 
-def prompt_tool(connection: McpConnection, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
+def prompt_tool(reach: Reach, name: str, shape: Mapping[str, Any]) -> AnyTool:
     """Return the tool that gets a prompt, as approved."""
-    server, key = connection.server, shape["name"]
+    server, key = reach.server, shape["name"]
     original_name = key.removeprefix(PROMPTS)
     schema = compile_json_schema(f"tool {name!r}: its arguments", shape["inputSchema"])
 
-    async def get(**arguments: str) -> Sequence[Content]:
+    async def get(*context: Context, **arguments: str) -> Sequence[Content]:
+        connection, guard = await reach.of(*context)
         got = await _verified(guard, name, lambda: connection.prompt(original_name, arguments))
         return [piece for message in got.messages for piece in _pieces(message)]
 
     return make_tool(
         name,
         shape.get("description") or f"The prompt {original_name} of the MCP server {server.name}.",
-        tool_options(server, key, "read", guard.policies_of(name), schema.names),
+        {**tool_options(server, key, "read", reach.guard.policies_of(name), schema.names), **reach.options},
         arguments=schema,
         output=schema_of(f"tool {name!r}: returns", Sequence[Content], "serialization"),
         parameters=tuple(schema.names),
         shape="async",
-        takes_context=False,
+        takes_context=reach.takes_context,
         handler=get,
         title=shape.get("title"),
     )

@@ -1,0 +1,42 @@
+"""The secrets for one user's connection to an MCP server (spec 11, V6)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from capset.definitions.secrets import Secrets
+from capset_connect.mcp.server import USER_CREDENTIAL
+
+
+class UserSecrets:
+    """The secrets for one user's connection: those of the kernel, and the user's credential as ``USER_CREDENTIAL``."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._value: str | None = None
+        self._renew: Callable[[str], Awaitable[str]] | None = None
+        self._is_refused = False
+        self.version = 0
+        """Increases whenever the credential changes."""
+
+    def lend(self, value: str, renew: Callable[[str], Awaitable[str]]) -> bool:
+        """Set the credential of the newest call, and how it is renewed; return whether it has changed."""
+        self._renew = renew
+        if value == self._value:
+            return False
+        self._value, self._is_refused = value, False
+        self.version += 1
+        return True
+
+    def refuse(self) -> None:
+        """Note that the server has refused the credential, so that it is renewed before it is used again."""
+        self._is_refused = True
+
+    async def get(self, name: str) -> str | None:
+        """Return a secret, or ``None``. Raises ``CapsetError`` if a refused credential cannot be renewed."""
+        if name != USER_CREDENTIAL:
+            return await self._secrets.get(name)
+        if self._is_refused and self._value is not None and self._renew is not None:
+            self._is_refused = False
+            self.lend(await self._renew(self._value), self._renew)
+        return self._value
