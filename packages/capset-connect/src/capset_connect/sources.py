@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from capset.definitions.capabilities import AnyCapability
 from capset.errors import DefinitionError
-from capset.wire.tool_sources import ApiShape, McpServerShape
+from capset.wire.tool_sources import ApiShape, McpServerShape, ProviderShape
 from capset_connect.declarations import SOURCE
 from capset_connect.mcp.server import McpServer, McpSource, server_of
 from capset_connect.openapi.api import ApiSource, OpenApi, api_of
@@ -44,6 +44,11 @@ class Declaring(Protocol):
         """APIs by name."""
         ...
 
+    @property
+    def providers(self) -> Mapping[str, ProviderShape]:
+        """Providers by name."""
+        ...
+
 
 def declarations(shape: Declaring, folder: Path) -> Iterator[tuple[str, Callable[[], Source]]]:
     """Yield the place of each source that a file in ``folder`` declares, and a function that returns the source.
@@ -51,6 +56,6 @@ def declarations(shape: Declaring, folder: Path) -> Iterator[tuple[str, Callable
     The function raises ``DefinitionError``.
     """
     for name, server in shape.mcp_servers.items():
-        yield f"mcp_servers.{name}", partial(server_of, name, server, folder)
+        yield f"mcp_servers.{name}", partial(server_of, name, server, folder, shape.providers)
     for name, api in shape.apis.items():
         yield f"apis.{name}", partial(api_of, name, api, folder)

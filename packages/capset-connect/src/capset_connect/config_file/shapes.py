@@ -17,7 +17,14 @@ from capset.definitions.tools.retries import MAX_ATTEMPTS
 from capset.wire.agents import Entry, SubAgentEntry, Text
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
 from capset.wire.shapes import StrictShape
-from capset.wire.tool_sources import LIMITS_DESCRIPTION, ApiShape, LimitsText, McpServerShape, Permission
+from capset.wire.tool_sources import (
+    LIMITS_DESCRIPTION,
+    ApiShape,
+    LimitsText,
+    McpServerShape,
+    Permission,
+    ProviderShape,
+)
 from capset_connect.notifications.declarations import ChannelShape
 
 _RETRY: Final[dict[str, Any]] = {
@@ -241,6 +248,10 @@ class ConfigurationShape(StrictShape):
         default_factory=dict[str, ApiShape],
         description="APIs by name. The agent has their approved operations, which "
         "`capset mcp approve api:NAME --agent FILE` approves.",
+    )
+    providers: dict[str, ProviderShape] = Field(
+        default_factory=dict[str, ProviderShape],
+        description="Authorization servers at which users connect, by name, for the `auth` of MCP servers and APIs.",
     )
     policies: list[str] = Field(
         default_factory=list[str],

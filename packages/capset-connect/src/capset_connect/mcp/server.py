@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
@@ -18,7 +19,7 @@ from capset.definitions.names import checked_flag, checked_permissions
 from capset.definitions.secrets import Secrets
 from capset.definitions.tools.options import Effect, Limits
 from capset.errors import DefinitionError, closest
-from capset.wire.tool_sources import McpServerShape
+from capset.wire.tool_sources import McpServerShape, ProviderShape
 from capset_connect.client_credentials import ClientCredentials, client_credentials_of
 from capset_connect.declarations import (
     ANSWER_BYTES,
@@ -36,7 +37,7 @@ from capset_connect.declarations import (
     words,
 )
 from capset_connect.mcp.resources import Resources, checked_resources, context_uris
-from capset_connect.vault.user_credentials import UserCredential
+from capset_connect.vault.user_credentials import UserCredential, user_credential_of
 from capset_connect.tool_rules import EVERY, Rules, checked_rules, options_of, rules_of, unknown_arguments
 
 if TYPE_CHECKING:
@@ -296,9 +297,13 @@ def misnamed_rule(server: McpServer, name: str) -> str | None:
     return f"rules: {kind} leaves out {bare_name!r}" + (f"; did you mean {near!r}?" if near else "")
 
 
-def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:
-    """Return the server that a file in ``folder`` declares. Raises ``DefinitionError``."""
+def server_of(
+    name: str, shape: McpServerShape, folder: Path, providers: Mapping[str, ProviderShape] = MappingProxyType({})
+) -> McpServer:
+    """Return the server that a file in ``folder`` declares, with its ``providers``. Raises ``DefinitionError``."""
     options: dict[str, Any] = shape.model_dump(exclude_none=True)
+    if shape.auth is not None:
+        options["auth"] = user_credential_of(f"MCP server {name!r}", shape.auth, providers, folder)
     for path in ("cwd", "ca_file"):
         if path in options:
             options[path] = str(folder / options[path])

@@ -7,7 +7,8 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import Clock, iso
@@ -16,8 +17,9 @@ from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.identity import FrozenValue
 from capset.definitions.names import checked_optional
 from capset.definitions.principals import Principal
-from capset.errors import DefinitionError, TransientError
+from capset.errors import DefinitionError, TransientError, unknown
 from capset.stores.base import CredentialRow, Store
+from capset.wire.tool_sources import ProviderShape, UserAuth
 from capset_connect.declarations import words
 from capset_connect.token_requests import TokenAnswer, TokenRefused
 from capset_connect.vault.providers import Provider, ProviderClient
@@ -59,6 +61,21 @@ class UserCredential(FrozenValue):
     def connection(self, server: str) -> str:
         """Return what users connect to: the server, or the provider if its tokens are exchanged."""
         return f"provider:{self.provider.name}" if self.provider is not None and self.provider.exchange else server
+
+
+def user_credential_of(
+    owner: str, auth: UserAuth, providers: Mapping[str, ProviderShape], folder: Path
+) -> UserCredential:
+    """Return what a file in ``folder`` declares with ``auth``, in messages for ``owner``. Raises ``DefinitionError``."""
+    if auth == "user":
+        return UserCredential()
+    if (shape := providers.get(auth.provider)) is None:
+        raise DefinitionError(f"{owner}: auth: {unknown('provider', auth.provider, providers)}")
+    options: dict[str, Any] = shape.model_dump(exclude_none=True)
+    if "ca_file" in options:
+        options["ca_file"] = str(folder / options["ca_file"])
+    provider = Provider(name=auth.provider, **options)
+    return UserCredential(provider=provider, scopes=auth.scopes or (), audience=auth.audience)
 
 
 class UserCredentials:

@@ -74,6 +74,58 @@ class ClientCredentialsShape(StrictShape):
     )
 
 
+class ProviderShape(StrictShape):
+    """An authorization server at which users connect their accounts."""
+
+    issuer: str | None = Field(
+        None, description="Its issuer URL, whose metadata has the endpoints; or else declare `authorize_url` and `token_url`."
+    )
+    authorize_url: str | None = Field(None, description="The page at which users grant access.")
+    token_url: str | None = Field(None, description="The token endpoint.")
+    revoke_url: str | None = Field(None, description="The endpoint that revokes tokens when a user disconnects.")
+    client_id: str = Field(
+        description="The id of this server as a client; `${NAME}` in it is replaced by the secret of that name."
+    )
+    client_secret: str | None = Field(
+        None, description="The secret of the client: `${NAME}` is the secret of that name; none for a public client."
+    )
+    method: Literal["basic", "post"] | None = Field(
+        None, description="How the client's credentials are sent, as in `oauth`; `basic`, if left out."
+    )
+    scopes: list[str] | None = Field(
+        None, description="The scopes of every connection, in addition to those of its server; none, if left out."
+    )
+    parameters: dict[str, str] | None = Field(
+        None, description="Additional parameters of the authorization request, such as `access_type`."
+    )
+    exchange: bool | None = Field(
+        None,
+        description="Whether users connect to the provider once, and the tokens for each server are obtained by token "
+        "exchange (RFC 8693); `false`, if left out.",
+    )
+    internal: list[str] | None = Field(
+        None, description="Internal hosts that its URLs may lead to, as `host` or `host:port`."
+    )
+    ca_file: str | None = Field(None, description="As for a server.")
+
+
+class UserCredentialShape(StrictShape):
+    """The provider at which users connect to a server, and what they grant."""
+
+    provider: str = Field(description="The name of a provider in `providers`.")
+    scopes: list[str] | None = Field(None, description="The scopes that the server's tools need; none, if left out.")
+    audience: str | None = Field(
+        None, description="The resource that tokens are for: the URL of the server, or a name that the provider knows."
+    )
+
+
+UserAuth = Literal["user"] | UserCredentialShape
+"""``user`` if every user enters a key of their own."""
+_AUTH_DESCRIPTION: Final = (
+    "`user` if each call uses a key that its user has entered, or the `provider` at which users connect. It is sent as "
+    "`Authorization: Bearer`, or replaces `${USER_CREDENTIAL}` in "
+)
+
 CA_FILE_DESCRIPTION: Final = (
     "A PEM file of certificate authorities, relative to this file's folder, that are trusted in addition to the "
     "machine's. It is read again when it has changed."
@@ -144,6 +196,7 @@ class _ServerLocationShape(StrictShape):
     oauth: ClientCredentialsShape | None = Field(
         None, description="The client that gets the access tokens for its requests."
     )
+    auth: UserAuth | None = Field(None, description=f"{_AUTH_DESCRIPTION}`headers` or `env`.")
     internal: list[str] | None = Field(
         None, description="Internal hosts that its URL may lead to, as `host` or `host:port`."
     )
@@ -177,6 +230,7 @@ _OPERATOR_ONLY: Final[Mapping[str, str]] = {
     "proxy": "only the operator of the server declares proxies, behind which addresses are not checked",
     "ca_file": "only the operator of the server names files of its machine",
     "oauth": "only the operator of the server declares clients of OAuth; send a header with a secret that it allows",
+    "auth": "only the operator of the server declares servers that use the credentials of users",
     "trust_first_use": "an administrator approves the tools, by their hashes",
 }
 """The members that the servers of stored agents cannot have, with the reason."""
