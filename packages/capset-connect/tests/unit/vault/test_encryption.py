@@ -1,0 +1,111 @@
+"""The vault's encryption: what a ciphertext is bound to, and the keys that open it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from base64 import b64encode
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from capset import Kernel
+from capset.errors import DefinitionError, StoreError
+from capset.ids import Ids
+from capset.stores.base import Store
+from capset.stores.memory import MemoryStore
+from capset_connect.vault import CredentialOwner, CredentialSecret, LocalKeys, Vault, vault_keys
+
+ADA = CredentialOwner("acme", "user:ada", "github")
+SECRET = CredentialSecret("key-of-ada-0123456789", "refresh-of-ada-0123456789")
+
+
+def key(number: int = 1) -> str:
+    """Return a key of the vault."""
+    return b64encode(bytes([number]) * 32).decode()
+
+
+def vault_in(store: Store, kernel: Kernel, *keys: str) -> Vault:
+    """Return a vault with these keys."""
+    clock = kernel.clock
+    return Vault(store, LocalKeys(keys or (key(),)), clock, Ids(clock))
+
+
+async def test_a_credential_is_read_as_it_was_stored_and_only_its_ciphertext_is_stored() -> None:
+    store = MemoryStore()
+    async with Kernel(store=store) as kernel:
+        vault = vault_in(store, kernel)
+        row = await vault.put(ADA, "oauth", SECRET, scopes=("repo",))
+        stored = await store.credentials.find("acme", "user:ada", "github")
+        assert stored == row
+        assert await vault_in(store, kernel).read(row) == SECRET
+        data_key = await store.credentials.data_key("acme")
+        for text in (repr(row), row.sealed, repr(SECRET), repr(data_key)):
+            assert "of-ada" not in text
+
+
+@pytest.mark.parametrize("change", [{"principal": "user:eve"}, {"server": "mail"}, {"org": None}, {"version": 2}, {"id": "x"}])
+async def test_a_ciphertext_opens_only_in_its_own_row(change: dict[str, object]) -> None:
+    store = MemoryStore()
+    async with Kernel(store=store) as kernel:
+        vault = vault_in(store, kernel)
+        row = await vault.put(ADA, "key", SECRET)
+        await vault.put(replace(ADA, org=None), "key", SECRET)  # so that both orgs have a data key
+        with pytest.raises(StoreError, match="cannot be decrypted|is missing"):
+            await vault.read(replace(row, **change))  # pyright: ignore[reportArgumentType] - of several types
+
+
+async def test_without_its_key_the_vault_opens_nothing_and_says_which_is_missing() -> None:
+    store = MemoryStore()
+    async with Kernel(store=store) as kernel:
+        row = await vault_in(store, kernel, key(1)).put(ADA, "key", SECRET)
+        other = vault_in(store, kernel, key(2))
+        for ask in (other.read(row), other.check(), other.put(ADA, "key", SECRET)):
+            with pytest.raises(StoreError, match="key [0-9a-f]{16} is not here"):
+                await ask
+        both = vault_in(store, kernel, key(2), key(1))
+        assert await both.read(row) == SECRET
+        assert [await both.rotate(), await both.rotate()] == [1, 0]
+        assert await vault_in(store, kernel, key(2)).read(row) == SECRET
+        with pytest.raises(StoreError):
+            await vault_in(store, kernel, key(1)).read(row)
+
+
+async def test_an_authorization_is_taken_by_its_state_once() -> None:
+    store = MemoryStore()
+    async with Kernel(store=store) as kernel:
+        vault = vault_in(store, kernel)
+        await vault.begin(ADA, "state-1", "verifier-1", "https://capset.example/callback", 600)
+        assert await vault.take("state-2") is None
+        assert await vault.take("state-1") == (ADA, "verifier-1", "https://capset.example/callback")
+        assert await vault.take("state-1") is None
+        await vault.begin(ADA, "state-3", "verifier-3", "https://capset.example/callback", 0)
+        assert await vault.take("state-3") is None
+
+
+@pytest.mark.parametrize("text", ["short", b64encode(b"x" * 31).decode(), "é" * 44, f"{key()},"])
+def test_invalid_keys_are_refused_without_showing_them(text: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        vault_keys({"CAPSET_VAULT_KEY": text})
+    assert text not in str(refused.value)
+
+
+def test_keys_come_from_a_variable_or_a_file_of_their_owner(tmp_path: Path) -> None:
+    assert vault_keys({}) is None
+    from_variable = vault_keys({"CAPSET_VAULT_KEY": f"{key(1)}, {key(2)}"})
+    path = tmp_path / "vault.key"
+    path.write_text(f"{key(1)}\n{key(2)}\n")
+    path.chmod(0o600)
+    from_file = vault_keys({"CAPSET_VAULT_KEY_FILE": str(path)})
+    assert from_variable is not None
+    assert from_file is not None
+    assert from_variable.current == from_file.current
+    with pytest.raises(DefinitionError, match="not both"):
+        vault_keys({"CAPSET_VAULT_KEY": key(), "CAPSET_VAULT_KEY_FILE": str(path)})
+    with pytest.raises(DefinitionError, match="cannot be read"):
+        vault_keys({"CAPSET_VAULT_KEY_FILE": str(tmp_path / "none")})
+    if os.name == "posix" and sys.platform != "cygwin":
+        path.chmod(0o640)
+        with pytest.raises(DefinitionError, match="0640: others may read it"):
+            vault_keys({"CAPSET_VAULT_KEY_FILE": str(path)})
