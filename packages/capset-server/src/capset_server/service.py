@@ -37,6 +37,7 @@ from capset_server.http.root_path import root_path_of
 from capset_server.store_probe import StoreProbe
 
 if TYPE_CHECKING:
+    from capset_connect.vault.connections import Connections
     from capset_server.auth.open_id import OpenIdSignIn
 
 ANYONE: Final = "anyone"
@@ -53,7 +54,7 @@ class Service:
     ``agent`` is the default agent at ``/mcp``, for callers whose key names none. ``public_url`` is the URL at which
     clients and people reach this server, by default that of the tokens' resource. ``server_allowances`` says what the
     MCP servers of stored agents may use of the host; ``sources`` are the MCP servers and APIs that the operator
-    declares. ``open_id`` signs people in to the console through a provider. ``root_path`` is the path below which the
+    declares. ``connections`` are those of users, if there is a vault. ``open_id`` signs people in to the console through a provider. ``root_path`` is the path below which the
     server is reached, by default that of the public URL. If ``takes_system_texts``, system texts of OpenAI's clients
     become context of their conversations; otherwise they are ignored.
     """
@@ -74,9 +75,11 @@ class Service:
         open_id: OpenIdSignIn | None = None,
         root_path: str | None = None,
         takes_system_texts: bool = True,
+        connections: Connections | None = None,
     ) -> None:
         self.kernel = kernel
         self.sources = sources
+        self.connections = connections
         self.open_id = open_id
         self.agent_by_default = agent
         self.registry = registry

@@ -44,6 +44,7 @@ MENU: Final = (
     MenuEntry("Agents", "agents", "capset:read", "◆"),
     MenuEntry("Sessions", "sessions", "capset:call", "❯"),
     MenuEntry("Runs", "runs", "capset:observe", "▷"),
+    MenuEntry("Connections", "connections", "capset:call", "⚯"),
     MenuEntry("Capabilities", "capabilities", "capset:read", "❖"),
     MenuEntry("MCP servers", "servers", "capset:admin", "⇄"),
     MenuEntry("Audit", "audit", "capset:audit", "≡"),

@@ -35,6 +35,8 @@ ActName = Literal[
     "schedule.create",
     "schedule.change",
     "schedule.delete",
+    "credential.connect",
+    "credential.disconnect",
 ]
 """The name of an act: its subject, and the operation on it."""
 ACTS: Final[tuple[ActName, ...]] = get_args(ActName)

@@ -1,0 +1,139 @@
+"""``/v1/connections``: what callers can connect, so that calls use their own credentials (spec 11, V8)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+
+from capset.errors import Conflict, NotFound
+from capset.stores.base import CredentialQuery, CredentialRow
+from capset.wire.connections import (
+    AuthorizationAnswer,
+    AuthorizationShape,
+    ConnectionListShape,
+    ConnectionShape,
+    CredentialPageShape,
+    CredentialShape,
+    DisconnectedShape,
+    KeyInput,
+)
+from capset_connect.vault.connections import Connection, Connections
+from capset_server.rest.routing import Administers, Calls, Id, Paged, Served, StrictRoute, problems
+from capset_server.service import Service
+
+CALLBACK: Final = "/connections/callback"
+"""The path that providers redirect to. It must be registered there, below the public URL."""
+router = APIRouter(prefix="/connections", tags=["connections"], route_class=StrictRoute)
+
+
+@router.get("", responses=problems(), operation_id="list_connections")
+async def list_connections(service: Served, caller: Calls) -> ConnectionListShape:
+    """List what the caller can connect, with what is connected."""
+    if service.connections is None:
+        return ConnectionListShape(items=[])
+    connections = await service.connections.list(caller.principal)
+    return ConnectionListShape(items=[connection_shape(connection) for connection in connections])
+
+
+@router.get("/credentials", responses=problems(422), operation_id="list_credentials")
+async def list_credentials(
+    service: Served, caller: Administers, params: Annotated[Paged, Query()]
+) -> CredentialPageShape:
+    """List the credentials of the organisation's principals, newest first, without their values."""
+    page = await connections_of(service).rows(
+        CredentialQuery(caller.principal.org, limit=params.limit, before=params.cursor)
+    )
+    return CredentialPageShape(items=[_credential_shape(row) for row in page.items], next=page.next)
+
+
+@router.delete("/credentials/{id}", responses=problems(404, 422), operation_id="revoke_credential")
+async def revoke_credential(service: Served, caller: Administers, id: Id) -> DisconnectedShape:
+    """Delete a credential of a principal of the organisation, and revoke it at its provider."""
+    return DisconnectedShape(revoked=await connections_of(service).revoke(id, by=caller.principal))
+
+
+@router.post("/callback", responses=problems(400, 404, 409, 413, 415, 422, 503), operation_id="complete_authorization")
+async def complete(service: Served, caller: Calls, body: AuthorizationAnswer) -> ConnectionShape:
+    """Complete an authorization that the caller has begun. Calls that wait for the connection continue."""
+    answered = body.model_dump(exclude_none=True)
+    return connection_shape(await connections_of(service).finish(caller.principal, answered))
+
+
+@router.get("/{name}", responses=problems(404, 422), operation_id="get_connection")
+async def get_connection(service: Served, caller: Calls, name: Id) -> ConnectionShape:
+    """Return a connection by its name, or by that of a server that uses it."""
+    return connection_shape(await connections_of(service).get(caller.principal, name))
+
+
+@router.put("/{name}/key", responses=problems(400, 404, 409, 413, 415, 422), operation_id="enter_key")
+async def enter_key(service: Served, caller: Calls, name: Id, body: KeyInput) -> ConnectionShape:
+    """Connect by a key. It replaces an earlier one. Calls that wait for the connection continue."""
+    connections = connections_of(service)
+    await connections.enter_key(caller.principal, name, body.key.get_secret_value())
+    return connection_shape(await connections.get(caller.principal, name))
+
+
+@router.post("/{name}/authorize", responses=problems(404, 409, 422, 503), operation_id="authorize_connection")
+async def authorize(service: Served, caller: Calls, name: Id) -> AuthorizationShape:
+    """Begin to connect at the provider. The caller opens the page, signed in to the console, within ten minutes."""
+    if service.public_url is None:
+        raise Conflict(
+            "the provider has to redirect back to this server, whose public URL is not set",
+            hint="start it with --public-url",
+        )
+    redirect_uri = service.public_url.rstrip("/") + CALLBACK
+    return AuthorizationShape(url=await connections_of(service).begin(caller.principal, name, redirect_uri))
+
+
+@router.delete("/{name}", responses=problems(404, 422), operation_id="disconnect")
+async def disconnect(service: Served, caller: Calls, name: Id) -> DisconnectedShape:
+    """Delete the caller's credential, and revoke it at the provider. Calls need a new connection then."""
+    connections = connections_of(service)
+    connection = await connections.get(caller.principal, name)
+    return DisconnectedShape(revoked=await connections.disconnect(caller.principal, connection.name))
+
+
+def connections_of(service: Service) -> Connections:
+    """Return the connections of a server. Raises ``NotFound`` if it has no vault."""
+    if service.connections is None:
+        raise NotFound("this server has no vault for credentials of users", hint="set CAPSET_VAULT_KEY")
+    return service.connections
+
+
+def connection_shape(connection: Connection) -> ConnectionShape:
+    """Return the wire shape of a connection."""
+    row = connection.row
+    return ConnectionShape(
+        name=connection.name,
+        servers=[*connection.servers],
+        kind=connection.kind,
+        provider=None if connection.provider is None else connection.provider.name,
+        scopes=[*connection.scopes],
+        connected=row is not None,
+        usable=connection.is_usable,
+        missing_scopes=[*connection.missing_scopes],
+        problem=row and row.problem,
+        id=row and row.id,
+        version=row and row.version,
+        connected_at=row and row.created_at,
+        renewed_at=row and row.renewed_at,
+        expires_at=row and row.expires_at,
+        used_at=row and row.used_at,
+    )
+
+
+def _credential_shape(row: CredentialRow) -> CredentialShape:
+    return CredentialShape(
+        id=row.id,
+        principal=row.principal,
+        connection=row.server,
+        kind=row.kind,
+        version=row.version,
+        scopes=[*row.scopes],
+        connected_at=row.created_at,
+        renewed_at=row.renewed_at,
+        expires_at=row.expires_at,
+        used_at=row.used_at,
+        problem=row.problem,
+    )

@@ -1,0 +1,92 @@
+"""Connections of users: what they can connect, and what they have connected (spec 11)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from capset.wire.shapes import Shape, StrictShape
+
+
+class ConnectionShape(Shape):
+    """Something that a user can connect, so that calls act with the user's own credential.
+
+    ``servers`` are the MCP servers and APIs that use it. ``kind`` is ``key`` if the user enters a key, ``oauth`` if the
+    user grants access at the ``provider``. ``problem`` says why a connection cannot be used any more, and
+    ``missing_scopes`` what was not granted. The credential itself is never shown.
+    """
+
+    name: str
+    servers: list[str]
+    kind: Literal["key", "oauth"]
+    provider: str | None = None
+    scopes: list[str] = Field(default_factory=list[str])
+    connected: bool
+    usable: bool
+    missing_scopes: list[str] = Field(default_factory=list[str])
+    problem: str | None = None
+    id: str | None = None
+    version: int | None = None
+    connected_at: str | None = None
+    renewed_at: str | None = None
+    expires_at: str | None = None
+    used_at: str | None = None
+
+
+class ConnectionListShape(Shape):
+    """What a caller can connect, by name."""
+
+    items: list[ConnectionShape]
+
+
+class CredentialShape(Shape):
+    """A credential of a principal, as administrators see it: never its value."""
+
+    id: str
+    principal: str
+    connection: str
+    kind: Literal["key", "oauth"]
+    version: int
+    scopes: list[str]
+    connected_at: str
+    renewed_at: str
+    expires_at: str | None = None
+    used_at: str | None = None
+    problem: str | None = None
+
+
+class CredentialPageShape(Shape):
+    """Credentials, newest first."""
+
+    items: list[CredentialShape]
+    next: str | None = None
+
+
+class KeyInput(StrictShape):
+    """A key that the caller enters, such as an access token that the caller has made at the server's own site."""
+
+    key: SecretStr = Field(description="It is encrypted, and never shown again.")
+
+
+class AuthorizationShape(Shape):
+    """The page of the provider to open in a browser in which the caller is signed in to the console."""
+
+    url: str
+
+
+class AuthorizationAnswer(StrictShape):
+    """The parameters with which the provider has redirected back."""
+
+    state: str = Field(max_length=500)
+    code: str | None = Field(None, max_length=8_192)
+    iss: str | None = Field(None, max_length=2_000)
+    error: str | None = Field(None, max_length=500)
+    error_description: str | None = Field(None, max_length=2_000)
+
+
+class DisconnectedShape(Shape):
+    """A connection that was deleted. ``revoked`` is whether the provider has confirmed that it revoked the access."""
+
+    revoked: bool
+
