@@ -79,3 +79,11 @@ def page_of(service: Service) -> Callable[[str], str] | None:
     if public is None:
         return None
     return lambda request: public + APPROVAL_PAGE.format(id=quote(request, safe=""))
+
+
+def connection_page_of(service: Service) -> Callable[[str], str] | None:
+    """Return a function from a connection's name to the URL of its page; ``None`` without a public URL."""
+    public = service.public_url
+    if public is None:
+        return None
+    return lambda connection: f"{public}/connections/{quote(connection, safe='')}"

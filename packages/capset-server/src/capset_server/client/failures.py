@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from capset import errors
-from capset.errors import ApprovalRequired, CapsetError, Field
+from capset.errors import ApprovalRequired, CapsetError, ConnectionRequired, Field
 from capset.wire.calls import CallShape
 from capset.wire.errors import ErrorShape, Problem
 
@@ -29,6 +29,8 @@ def error_of(problem: Problem | ErrorShape) -> CapsetError:
         error.retry_after = problem.retry_after
     if isinstance(error, ApprovalRequired):
         error.approval = problem.approval
+    if isinstance(error, ConnectionRequired):
+        error.connection = problem.connection
     return error
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from capset.definitions.calls.clients import ClientQuestion, question_of
 from capset.definitions.governance.approvals import Answer, ApprovalRow
-from capset.errors import Conflict, NotFound, PermissionDenied
+from capset.errors import Conflict, ConnectionRequired, NotFound, PermissionDenied
 from capset.fingerprint.canonical import read
 from capset.kernel.call.client_questions import has_forms
 from capset.kernel.governance.approval_needs import round_of
@@ -29,6 +29,7 @@ DECIDED_SECONDS: Final = 45.0
 MAX_SHOWN: Final = 4_000
 """Maximum length of the arguments in a form: no decision should rest on truncated arguments."""
 
+_DECIDE: Final = "Open the page to decide, or send its link to an approver."
 Again = Callable[[], Awaitable[Ended]]
 """Makes the same call again."""
 
@@ -59,10 +60,11 @@ async def until_approved(
         if answer.action == "accept":
             await _decide(exchange, approval, answer)
             return await retry()
-    elif access.url is not None and client.has_urls:
+    elif (page := access.page(ended.error)) is not None and client.has_urls:
         if answer is None or answer.content is not None:  # to a form, whose arguments have changed since
-            message = f"{ended.error and ended.error.message} Open the page to decide, or send its link to an approver."
-            params = ElicitRequestURLParams(message=message, url=access.url(approval))
+            is_connection = isinstance(ended.error, ConnectionRequired)
+            then = "Open the page to connect." if is_connection else _DECIDE
+            params = ElicitRequestURLParams(message=f"{ended.error and ended.error.message} {then}", url=page)
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
         if answer.action == "accept" and not client.has_tasks:
             if await (await exchange.session.suspended(approval)).wait_for_decision(DECIDED_SECONDS):
@@ -113,8 +115,8 @@ def _shown(request: ApprovalRow) -> str | None:
 
 def _meta(ended: Ended, exchange: Exchange, approval: str) -> dict[str, Any]:
     meta = {**meta_of(ended), f"{PREFIX}approval": approval}
-    if (url := exchange.approvals.url) is not None:
-        meta[f"{PREFIX}approval_url"] = url(approval)
+    if (page := exchange.approvals.page(ended.error)) is not None:
+        meta[f"{PREFIX}approval_url"] = page
     return meta
 
 

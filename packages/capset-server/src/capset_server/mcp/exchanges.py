@@ -12,7 +12,9 @@ from mcp_types import RequestId
 
 from capset.composition.installation import InstalledTool
 from capset.definitions.governance.approvals import Answer, ApprovalRow
+from capset.errors import CapsetError, ConnectionRequired
 from capset.kernel.call.session import Session
+from capset.wire.calls import approval_of
 from capset_server.mcp.kept_streams import KeptStream
 
 
@@ -39,11 +41,20 @@ class ApprovalAccess(NamedTuple):
 
     ``url`` returns the URL of a request's page, if there are pages. ``decide`` decides a request with the caller's own
     rights, if it may approve its own requests; ``refusal`` returns why it may not approve a particular one.
+    ``connect_url`` returns the URL of the page of a connection, for calls that wait for their user to connect.
     """
 
     url: Callable[[str], str] | None = None
     decide: Callable[[str, Answer], Awaitable[object]] | None = None
     refusal: Callable[[ApprovalRow], str | None] = lambda request: None
+    connect_url: Callable[[str], str] | None = None
+
+    def page(self, error: CapsetError | None) -> str | None:
+        """Return the URL of the page where what a call waits for is decided or connected, if there is one."""
+        if isinstance(error, ConnectionRequired) and error.connection is not None:
+            return self.connect_url and self.connect_url(error.connection)
+        approval = approval_of(error)
+        return None if approval is None or self.url is None else self.url(approval)
 
 
 BY_OTHERS: Final = ApprovalAccess()

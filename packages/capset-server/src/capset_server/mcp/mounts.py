@@ -43,11 +43,12 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
             raise
         yield {}
         return
-    door, page = McpDoor(keys=StoredKeys(service.kernel)), page_of(service)
+    door = McpDoor(keys=StoredKeys(service.kernel))
+    page, connect_url = page_of(service), connection_page_of(service)
 
     def access(caller: Caller) -> ApprovalAccess:
         decide = partial(decide_approval, service, caller) if may_approve_own(service, caller) else None
-        return ApprovalAccess(page, decide, partial(refusal_for, service, caller))
+        return ApprovalAccess(page, decide, partial(refusal_for, service, caller), connect_url)
 
     of_agent = _Entrance(
         door, service, "agents", service.agent_session, service.agent, access, service.agent_by_default

@@ -12,7 +12,6 @@ from capset.definitions.calls.messages import Message
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.handlers import has_eventless_variant
 from capset.errors import CapsetError, ToolError
-from capset.wire.calls import approval_of
 from capset.wire.errors import error_shape
 from capset_server.mcp.calls import PREFIX, Ended, error_text, meta_of
 from capset_server.mcp.contents import gives_content, show, show_foreign
@@ -39,12 +38,12 @@ def may_be_silent(tool: AnyTool) -> bool:
     return tool.shape in _SILENT and not has_eventless_variant(tool.handler)
 
 
-async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> CallToolResult:
+async def answer(ended: Ended, page: Callable[[CapsetError], str | None] = lambda error: None) -> CallToolResult:
     """Return the result of a call that has ended.
 
     A refusal or a failure is a result too, with ``is_error``, so that the model can read it and correct itself. All
-    results are marked as untrusted; text that is too long for a model is truncated. ``page`` returns the URL of an
-    approval request's page, which the result of a call that needs an approval includes.
+    results are marked as untrusted; text that is too long for a model is truncated. ``page`` returns the URL of the
+    page where what a call waits for is decided or connected; the result includes it.
     """
     messages, reply, meta = ended.messages, ended.reply, meta_of(ended)
     error, foreign = ended.error, messages.result.foreign
@@ -53,9 +52,9 @@ async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> Call
     if error is not None:
         meta[f"{PREFIX}error"] = shape = error_shape(error).plain()
         text = error_text(error)
-        if page is not None and (approval := approval_of(error)) is not None:
-            meta[f"{PREFIX}approval_url"] = url = page(approval)
-            text += f"\nIt is decided at {url}"
+        if (url := page(error)) is not None:
+            meta[f"{PREFIX}approval_url"] = url
+            text += f"\nThis is done at {url}"
         rendered_error = await ended.session.for_model(messages.record, text, after=f"\n{_named(error)}")
         if rendered_error.is_cut:
             shape["message"] = rendered_error.text

@@ -128,8 +128,8 @@ class Tasks:
         except VALIDATION_ERRORS:
             return None
         meta = {**meta_of(ended), f"{PREFIX}approval": approval}
-        if (url := exchange.approvals.url) is not None:
-            meta[f"{PREFIX}approval_url"] = url(approval)
+        if (page := exchange.approvals.page(ended.error)) is not None:
+            meta[f"{PREFIX}approval_url"] = page
         return {"resultType": "task", **await self._working(call, exchange.approvals), "_meta": meta}
 
     async def get(self, ctx: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:

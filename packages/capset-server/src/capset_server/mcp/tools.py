@@ -129,7 +129,7 @@ async def call_tool(
         return ended
     if (question := question_in(ended, client)) is not None:
         return question
-    return await answer(ended, exchange.approvals.url)
+    return await answer(ended, exchange.approvals.page)
 
 
 def _approval(params: CallToolRequestParams) -> str | None:

@@ -77,13 +77,16 @@ class ApproverRequirementShape(Shape):
 class ApprovalNeedsShape(Shape):
     """The requirements of rules for approvers: a number of different approvers, each of whom satisfies every rule.
 
-    ``text`` is a summary in one sentence.
+    ``text`` is a summary in one sentence. A request with ``connect`` waits for its ``owner`` to connect that, which no
+    approval replaces.
     """
 
     approvals: int
     forbid_own: bool
     rules: list[ApproverRequirementShape]
     text: str
+    connect: str | None = None
+    owner: str | None = None
 
 
 class GrantedApprovalShape(Shape):
@@ -260,7 +263,14 @@ def _needs_shape(row: ApprovalRow) -> ApprovalNeedsShape | None:
         )
         for rule in needs.rules
     ]
-    return ApprovalNeedsShape(approvals=needs.approvals, forbid_own=needs.forbid_own, rules=rules, text=needs.summary())
+    return ApprovalNeedsShape(
+        approvals=needs.approvals,
+        forbid_own=needs.forbid_own,
+        rules=rules,
+        text=needs.summary(),
+        connect=needs.connect,
+        owner=needs.owner,
+    )
 
 
 async def approval_page_shape(

@@ -22,7 +22,8 @@ class FieldShape(Shape):
 class ErrorShape(Shape):
     """An error, with a message that is safe to show. ``status`` is 400–599.
 
-    ``retry_after`` is in seconds; ``approval`` is the id of the request that must be decided first.
+    ``retry_after`` is in seconds; ``approval`` is the id of the request that must be decided first, and ``connection``
+    what the caller has to connect first.
     """
 
     code: str
@@ -31,6 +32,7 @@ class ErrorShape(Shape):
     retryable: bool
     retry_after: float | None = None
     approval: str | None = None
+    connection: str | None = None
     fields: list[FieldShape] | None = None
     correlation: str | None = None
 
@@ -47,7 +49,7 @@ class Problem(Shape):
     """An error as problem details. ``type`` is ``urn:capset:error:`` and the ``code``.
 
     ``correlation`` also appears in the log and in records. ``retry_after`` is in seconds; ``approval`` is the id of the
-    request that must be decided first.
+    request that must be decided first, and ``connection`` what the caller has to connect first.
     """
 
     type: str
@@ -59,6 +61,7 @@ class Problem(Shape):
     correlation: str
     retry_after: float | None = None
     approval: str | None = None
+    connection: str | None = None
     fields: list[FieldShape] | None = None
 
 
@@ -75,6 +78,7 @@ def problem_of(error: CapsetError, correlation: str) -> Problem:
         correlation=correlation,
         retry_after=shape.retry_after,
         approval=shape.approval,
+        connection=shape.connection,
         fields=shape.fields,
     )
 

@@ -12,7 +12,16 @@ from pydantic import BaseModel
 from capset.clock import iso
 from capset.definitions.calls.messages import Kind, Message, Meta
 from capset.definitions.tools.contracts import Contract
-from capset.errors import ApprovalRequired, CapsetError, ConsumerTimeout, Field, InvalidOutput, StoreError, ToolError
+from capset.errors import (
+    ApprovalRequired,
+    CapsetError,
+    ConnectionRequired,
+    ConsumerTimeout,
+    Field,
+    InvalidOutput,
+    StoreError,
+    ToolError,
+)
 from capset.ids import time_of
 from capset.kernel.call.invocation import MISSING, CallStream, Invocation
 from capset.kernel.streams.channel import Turn
@@ -205,6 +214,8 @@ def error_data(error: CapsetError) -> dict[str, Any]:
         data["retry_after"] = error.retry_after
     if isinstance(error, ApprovalRequired) and error.approval is not None:
         data["approval"] = error.approval
+    if isinstance(error, ConnectionRequired) and error.connection is not None:
+        data["connection"] = error.connection
     if error.fields:
         data["fields"] = [
             {"path": field.path, "expected": field.expected}
