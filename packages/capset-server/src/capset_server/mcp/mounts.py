@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.errors import NotFound
 from capset.kernel.call.session import Session
-from capset_server.approvals.decisions import decide_approval, may_approve_own, page_of, refusal_for
+from capset_server.approvals.decisions import connection_page_of, decide_approval, may_approve_own, page_of, refusal_for
 from capset_server.auth.callers import Caller, check_tool
 from capset_server.auth.signing_keys import StoredKeys
 from capset_server.http.bodies import replaying
