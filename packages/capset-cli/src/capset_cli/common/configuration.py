@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,17 @@ import typer
 
 from capset.definitions.governance.allowances import Allowance, lowest_allowance
 from capset.definitions.governance.settings import Governance
+from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
+from capset.kernel.runtime import EnvironmentSecrets
 from capset_cli.common.output import err, escaped
 from capset_cli.common.upstream import Upstream
 
 if TYPE_CHECKING:
     from capset_connect.config_file import Configuration, Problem
+    from capset_connect.vault import UserVault
 
 AgentOption = Annotated[
     str | None,
@@ -59,12 +63,14 @@ def make_kernel(
     signs: bool = True,
     generator: GeneratorRunner | None = None,
     redis: str | None = None,
+    vault: UserVault | None = None,
 ) -> Kernel:
     """Return a kernel on a store, governed by a configuration, with an allowance in addition to its own.
 
     With ``signs=False``, the configuration's checkpoints are left to the caller. ``generator`` runs agents;
-    ``redis`` is the URL of a Redis that notifies other processes of changes.
+    ``redis`` is the URL of a Redis that notifies other processes of changes; ``vault`` has the credentials of users.
     """
+    credentials = None if vault is None else vault.open
     if configuration is None:
         return Kernel(store=store, governance=Governance(allowance=allowance), generator=generator, redis=redis)
     governance = configuration.governance
@@ -76,4 +82,30 @@ def make_kernel(
         checkpoints=configuration.checkpoints if signs else None,
         channels=configuration.channels,
         redis=redis,
+        credentials=credentials,
     )
+
+
+def user_vault(configuration: Configuration | None, *, is_required: bool = False) -> UserVault | None:
+    """Return the vault for the servers of a configuration that use credentials of users; ``None`` if there are none.
+
+    Raises ``DefinitionError`` for invalid keys of the vault, and for missing ones if it ``is_required``. Otherwise calls
+    of these servers are refused without them.
+    """
+    from capset_connect.vault import UserVault, needs_of, vault_keys
+
+    sources = () if configuration is None else configuration.sources
+    needs = needs_of(sources)
+    if not needs:
+        return None
+    keys = vault_keys(os.environ)
+    if keys is None:
+        if is_required:
+            raise DefinitionError(
+                f"{', '.join(sorted(needs))}: auth: user needs the vault's key, which is not set",
+                hint="set CAPSET_VAULT_KEY, or CAPSET_VAULT_KEY_FILE",
+            )
+        return None
+    vault = UserVault(keys, EnvironmentSecrets())
+    vault.declare(sources)
+    return vault

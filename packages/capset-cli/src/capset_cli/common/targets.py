@@ -189,7 +189,14 @@ async def open_kernel(
     """
     principal, agent, registry = settings.principal, target.agent, target.registry
     db = settings.db if isinstance(agent, Agent) else require_db(settings.db)
-    new_kernel = make_kernel(db, target.configuration, target.allowance, generator=generator, redis=settings.redis)
+    new_kernel = make_kernel(
+        db,
+        target.configuration,
+        target.allowance,
+        generator=generator,
+        redis=settings.redis,
+        vault=user_vault(target.configuration),
+    )
     async with new_kernel if target.upstream is None else target.upstream.opened(new_kernel, db) as kernel:
         if is_permanent and agent is not None:
             yield kernel, await _enter_ensured_session(kernel, target, settings)

@@ -27,7 +27,7 @@ from capset.kernel.registry import Registry
 from capset.net.addresses import is_loopback
 from capset_cli.common.actors import local_actor
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
-from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
+from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel, user_vault
 from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset_cli.common.options import Attribute, Db, Env, Grant, Redis, Who
@@ -334,6 +334,7 @@ async def _serve(settings: Settings, options: _ServerOptions) -> None:
             signs=False,
             generator=options.runner,
             redis=settings.redis,
+            vault=(vault := user_vault(options.configuration, is_required=True)),
         )
         log = LogWriter(sys.stderr.buffer)
         logs.configure(log)  # before the store is opened, which may log something
@@ -358,7 +359,10 @@ async def _serve(settings: Settings, options: _ServerOptions) -> None:
                 root_path=options.root_path,
                 takes_system_texts=options.takes_system_texts,
                 sources=sources,
+                connections=None if vault is None else vault.connections(kernel),
             )
+            if vault is not None:
+                await vault.vault.check()
             async with open_app(service, options.allowed_hosts, log=log) as app:
                 tune_garbage_collection()
                 if sources is not None:

@@ -89,6 +89,8 @@ class Reload:
         self._upstream.declare(configuration.sources)
         if self._service.sources is not None:
             self._service.sources.declare(configuration.sources)
+        if self._service.connections is not None:
+            self._service.connections.declare(configuration.sources)
         self._current = configuration
         _log.info(
             "the configuration %s is in force, with %s (record %s)",

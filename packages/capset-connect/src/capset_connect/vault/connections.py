@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, Conflict, InvalidArguments, NotFound, PermissionDenied, unknown
@@ -14,7 +14,7 @@ from capset.kernel.kernel import Kernel
 from capset.stores.base import CredentialQuery, CredentialRow, Page
 from capset_connect.token_requests import TokenRefused
 from capset_connect.vault.providers import Provider, ProviderClient
-from capset_connect.vault.user_credentials import UserCredential, UserCredentials
+from capset_connect.vault.user_credentials import UserCredential, UserCredentials, needs_of
 from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
 
 AUTHORIZATION_SECONDS: Final = 600.0
@@ -67,6 +67,10 @@ class Connections:
         self._vault = vault
         self._credentials = credentials
         self._client = client
+
+    def declare(self, sources: Iterable[Any]) -> None:  # MCP servers and APIs; most have no ``auth``
+        """Set the servers that are used with credentials of users, after a configuration was reloaded."""
+        self._credentials.declare(needs_of(sources))
 
     async def list(self, principal: Principal) -> Sequence[Connection]:
         """Return what a principal can connect, by name, with what it has connected."""

@@ -78,6 +78,13 @@ def user_credential_of(
     return UserCredential(provider=provider, scopes=auth.scopes or (), audience=auth.audience)
 
 
+def needs_of(sources: Iterable[Any]) -> dict[str, UserCredential]:  # MCP servers and APIs; most have no ``auth``
+    """Return the declarations of sources that are used with credentials of users, by the sources' names."""
+    return {
+        source.name: source.auth for source in sources if isinstance(getattr(source, "auth", None), UserCredential)
+    }
+
+
 class UserCredentials:
     """The credentials of all users, as a kernel's ``CredentialSource``. ``client`` returns the client of a provider."""
 
