@@ -17,6 +17,7 @@ from capset_server.client.agents import AgentResource
 from capset_server.client.approvals import ApprovalResource
 from capset_server.client.capabilities import CapabilityResource
 from capset_server.client.connection import REPEATABLE, Connection, json_bytes, path_of
+from capset_server.client.connections import ConnectionResource
 from capset_server.client.deliveries import DeliveryResource
 from capset_server.client.events import CallEvents
 from capset_server.client.files import FileResource
@@ -63,6 +64,7 @@ class Client:
         self.approvals = ApprovalResource(self._connection)
         self.deliveries = DeliveryResource(self._connection)
         self.people = PersonResource(self._connection)
+        self.connections = ConnectionResource(self._connection)
         self.runs = RunResource(self._connection)
         self.schedules = ScheduleResource(self._connection)
         self.links = LinkResource(self._connection)

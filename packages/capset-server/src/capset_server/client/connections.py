@@ -1,0 +1,73 @@
+"""Connections: what callers can connect, so that calls use their own credentials."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+
+from typing_extensions import TypeVar
+
+from capset.wire.connections import (
+    AuthorizationShape,
+    ConnectionListShape,
+    ConnectionShape,
+    CredentialPageShape,
+    CredentialShape,
+    DisconnectedShape,
+)
+from capset.wire.shapes import Shape
+from capset_server.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
+
+S = TypeVar("S", bound=Shape)
+
+
+class ConnectionResource:
+    """``client.connections``; needs a key with the scope ``capset:call``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def list(self) -> ConnectionListShape:
+        """List what the caller can connect, with what is connected."""
+        return await self._connection.get(ConnectionListShape, path_of("connections"), {})
+
+    async def get(self, name: str) -> ConnectionShape:
+        """Return a connection by its name, or by that of a server that uses it. Raises ``NotFound``."""
+        return await self._connection.get(ConnectionShape, path_of("connections", name), {})
+
+    async def enter_key(self, name: str, key: str) -> ConnectionShape:
+        """Connect by a key. Raises ``NotFound``, ``Conflict`` and ``InvalidArguments``."""
+        return await self._connection.send(
+            ConnectionShape, "PUT", path_of("connections", name, "key"), json_bytes({"key": key})
+        )
+
+    async def authorize(self, name: str) -> str:
+        """Begin to connect at a provider, and return the page to open. Raises ``NotFound`` and ``Conflict``."""
+        path = path_of("connections", name, "authorize")
+        return (await self._ask(AuthorizationShape, "POST", path)).url
+
+    async def complete(self, answered: Mapping[str, str]) -> ConnectionShape:
+        """Complete an authorization by the parameters of the provider's redirect. Raises ``PermissionDenied``."""
+        path = path_of("connections", "callback")
+        return await self._connection.send(ConnectionShape, "POST", path, json_bytes(dict(answered)))
+
+    async def disconnect(self, name: str) -> bool:
+        """Delete the caller's credential; return whether the provider has revoked it. Raises ``NotFound``."""
+        return (await self._ask(DisconnectedShape, "DELETE", path_of("connections", name))).revoked
+
+    async def credentials(self, *, limit: int = 50, cursor: str | None = None) -> CredentialPageShape:
+        """List the credentials of the organisation, newest first; needs ``capset:admin``."""
+        path = path_of("connections", "credentials")
+        return await self._connection.get(CredentialPageShape, path, {"limit": limit, "cursor": cursor})
+
+    def all_credentials(self) -> AsyncGenerator[CredentialShape]:
+        """Iterate over all credentials of the organisation, newest first, page by page."""
+        return every(lambda cursor: self.credentials(limit=LARGEST_PAGE, cursor=cursor))
+
+    async def revoke(self, id: str) -> bool:
+        """Delete a credential of the organisation; return whether the provider has revoked it; needs ``capset:admin``."""
+        path = path_of("connections", "credentials", id)
+        return (await self._ask(DisconnectedShape, "DELETE", path)).revoked
+
+    async def _ask(self, shape: type[S], method: str, path: str) -> S:
+        """Send a request without a body, and return the parsed response."""
+        return self._connection.answers.parsed(shape, (await self._connection.request(method, path)).content)
