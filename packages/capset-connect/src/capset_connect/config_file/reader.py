@@ -227,8 +227,14 @@ class Reading:
             channels=channels,
             shared=(*upstream_capabilities, *([] if capability is None else [capability])),
             files=self._files(digest),
-            is_needed=bool(self._inner or self._data.keys() - AgentDefinitionShape.model_fields - {"$schema"}),
+            is_needed=self._is_needed,
         )
+
+    @property
+    def _is_needed(self) -> bool:
+        """Whether it or a file of a sub-agent declares more than an agent has."""
+        own_members = self._data.keys() - AgentDefinitionShape.model_fields - {"$schema"}
+        return bool(own_members) or any(inner.is_needed for inner in self._inner)
 
     def _files(self, digest: str) -> Mapping[Path, str]:
         own_files = {self._path.parent / place: sha for place, sha in self._handlers.files.items()}
