@@ -188,7 +188,7 @@ def test_no_tool_is_approved_or_called_under_rules_with_a_misspelt_name(run: Run
     assert run(*add).code == 0
     declare(tmp_path, "shelf", more="    rules: {ad: {approval: ask}}\n")
     (problem,) = run("mcp", "list", "--agent", file, "--json").json["problems"]
-    assert problem == {"server": "shelf", "message": "rules: unknown tool 'ad'; did you mean 'add'?"}
+    assert (problem["server"], problem["message"]) == ("shelf", "rules: unknown tool 'ad'; did you mean 'add'?")
     approved = run("mcp", "approve", "--agent", file, "shelf", "add")
     assert (approved.code, "unknown tool 'ad'; did you mean 'add'?" in approved.said) == (2, True)
     refused = run(*add)
@@ -245,7 +245,7 @@ def test_a_server_that_does_not_start_is_named_and_the_others_are_listed(run: Ru
     listing = done.json
     assert {row["server"] for row in listing["items"]} == {"shelf"}
     assert [problem["server"] for problem in listing["problems"]] == ["dead"]
-    assert "the shelf is empty" in listing["problems"][0]["message"]
+    assert "the shelf is empty" in listing["problems"][0]["output"][-1]
     assert run("mcp", "diff", "--agent", file).code == 1
 
 

@@ -275,10 +275,13 @@ async def _import(settings: Settings, locked: Locked, names: Sequence[str]) -> L
         return await import_lock(kernel, locked, local_actor(settings.principal), named=names)
 
 
-def _problems(reports: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
-    """Return the problems of sources: they cannot be reached, or lack what their declarations name."""
+def _problems(reports: Iterable[SeenSource[Source]]) -> list[dict[str, Any]]:
+    """Return the problems of sources as JSON data: they cannot be reached, or lack what their declarations name.
+
+    ``output`` has the last lines of a server's process.
+    """
     return [
-        {"server": report.source.pin_key, "message": message}
+        {"server": report.source.pin_key, "message": message, "output": list(report.output)}
         for report in reports
         for message in ([report.problem] if report.problem is not None else report.unmatched)
     ]
@@ -292,7 +295,8 @@ def _exit_code(reports: Iterable[SeenSource[Source]]) -> Exit:
 def _warn(reports: Iterable[SeenSource[Source]]) -> None:
     for report in reports:
         for problem in _problems([report]):
-            err().print(f"[yellow]warning:[/] {escaped(': '.join(problem.values()))}", soft_wrap=True)
+            text = f"{problem['server']}: {problem['message']}"
+            err().print(f"[yellow]warning:[/] {escaped(text)}", soft_wrap=True)
         for line in report.output:
             err().print(f"  [dim]{escaped(line)}[/]", soft_wrap=True)
 

@@ -207,9 +207,8 @@ class Reading:
             for warning in inner.warnings
         ]
         inner_capabilities = (capability for inner in self._inner for capability in inner.source_capabilities)
-        source_capabilities = {
-            capability.name: capability for capability in (*inner_capabilities, *upstream_capabilities)
-        }
+        source_capabilities = {part.name: part for part in (*inner_capabilities, *upstream_capabilities)}
+        own_members = self._data.keys() - AgentDefinitionShape.model_fields - {"$schema"}
         return Configuration(
             path=self._path,
             agent=agent,
@@ -227,7 +226,7 @@ class Reading:
             channels=channels,
             shared=(*upstream_capabilities, *([] if capability is None else [capability])),
             files=self._files(digest),
-            is_needed=bool(self._inner or self._data.keys() - AgentDefinitionShape.model_fields - {"$schema"}),
+            is_needed=bool(own_members) or any(inner.is_needed for inner in self._inner),
         )
 
     def _files(self, digest: str) -> Mapping[Path, str]:

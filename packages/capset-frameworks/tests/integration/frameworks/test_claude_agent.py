@@ -293,7 +293,7 @@ async def test_spans_of_calls_lie_below_that_of_the_client(tmp_path: Path) -> No
     ("options", "message"),
     [
         (ClaudeAgentOptions(mcp_servers="servers.json"), "mcp_servers is the text or the path"),
-        (ClaudeAgentOptions(mcp_servers={"capset": {"command": "x"}}), "has a server 'capset' already"),
+        (ClaudeAgentOptions(mcp_servers={"capset": {"command": "x"}}), "has a server 'capset'"),
         (ClaudeAgentOptions(system_prompt={"type": "file", "path": "x"}), "system_prompt is a file"),
     ],
 )

@@ -58,8 +58,8 @@ async def test_a_run_is_shown_as_a_tree_and_nothing_in_it_runs(talked: tuple[Sit
         assert page.text.count('href="/fingerprints/') >= 4
         for address in {part.split('"', 1)[0] for part in page.text.split('href="/fingerprints/')[1:]}:
             assert (await boss.get(f"/fingerprints/{address}")).status_code == 200, address
-    (act,) = await server.records(act="run.read", org="acme")
-    assert act.principal == "boss"
+    acts = [act for act in await server.records(act="run.read", org="acme") if turn in act.arguments]
+    assert {act.principal for act in acts} == {"boss"}
 
 
 async def test_the_result_of_a_queued_call_is_shown(talked: tuple[Site, str, str]) -> None:
