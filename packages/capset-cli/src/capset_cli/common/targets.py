@@ -28,7 +28,7 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session_access import check_owner
 from capset.stores.base import SessionRow, Store, make_store
-from capset_cli.common.configuration import load_configuration, make_kernel
+from capset_cli.common.configuration import load_configuration, make_kernel, user_vault
 from capset_cli.common.output import cell, err, escaped
 from capset_cli.common.settings import Settings, has_db, require_db
 from capset_cli.common.upstream import Upstream

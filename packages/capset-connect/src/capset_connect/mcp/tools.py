@@ -127,9 +127,12 @@ def capability_of(
     # An approved tool may be gone from its server; a rule for it is still valid.
     rules = RuleNames(server.rules, lambda offers: {*named(server, offers), *(pin.tool for pin, _ in pinned_shapes)})
     if server.resources:
-        reading = Reach(
-            connection, users, lambda asked: Guard(server, *_asks(asked), approved=approved, pins={}, rules=rules)
-        )
+
+        def resource_guard(connection: McpConnection | None) -> Guard:
+            ask, latest = _asks(connection)
+            return Guard(server, ask, {}, approved, latest, rules)
+
+        reading = Reach(connection, users, resource_guard)
         reader = resource_tool(reading)
         tools.append(reader)
         offers += resource_offers(server, reader)

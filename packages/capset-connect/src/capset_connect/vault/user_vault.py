@@ -24,7 +24,7 @@ class UserVault:
     def __init__(self, keys: VaultKeys, secrets: Secrets) -> None:
         self._keys = keys
         self._secrets = secrets
-        self._clients: dict[Provider, ProviderClient] = {}
+        self._clients: dict[str, ProviderClient] = {}
         self._needs: dict[str, UserCredential] = {}
         self._opened: tuple[Vault, UserCredentials] | None = None
 
@@ -58,6 +58,7 @@ class UserVault:
         return self._opened
 
     def _client(self, provider: Provider) -> ProviderClient:
-        if (client := self._clients.get(provider)) is None:
-            client = self._clients[provider] = ProviderClient(provider, self._secrets.get)
+        client = self._clients.get(provider.name)
+        if client is None or client.provider != provider:  # its declaration may have changed
+            client = self._clients[provider.name] = ProviderClient(provider, self._secrets.get)
         return client

@@ -11,12 +11,12 @@ from capset.stores.base import CredentialQuery, CredentialRow
 from capset.wire.connections import (
     AuthorizationAnswer,
     AuthorizationShape,
+    ConnectionKeyInput,
     ConnectionListShape,
     ConnectionShape,
     CredentialPageShape,
     CredentialShape,
     DisconnectedShape,
-    KeyInput,
 )
 from capset_connect.vault.connections import Connection, Connections
 from capset_server.rest.routing import Administers, Calls, Id, Paged, Served, StrictRoute, problems
@@ -67,7 +67,7 @@ async def get_connection(service: Served, caller: Calls, name: Id) -> Connection
 
 
 @router.put("/{name}/key", responses=problems(400, 404, 409, 413, 415, 422), operation_id="enter_key")
-async def enter_key(service: Served, caller: Calls, name: Id, body: KeyInput) -> ConnectionShape:
+async def enter_key(service: Served, caller: Calls, name: Id, body: ConnectionKeyInput) -> ConnectionShape:
     """Connect by a key. It replaces an earlier one. Calls that wait for the connection continue."""
     connections = connections_of(service)
     await connections.enter_key(caller.principal, name, body.key.get_secret_value())

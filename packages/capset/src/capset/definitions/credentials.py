@@ -25,7 +25,7 @@ class MissingCredential:
     """Why a call has no credential.
 
     ``connection`` is what its ``owner`` (``kind:id``) has to connect, and ``reason`` the sentence for callers, without a
-    full stop. Without an ``owner``, nobody can help, and the call is refused.
+    full stop. Without an ``owner``, no connection helps, and the call is refused.
     """
 
     connection: str

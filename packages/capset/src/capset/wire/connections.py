@@ -63,7 +63,7 @@ class CredentialPageShape(Shape):
     next: str | None = None
 
 
-class KeyInput(StrictShape):
+class ConnectionKeyInput(StrictShape):
     """A key that the caller enters, such as an access token that the caller has made at the server's own site."""
 
     key: SecretStr = Field(description="It is encrypted, and never shown again.")

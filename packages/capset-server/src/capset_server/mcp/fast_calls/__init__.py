@@ -280,7 +280,7 @@ class FastCalls:
         if isinstance(waiting, dict):
             return _encode(self._stamped(waiting))
         question = question_in(ended, client) if isinstance(waiting, Ended) else waiting
-        rendered = await answer(ended, exchange.approvals.url) if question is None else question
+        rendered = await answer(ended, exchange.approvals.page) if question is None else question
         dumped = rendered.model_dump(by_alias=True, mode="json", exclude_none=True)
         dumped = serialize_server_result(METHOD, VERSION, dumped)
         if question is not None:

@@ -62,5 +62,4 @@ def compile_phases(installed: InstalledTool) -> Mapping[Phase, tuple[Step, ...]]
 def check_only_tool(compiled: CompiledTool) -> CompiledTool:
     """Return a compiled tool that only checks a call: its steps up to the approval, without limits or the handler."""
     phases = {phase: compiled.phases.get(phase, ()) for phase in REPEATED_PHASES}
-    approval_steps = compiled.phases["admit"][:1] if compiled.may_ask else ()
-    return replace(compiled, phases={**phases, "admit": approval_steps})
+    return replace(compiled, phases={**phases, "admit": compiled.approval_steps})

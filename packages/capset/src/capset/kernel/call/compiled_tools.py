@@ -70,6 +70,11 @@ class CompiledTool:
         return tuple(step for phase in phases for step in self.phases.get(phase, ()))
 
     @property
+    def approval_steps(self) -> tuple[Step, ...]:
+        """The step that obtains the approval of a call, if its calls may need one."""
+        return self.phases["admit"][:1] if self.may_ask else ()
+
+    @property
     def own_name(self) -> str | None:
         """``CAPABILITY.TOOL`` with the capability's own name for the tool, not the agent's; ``None`` without a tool."""
         return None if self.tool is None else f"{self.capability}.{self.tool.name}"

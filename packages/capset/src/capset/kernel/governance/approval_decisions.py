@@ -35,6 +35,8 @@ _MAKERS: Final = "the principal that made a key, or added a person, counts as it
 def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) -> str | None:
     """Return why a principal may not approve a request of any status, or ``None`` if it may."""
     needs = ApprovalNeeds.of_row(row)
+    if needs.connect is not None:
+        return needs.refusal(row, _NO_RIGHTS, frozenset(), now)
     if by is None:
         return needs.refusal(row, _NO_RIGHTS, frozenset(), now)
     if by.kind == "anonymous":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -14,7 +15,7 @@ from capset.definitions.calls.files import FileStat
 from capset.definitions.governance.acts import ActName
 from capset.definitions.governance.approvals import Answer, ApprovalRow, ApprovalStatus
 from capset.definitions.principals import Principal
-from capset.errors import Conflict, FileError, InvalidArguments, NotFound, PermissionDenied
+from capset.errors import Conflict, FileError, InvalidArguments, NotFound, PermissionDenied, StoreError
 from capset.evaluation.code import known_code
 from capset.evaluation.containment import is_contained
 from capset.fingerprint.canonical import read
@@ -105,16 +106,19 @@ class ApprovalService:
         while True:
             page = await self._store.list(query)
             for row in page.items:
-                needs = ApprovalNeeds.of_row(row)
-                if (needs.connect, needs.owner) == (connection, principal):
-                    await self._complete(row, owner)
+                with suppress(StoreError):  # one that cannot be read keeps no other from going on
+                    needs = ApprovalNeeds.of_row(row)
+                    if (needs.connect, needs.owner) == (connection, principal):
+                        await self.complete(row, owner)
             if page.next is None:
                 return
             query = replace(query, before=page.next)
 
-    async def _complete(self, row: ApprovalRow, owner: Principal) -> None:
+    async def complete(self, row: ApprovalRow, owner: Principal) -> None:
+        """End a request that waits for a principal to connect something, because it is connected now."""
         ended = replace(row, status="used", decided_by=owner.qualified_id, decided_at=self._now(), note="connected")
-        act = self._act_of("approval.approve", {"id": row.id, "call": row.call, "principal": row.principal}, row, actor_of(owner))
+        about = {"id": row.id, "call": row.call, "principal": row.principal}
+        act = self._act_of("approval.approve", about, row, actor_of(owner))
         if await self._move(ended, "pending", previous=row, act=act) and (event := self._decision_events.get(row.id)):
             event.set()
 
@@ -241,7 +245,10 @@ class ApprovalService:
     def should_consult(self, row: ApprovalRow) -> bool:
         """Whether to ask the host's own approver about a request: it is open, and the approver was not asked yet."""
         return (
-            self._runtime.governance.approver is not None and row.status == "pending" and row.id not in self._consulted
+            self._runtime.governance.approver is not None
+            and row.status == "pending"
+            and row.id not in self._consulted
+            and (row.needs is None or ApprovalNeeds.of_row(row).connect is None)  # which no approver decides
         )
 
     async def consult(self, row: ApprovalRow) -> ApprovalRow:

@@ -16,14 +16,14 @@ from capset.errors import (
     ApprovalExpired,
     ApprovalRejected,
     ApprovalRequired,
-    ApprovalVoid,
     PermissionDenied,
 )
 from capset.evaluation.policies import Ruling, evaluate_all, rule
 from capset.fingerprint.canonical import as_json
-from capset.kernel.call.compiled_tools import REPEATED_PHASES, Step, run_phases
-from capset.kernel.call.invocation import NOT_VALIDATED, Invocation
-from capset.kernel.call.stages.arguments import refresh_recorded, request_of, within_deadline
+from capset.kernel.call.compiled_tools import Step
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.stages.arguments import request_of, within_deadline
+from capset.kernel.call.stages.rechecks import recheck, void_error
 from capset.kernel.governance.approval_needs import ApprovalNeeds, has_enough_approvals
 from capset.kernel.governance.approval_requests import (
     existing_request,
@@ -68,21 +68,10 @@ def approval(installed: InstalledTool) -> Step | None:
             raise PermissionDenied(f"Permission denied: {ruling.reason}")
         return ruling if ruling.kind == "ask" else call.decision.question
 
-    async def recheck(call: Invocation, row: ApprovalRow) -> None:
-        """Check the call again: its credential, the policies' answers and its arguments may have changed."""
-        credential = call.options.credential
-        if credential is not None:
-            await credential.check(bypass_cache=True)
-        if row.modified is not None:
-            call.raw_arguments = Json(as_json(row.modified).encode())
-            call.arguments = NOT_VALIDATED
-        elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.raw_arguments, Json):
-            # An in-process caller still holds the arguments, and may have changed them since.
-            refresh_recorded(call, tool)
-            if digest_of(call) != row.digest:
-                raise _void_error(call, "the arguments have changed since the approval was requested")
-        call.decision = call.decision._replace(question=None)
-        await run_phases(call, REPEATED_PHASES)
+    async def check_again(call: Invocation, row: ApprovalRow) -> None:
+        """Check a call that has waited: credential, policies and arguments may have changed."""
+        modified = None if row.modified is None else Json(as_json(row.modified).encode())
+        await recheck(call, tool, row.digest, modified=modified)
         await question(call)  # only because it may deny: an approval has been given
         await _read_named_files(call, schema)
         _check_files(call, row)
@@ -98,7 +87,7 @@ def approval(installed: InstalledTool) -> Step | None:
         await _read_named_files(call, schema)
         row, has_waited = await _obtain_approval(call, ruling, limits, needs)
         if has_waited or row.modified is not None:
-            await recheck(call, row)
+            await check_again(call, row)
         if call.named_files:
             call.approved_files = call.context.files.as_approved({file.path: file.sha256 for file in call.named_files})
         call.approved_request = row
@@ -121,7 +110,7 @@ async def _read_named_files(call: Invocation, schema: SchemaNode | None) -> None
 def _check_files(call: Invocation, row: ApprovalRow) -> None:
     """Raise ``ApprovalVoid`` if the files that a call names are not those that were approved."""
     if not are_unchanged(call.named_files, row):
-        raise _void_error(call, "a file that its arguments name has changed since the approval was requested")
+        raise void_error(call, "a file that its arguments name has changed since the approval was requested")
 
 
 _ALWAYS = Policy("approval", lambda request: False)
@@ -146,7 +135,9 @@ async def _obtain_approval(
     service = call.context.runtime.approvals
     digest = digest_of(call)
     if call.options.approval is not None:
-        return await _named_approval(call, service, call.options.approval, digest, needs), False
+        named = await own_request(call.context, call.options.approval)
+        if named is None or ApprovalNeeds.of_row(named).connect is None:  # a connection is no approval
+            return _named_approval(call, service, named, digest, needs), False
     call.decision = call.decision._replace(reason=ruling.detail)
     has_waited = False
     while True:
@@ -184,8 +175,8 @@ def _required_error(row: ApprovalRow, reason: str) -> ApprovalRequired:
     return ApprovalRequired(message, approval=row.id, hint=f"have it approved: capset approvals approve {row.id}")
 
 
-async def _named_approval(
-    call: Invocation, service: ApprovalService, id: str, digest: str, needs: ApprovalNeeds | None
+def _named_approval(
+    call: Invocation, service: ApprovalService, row: ApprovalRow | None, digest: str, needs: ApprovalNeeds | None
 ) -> ApprovalRow:
     """Return the approval that a caller names, if it is for exactly this call (G17).
 
@@ -193,31 +184,25 @@ async def _named_approval(
     another session or principal exists.
     """
     context = call.context
-    row = await own_request(context, id)
     if row is None:
-        raise _void_error(call, "there is no such approval of this session")
+        raise void_error(call, "there is no such approval of this session")
     call.decision = call.decision._replace(approval=row.id)
     if (row.tool_hash, row.tool, row.agent) != (call.compiled.hash, call.compiled.name, context.block.name):
-        raise _void_error(call, "it was given for another tool, or the tool has changed since")
+        raise void_error(call, "it was given for another tool, or the tool has changed since")
     if has_different_code(row, call):
-        raise _void_error(call, "it was given for another version of the tool's code")
+        raise void_error(call, "it was given for another version of the tool's code")
     if row.digest != digest:
-        raise _void_error(call, "it was given for other arguments, or a file that they name has changed since")
+        raise void_error(call, "it was given for other arguments, or a file that they name has changed since")
     if row.needs != (needs and needs.to_json()):
-        raise _void_error(call, "the rules for its approvers have changed since")
+        raise void_error(call, "the rules for its approvers have changed since")
     if row.status == "used":
-        raise _void_error(call, "it was already used")
+        raise void_error(call, "it was already used")
     if row.status == "approved" and not has_enough_approvals(row):
-        raise _void_error(call, "it lacks some of the approvals that it needs")
+        raise void_error(call, "it lacks some of the approvals that it needs")
     if row.status == "pending" and not service.is_overdue(row):
         call.deny(call.decision.reason)
         raise _required_error(row, "the request has no answer yet")
     return _check_approved(call, row, service)
-
-
-def _void_error(call: Invocation, reason: str) -> ApprovalVoid:
-    call.deny(f"approval void: {reason}")
-    return ApprovalVoid(f"Approval void: {reason}.")
 
 
 def _check_approved(call: Invocation, row: ApprovalRow, service: ApprovalService) -> ApprovalRow:

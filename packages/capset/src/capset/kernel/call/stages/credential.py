@@ -6,16 +6,17 @@ from functools import partial
 from typing import Final
 
 from capset.composition.installation import InstalledTool
-from capset.definitions.credentials import MissingCredential
+from capset.definitions.credentials import LentCredential, MissingCredential
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.governance.policies import Policy, ask
-from capset.errors import ConnectionRequired, PermissionDenied
+from capset.errors import ApprovalExpired, ConnectionRequired, PermissionDenied
 from capset.evaluation.policies import Ruling
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.stages.arguments import within_deadline
+from capset.kernel.call.stages.rechecks import recheck
 from capset.kernel.governance.approval_needs import ApprovalNeeds
-from capset.kernel.governance.approval_requests import existing_request, open_request
+from capset.kernel.governance.approval_requests import existing_request, open_request, own_request
 from capset.kernel.governance.approvals import rejection, to_event_data
 from capset.kernel.governance.audit import digest_of
 from capset.kernel.governance.limits import CallLimits
@@ -32,7 +33,7 @@ def credential(installed: InstalledTool) -> Step | None:
         return None
     limits = CallLimits(installed)
 
-    async def obtain_credential(call: Invocation) -> None:
+    async def lend(call: Invocation) -> LentCredential | MissingCredential:
         context = call.context
         source = context.runtime.credentials
         if source is None:
@@ -41,40 +42,76 @@ def credential(installed: InstalledTool) -> Step | None:
                 f"Permission denied: {installed.name!r} needs a credential of its user, and this server has no vault.",
                 hint="set CAPSET_VAULT_KEY",
             )
+        lending = source.lend(context.principal, connection, tool=installed.name, agent=context.block.name)
+        return await within_deadline(call, lending)
+
+    async def wait(call: Invocation, missing: MissingCredential) -> LentCredential:
+        """Wait until the user has connected. Raises ``ConnectionRequired`` if the call does not wait."""
+        service, has_waited, digest = call.context.runtime.approvals, False, digest_of(call)
+        decision = call.decision
         while True:
-            lending = source.lend(context.principal, connection, tool=installed.name, agent=context.block.name)
-            lent = await within_deadline(call, lending)
-            if not isinstance(lent, MissingCredential):
-                call.lent_credential = lent
-                return
-            await _wait_for_connection(call, lent, limits)
+            row = await _request(call, missing, limits, digest)
+            lent = await lend(call)  # the user may have connected before the request was stored
+            if isinstance(lent, LentCredential):
+                await service.complete(row, call.context.principal)
+                break
+            missing = lent
+            if call.options.defers_approval:
+                call.deny(missing.reason)
+                raise _required_error(row, missing)
+            waiting = service.wait(row, partial(announce, call, "approval.requested", to_event_data(row)))
+            row, has_waited = await within_deadline(call, waiting, "nothing was connected in time for"), True
+            _check_open(call, row)
+            lent = await lend(call)
+            if isinstance(lent, LentCredential):
+                break
+            missing = lent
+        call.decision = decision
+        if has_waited:
+            await recheck(call, installed.tool, digest, with_approval=True)
+        return lent
+
+    async def obtain_credential(call: Invocation) -> None:
+        lent = await lend(call)
+        if isinstance(lent, MissingCredential):
+            lent = await wait(call, lent)
+        elif call.options.approval is not None and call.decision.approval is None:
+            named = await own_request(call.context, call.options.approval)
+            if named is not None and ApprovalNeeds.of_row(named).connect is not None:
+                call.decision = call.decision._replace(approval=named.id)
+        call.lent_credential = lent
 
     return obtain_credential
 
 
-async def _wait_for_connection(call: Invocation, missing: MissingCredential, limits: CallLimits) -> None:
-    """Wait until a request to connect is decided. Raises ``ConnectionRequired`` if the call does not wait."""
+async def _request(call: Invocation, missing: MissingCredential, limits: CallLimits, digest: str) -> ApprovalRow:
+    """Return the open request of a call to connect; a new one if there is none."""
     if missing.owner is None:
         call.deny(missing.reason)
         raise PermissionDenied(f"Permission denied: {missing.reason}.")
-    service = call.context.runtime.approvals
     needs = ApprovalNeeds((), connect=missing.connection, owner=missing.owner)
-    digest = digest_of(call)
     row = await within_deadline(call, existing_request(call, digest, needs))
-    if row is None or row.status == "approved":
+    if row is not None and row.status == "approved":  # which decides nothing: the credential is still missing
+        await call.context.runtime.approvals.expire_incomplete(row)
+        row = None
+    if row is None:
         await limits.check(call)  # a call that is over its limit opens no request
         ruling = Ruling("ask", [(_CONNECTION, ask(missing.reason))])
         row = await within_deadline(call, open_request(call, ruling, digest, needs))
     call.decision = call.decision._replace(approval=row.id, reason=missing.reason)
+    _check_open(call, row)
+    return row
+
+
+def _check_open(call: Invocation, row: ApprovalRow) -> None:
+    """Raise ``PermissionDenied`` or ``ApprovalExpired`` if a request to connect was rejected or has expired."""
     if row.status == "rejected":
         reason = rejection(row)
         call.deny(reason)
         raise PermissionDenied(f"Permission denied: the request to connect was {reason}")
-    if call.options.defers_approval:
-        call.deny(missing.reason)
-        raise _required_error(row, missing)
-    waiting = service.wait(row, partial(announce, call, "approval.requested", to_event_data(row)))
-    await within_deadline(call, waiting, "the connection was not made in time for")
+    if row.status == "expired":
+        call.deny("nothing was connected in time")
+        raise ApprovalExpired("Permission denied: the user did not connect in time.")
 
 
 def _required_error(row: ApprovalRow, missing: MissingCredential) -> ConnectionRequired:
