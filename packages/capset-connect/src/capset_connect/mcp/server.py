@@ -37,7 +37,7 @@ from capset_connect.declarations import (
     words,
 )
 from capset_connect.mcp.resources import Resources, checked_resources, context_uris
-from capset_connect.vault.user_credentials import UserCredential, user_credential_of
+from capset_connect.vault.user_auth import UserCredential, user_credential_of
 from capset_connect.tool_rules import EVERY, Rules, checked_rules, options_of, rules_of, unknown_arguments
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from capset.stores.base.pins import ToolPin
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.tools import capability_of
-from capset_connect.mcp.user_connections import UserConnections
+from capset_connect.mcp.user_connections import ConnectionsByUser
 from capset_connect.pins import Approved, approved_in, pins_of, side_by_side
-from capset_connect.vault.user_credentials import UserCredential
+from capset_connect.vault.user_auth import UserCredential
 
 
 class McpServers:
@@ -30,7 +30,7 @@ class McpServers:
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._connections: list[McpConnection] = []
-        self._users: list[UserConnections] = []
+        self._users: list[ConnectionsByUser] = []
 
     async def __aenter__(self) -> Self:
         """Open no connection yet."""
@@ -56,14 +56,14 @@ class McpServers:
         own_pins = [pin for pin in pins if pin.server == server.pin_key]
         return capability_of(self.connection(server), own_pins, approved, self._users_of(server))
 
-    def _users_of(self, server: McpServer) -> UserConnections | None:
+    def _users_of(self, server: McpServer) -> ConnectionsByUser | None:
         """Return the connections of users to a server that is used with their credentials; ``None`` for others."""
         if not isinstance(server.auth, UserCredential):
             return None
         for existing in self._users:
             if existing.server == server:
                 return existing
-        self._users.append(UserConnections(server, self._secrets))
+        self._users.append(ConnectionsByUser(server, self._secrets))
         return self._users[-1]
 
 

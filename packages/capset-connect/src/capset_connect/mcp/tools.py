@@ -40,7 +40,7 @@ from capset_connect.mcp.failures import NotListed
 from capset_connect.mcp.offers import PROMPT, is_used, named
 from capset_connect.mcp.resources import AllowedUris, context_uris
 from capset_connect.mcp.server import PROMPTS, READ, McpServer, tool_options
-from capset_connect.mcp.user_connections import UserConnections
+from capset_connect.mcp.user_connections import ConnectionsByUser
 from capset_connect.offers import Offer
 from capset_connect.pins import Approved, Ask, capability_with, shape_of
 from capset_connect.tool_rules import RuleNames, effect_of, rules_of
@@ -76,7 +76,7 @@ class Reach:
     def __init__(
         self,
         connection: McpConnection,
-        users: UserConnections | None,
+        users: ConnectionsByUser | None,
         guard_of: Callable[[McpConnection | None], Guard],
     ) -> None:
         self.server: Final = connection.server
@@ -111,7 +111,7 @@ def capability_of(
     connection: McpConnection,
     pins: Iterable[ToolPin],
     approved: Approved | None,
-    users: UserConnections | None = None,
+    users: ConnectionsByUser | None = None,
 ) -> Capability:
     """Return the capability of a server with its pinned tools. With ``users``, each call uses that of its user.
 

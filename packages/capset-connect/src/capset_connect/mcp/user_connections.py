@@ -20,7 +20,7 @@ _MOST_USERS: Final = 1_000
 """The maximum number of users whose connections, mostly closed ones, are remembered."""
 
 
-class UserConnections:
+class ConnectionsByUser:
     """One connection for each user, opened on demand; idle ones are closed."""
 
     def __init__(self, server: McpServer, secrets: Secrets) -> None:

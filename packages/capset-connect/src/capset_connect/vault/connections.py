@@ -1,4 +1,4 @@
-"""What users have connected, and how they connect and disconnect it (spec 11, V7)."""
+"""Connections of users: how they connect and disconnect what servers need of them (spec 11, V7)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("capset.connect")
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class UserConnection:
     """Something that users connect: its name, the servers that use it, and the user's credential, if there is one.
 
     Without a ``provider``, users enter a key. ``scopes`` are those of all servers together.
@@ -53,7 +53,7 @@ class Connection:
         return self.row is not None and self.row.problem is None and not self.missing_scopes
 
 
-class Connections:
+class ConnectionService:
     """The connections of a kernel's users. ``client`` returns the client of a provider."""
 
     def __init__(
@@ -72,12 +72,12 @@ class Connections:
         """Set the servers that are used with credentials of users, after a configuration was reloaded."""
         self._credentials.declare(needs_of(sources))
 
-    async def list(self, principal: Principal) -> Sequence[Connection]:
+    async def list(self, principal: Principal) -> Sequence[UserConnection]:
         """Return what a principal can connect, by name, with what it has connected."""
         declared = self._declared()
         return [await self._connection(principal, name, declared[name]) for name in sorted(declared)]
 
-    async def get(self, principal: Principal, name: str) -> Connection:
+    async def get(self, principal: Principal, name: str) -> UserConnection:
         """Return one of them, by its name or by that of a server. Raises ``NotFound``."""
         declared = self._declared()
         if name not in declared and (need := self._credentials.declared.get(name)) is not None:
@@ -108,7 +108,7 @@ class Connections:
         await self._vault.begin(owner, start.state, start.verifier, redirect_uri, AUTHORIZATION_SECONDS)
         return start.url
 
-    async def finish(self, principal: Principal, answered: Mapping[str, str]) -> Connection:
+    async def finish(self, principal: Principal, answered: Mapping[str, str]) -> UserConnection:
         """Complete an authorization by the parameters of the provider's redirect, and return what is connected now.
 
         Raises ``PermissionDenied`` if the principal has not begun it or the provider refused, and ``TransientError`` if
@@ -164,7 +164,7 @@ class Connections:
     async def _store(
         self,
         principal: Principal,
-        connection: Connection,
+        connection: UserConnection,
         secret: CredentialSecret,
         *,
         scopes: tuple[str, ...],
@@ -203,21 +203,21 @@ class Connections:
             declared.setdefault(need.connection(server), {})[server] = need
         return declared
 
-    async def _connection(self, principal: Principal, name: str, servers: Mapping[str, UserCredential]) -> Connection:
+    async def _connection(self, principal: Principal, name: str, servers: Mapping[str, UserCredential]) -> UserConnection:
         needs = [*servers.values()]
         provider = needs[0].provider
         is_exchanged = provider is not None and provider.exchange
         wanted = [] if is_exchanged else [scope for need in needs for scope in need.scopes]
         scopes = (*provider.scopes, *wanted) if provider is not None else ()
         row = await self._kernel.store.credentials.find(principal.org, principal.qualified_id, name)
-        return Connection(name, tuple(sorted(servers)), provider, tuple(dict.fromkeys(scopes)), row)
+        return UserConnection(name, tuple(sorted(servers)), provider, tuple(dict.fromkeys(scopes)), row)
 
     def _provider(self, name: str) -> Provider | None:
         servers = self._declared().get(name)
         return None if servers is None else next(iter(servers.values())).provider
 
-    def _audience(self, connection: Connection) -> str | None:
-        """Return who the tokens of a connection are for; nobody in particular if they are exchanged."""
+    def _audience(self, connection: UserConnection) -> str | None:
+        """Return who the tokens of a connection are for; no one in particular if they are exchanged."""
         if connection.provider is None or connection.provider.exchange:
             return None
         return self._credentials.declared[connection.servers[0]].audience

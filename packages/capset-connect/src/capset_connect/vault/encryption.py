@@ -46,7 +46,7 @@ class VaultKeys(Protocol):
         ...
 
 
-class LocalKeys:
+class VaultKeyRing:
     """Keys in the memory of this process. The first one wraps; the others unwrap what they have wrapped before.
 
     Raises ``DefinitionError`` for a key that is not 32 bytes in base64; the message does not contain it.
@@ -78,7 +78,7 @@ class LocalKeys:
         return decrypt(key, wrapped, context)
 
 
-def vault_keys(environ: Mapping[str, str]) -> LocalKeys | None:
+def vault_keys(environ: Mapping[str, str]) -> VaultKeyRing | None:
     """Return the keys that the environment names, or ``None`` if it names none.
 
     Raises ``DefinitionError`` for invalid keys, and for a file that is missing or that others may read.
@@ -87,8 +87,8 @@ def vault_keys(environ: Mapping[str, str]) -> LocalKeys | None:
     if text and path:
         raise DefinitionError(f"give {VARIABLE} or {FILE_VARIABLE}, not both")
     if text:
-        return LocalKeys([key.strip() for key in text.split(",")])
-    return LocalKeys(_file_keys(Path(path))) if path else None
+        return VaultKeyRing([key.strip() for key in text.split(",")])
+    return VaultKeyRing(_file_keys(Path(path))) if path else None
 
 
 def _file_keys(path: Path) -> Sequence[str]:

@@ -11,7 +11,7 @@ from capset.errors import CapsetError
 from capset.ids import Ids
 from capset.kernel.kernel import Kernel
 from capset.stores.base import Store
-from capset_connect.vault.connections import Connections
+from capset_connect.vault.connections import ConnectionService
 from capset_connect.vault.encryption import VaultKeys
 from capset_connect.vault.providers import Provider, ProviderClient
 from capset_connect.vault.user_credentials import UserCredential, UserCredentials, needs_of
@@ -47,10 +47,10 @@ class UserVault:
         """The vault in the kernel's store. Raises ``CapsetError`` before the kernel is open."""
         return self._open()[0]
 
-    def connections(self, kernel: Kernel) -> Connections:
+    def connections(self, kernel: Kernel) -> ConnectionService:
         """Return the connections of the kernel's users. Raises ``CapsetError`` before the kernel is open."""
         vault, credentials = self._open()
-        return Connections(kernel, vault, credentials, self._client)
+        return ConnectionService(kernel, vault, credentials, self._client)
 
     def _open(self) -> tuple[Vault, UserCredentials]:
         if self._opened is None:

@@ -1,0 +1,99 @@
+"""Declarations of servers that are used with credentials of users (spec 11, V5)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from capset.definitions.fields import checked_field, requiring, store_checked
+from capset.definitions.identity import FrozenValue
+from capset.definitions.names import checked_optional
+from capset.errors import DefinitionError, unknown
+from capset.wire.tool_sources import ProviderShape, UserAuth
+from capset_connect.declarations import words
+from capset_connect.vault.providers import Provider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserCredential(FrozenValue):
+    """The declaration that a server is used with a credential of each user: a key that the user enters, or tokens.
+
+    Raises ``DefinitionError`` for scopes or an audience without a provider.
+    """
+
+    provider: Provider | None = checked_field(
+        requiring("{} must be a Provider", lambda value: isinstance(value, Provider), optional=True), None
+    )
+    """The provider at which users connect; without one, they enter a key."""
+    scopes: Iterable[str] = checked_field(words, ())
+    audience: str | None = checked_field(checked_optional, None)
+    """The resource that tokens are for: the URL of the server, or another name that the provider knows."""
+
+    def __post_init__(self) -> None:
+        store_checked(self)
+        if self.provider is None and (self.scopes or self.audience):
+            raise DefinitionError("auth: scopes and audience need a provider")
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether users connect to the provider, and tokens for the server are exchanged for theirs."""
+        return self.provider is not None and self.provider.exchange
+
+
+@dataclass(frozen=True, slots=True)
+class UserServer:
+    """A server that is used with credentials of users: its name, its URL or command, and the declaration."""
+
+    name: str
+    place: str
+    need: UserCredential
+
+    @property
+    def connection(self) -> str:
+        """The name of what users connect to: the server, or the provider if its tokens are exchanged."""
+        provider = self.need.provider
+        return f"provider:{provider.name}" if provider is not None and provider.exchange else self.name
+
+    @property
+    def binding(self) -> str:
+        """A digest of where a credential is sent. One for another place or provider is not used any more."""
+        provider, place = self.need.provider, None if self.need.is_exchanged else self.place
+        identity = provider and [provider.issuer, provider.authorize_url, provider.token_url, provider.client_id]
+        return hashlib.sha256(json.dumps([place, identity, self.need.audience if place else None]).encode()).hexdigest()
+
+
+def user_servers(sources: Iterable[Any]) -> Mapping[str, UserServer]:  # MCP servers and APIs; most have no ``auth``
+    """Return the sources that are used with credentials of users, by name.
+
+    Raises ``DefinitionError`` if two declare different providers of one name.
+    """
+    servers = {
+        source.name: UserServer(source.name, source.place, source.auth)
+        for source in sources
+        if isinstance(getattr(source, "auth", None), UserCredential)
+    }
+    providers: dict[str, Provider] = {}
+    for server in servers.values():
+        provider = server.need.provider
+        if provider is not None and providers.setdefault(provider.name, provider) != provider:
+            raise DefinitionError(f"two files declare different providers named {provider.name!r}")
+    return servers
+
+
+def user_credential_of(
+    owner: str, auth: UserAuth, providers: Mapping[str, ProviderShape], folder: Path
+) -> UserCredential:
+    """Return what a file in ``folder`` declares with ``auth``; ``owner`` is its label. Raises ``DefinitionError``."""
+    if auth == "user":
+        return UserCredential()
+    if (shape := providers.get(auth.provider)) is None:
+        raise DefinitionError(f"{owner}: auth: {unknown('provider', auth.provider, providers)}")
+    options: dict[str, Any] = shape.model_dump(exclude_none=True)
+    if "ca_file" in options:
+        options["ca_file"] = str(folder / options["ca_file"])
+    provider = Provider(name=auth.provider, **options)
+    return UserCredential(provider=provider, scopes=auth.scopes or (), audience=auth.audience)
