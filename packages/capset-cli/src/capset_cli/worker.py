@@ -155,6 +155,8 @@ async def _work(settings: Settings, options: _WorkerOptions) -> None:
             agent=None if configuration is None else configuration.agent.name,
             server_allowances=options.server_allowances,
         )
+        if vault is not None:
+            await vault.vault.check()
         worker = Worker(service, kernel.new_id(), names)
         engine = RunEngine(settings.db, worker.id, options.queues, worker.work)
         await worker.start(engine)

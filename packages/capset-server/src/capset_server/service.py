@@ -37,7 +37,7 @@ from capset_server.http.root_path import root_path_of
 from capset_server.store_probe import StoreProbe
 
 if TYPE_CHECKING:
-    from capset_connect.vault.connections import Connections
+    from capset_connect.vault.connections import ConnectionService
     from capset_server.auth.open_id import OpenIdSignIn
 
 ANYONE: Final = "anyone"
@@ -75,7 +75,7 @@ class Service:
         open_id: OpenIdSignIn | None = None,
         root_path: str | None = None,
         takes_system_texts: bool = True,
-        connections: Connections | None = None,
+        connections: ConnectionService | None = None,
     ) -> None:
         self.kernel = kernel
         self.sources = sources

@@ -22,7 +22,7 @@ from capset_cli.common.upstream import Upstream
 
 if TYPE_CHECKING:
     from capset_connect.config_file import Configuration, Problem
-    from capset_connect.vault import UserVault
+    from capset_connect.vault.user_vault import UserVault
 
 AgentOption = Annotated[
     str | None,
@@ -92,17 +92,19 @@ def user_vault(configuration: Configuration | None, *, is_required: bool = False
     Raises ``DefinitionError`` for invalid keys of the vault, and for missing ones if it ``is_required``. Otherwise calls
     of these servers are refused without them.
     """
-    from capset_connect.vault import UserVault, needs_of, vault_keys
+    from capset_connect.vault.encryption import vault_keys
+    from capset_connect.vault.user_auth import user_servers
+    from capset_connect.vault.user_vault import UserVault
 
     sources = () if configuration is None else configuration.sources
-    needs = needs_of(sources)
-    if not needs:
+    servers = user_servers(sources)
+    if not servers:
         return None
     keys = vault_keys(os.environ)
     if keys is None:
         if is_required:
             raise DefinitionError(
-                f"{', '.join(sorted(needs))}: auth: user needs the vault's key, which is not set",
+                f"{', '.join(sorted(servers))}: auth: user needs the vault's key, which is not set",
                 hint="set CAPSET_VAULT_KEY, or CAPSET_VAULT_KEY_FILE",
             )
         return None

@@ -76,6 +76,8 @@ class Reload:
         about = {"file": str(path), "sha256": _file_digest(path), "before": self._current.digest}
         try:
             configuration, registry = await self._read(about["sha256"])
+            if user_servers(configuration.sources) and self._service.connections is None:
+                raise DefinitionError("servers with auth: user need a vault: set its key, and start the server again")
         except CapsetError as error:
             columns: ActColumns = {"outcome": "failed", "code": error.code, "reason": error.message}
             record = await self._record(about, columns)

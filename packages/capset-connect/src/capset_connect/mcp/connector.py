@@ -26,10 +26,11 @@ from capset_connect.mcp.failures import was_closed
 from capset_connect.mcp.lists import ListMeter
 from capset_connect.mcp.processes import ProcessOutput, process_streams
 from capset_connect.mcp.raw_results import raw_results
-from capset_connect.mcp.server import INHERITED, McpServer
+from capset_connect.mcp.server import INHERITED, USER_CREDENTIAL, McpServer
 from capset_connect.mcp.server_headers import ServerHeaders
-from capset_connect.mcp.user_secrets import UserSecrets
 from capset_connect.mcp.transports import NO_STREAMABLE_HTTP, CheckedTransport, Streams, http_streams, sse_streams
+from capset_connect.mcp.user_secrets import UserSecrets
+from capset_connect.vault.user_auth import UserCredential
 
 _DRAIN_SECONDS: Final = 1.0
 """How long to wait for the other requests of a session that is over. Refused ones are sent again."""
@@ -75,7 +76,9 @@ class SentCredentials:
     async def secret(self, name: str) -> str | None:
         """Return a secret and mask it from now on. ``INHERITED`` variables, such as ``PATH``, are not masked."""
         value = await self._source.get(name)
-        if value is not None and name not in INHERITED:
+        if value is not None and name == USER_CREDENTIAL:  # it is renewed, as tokens are
+            self.hide_token(value)
+        elif value is not None and name not in INHERITED:
             self._secrets.add(value)
             self._update()
         return value
@@ -164,7 +167,9 @@ class Connector:
         user = self._secrets if isinstance(self._secrets, UserSecrets) else None
         headers = ServerHeaders(server, credentials.secret, self._tokens, credentials.hide_token, user)
         first = await headers.first()
-        auth = await server.auth(self._secrets) if callable(server.auth) else None
+        auth = None
+        if server.auth is not None and not isinstance(server.auth, UserCredential):
+            auth = await server.auth(self._secrets)
 
         def transport(*, is_sse: bool) -> CheckedTransport:
             return CheckedTransport(

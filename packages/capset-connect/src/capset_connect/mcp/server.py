@@ -227,6 +227,13 @@ class McpServer(McpSource):
             )
         if self.oauth is not None:
             raise DefinitionError(f"MCP server {self.name!r}: give auth: user or oauth, not both")
+        has_header = any(name.lower() == "authorization" for name in self.headers)
+        if has_header and not any(_USER_PLACEHOLDER in text for text in self.headers.values()):
+            raise DefinitionError(
+                f"MCP server {self.name!r}: the header Authorization is that of the user: write {_USER_PLACEHOLDER} in it"
+            )
+        if _USER_PLACEHOLDER in (self.proxy or ""):
+            raise DefinitionError(f"MCP server {self.name!r}: a proxy cannot have the credential of a user")
         if context_uris(self.resources):
             raise DefinitionError(f"MCP server {self.name!r}: resources cannot be context with auth: user")
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple, cast
-from weakref import WeakKeyDictionary
 
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import PromptMessage
@@ -85,7 +84,6 @@ class Reach:
         self._connection = connection
         self._users = users
         self._guard_of = guard_of
-        self._guards = WeakKeyDictionary[McpConnection, Guard]()
 
     @property
     def takes_context(self) -> bool:
@@ -101,10 +99,8 @@ class Reach:
         """Return the connection for a call, and its guard."""
         if self._users is None:
             return self._connection, self.guard
-        connection = await self._users.of(*context)
-        if (guard := self._guards.get(connection)) is None:
-            guard = self._guards[connection] = self._guard_of(connection)
-        return connection, guard
+        own = await self._users.of(*context)
+        return own.connection, own.guard(self, self._guard_of)
 
 
 def capability_of(

@@ -4,56 +4,75 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from capset.definitions.calls.contexts import Context
 from capset.definitions.secrets import Secrets
 from capset.kernel.call.context import CallContext
+from capset_connect.guard import Guard
 from capset_connect.mcp.connection import McpConnection
-from capset_connect.mcp.rooms import Room
+from capset_connect.mcp.rooms import LISTS_BYTES, Room
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.user_secrets import UserSecrets
 
 _MOST_OPEN: Final = 64
 """The maximum number of users with an open connection to one server, each perhaps a process."""
-_MOST_USERS: Final = 1_000
+_MOST_KNOWN: Final = 1_000
 """The maximum number of users whose connections, mostly closed ones, are remembered."""
 
 
+class OwnConnection:
+    """The connection of one user, with that user's secrets and the guards of its tools."""
+
+    def __init__(self, server: McpServer, secrets: Secrets, room: Room) -> None:
+        self.secrets: Final = UserSecrets(secrets)
+        self.connection: Final = McpConnection(server, self.secrets, room)
+        self._guards = WeakKeyDictionary[Any, Guard]()
+
+    def guard(self, of: object, make: Callable[[McpConnection], Guard]) -> Guard:
+        """Return the guard of the tools that ``of`` stands for; it is made at the first call."""
+        if (guard := self._guards.get(of)) is None:
+            guard = self._guards[of] = make(self.connection)
+        return guard
+
+
 class ConnectionsByUser:
-    """One connection for each user, opened on demand; idle ones are closed."""
+    """One connection for each user, opened on demand; idle ones are closed.
+
+    A process has the credential that it was started with, so each version of a credential has a process of its own.
+    """
 
     def __init__(self, server: McpServer, secrets: Secrets) -> None:
         self.server: Final = server
         self._secrets = secrets
-        self._room = Room(f"The {server.label}", most=_MOST_OPEN)
-        self._users: OrderedDict[tuple[str | None, str], tuple[McpConnection, UserSecrets]] = OrderedDict()
+        self._room = Room(f"The {server.label}", most=_MOST_OPEN, lists_bytes=_MOST_OPEN * LISTS_BYTES)
+        self._users: OrderedDict[tuple[str | None, str, str], OwnConnection] = OrderedDict()
 
-    async def of(self, ctx: Context) -> McpConnection:
+    async def of(self, ctx: Context) -> OwnConnection:
         """Return the connection of the user whose credential a call may use."""
         call = cast("CallContext", ctx).origin
         lent = await call.lend(None)
-        key = call.context.principal.org, lent.owner
-        if (user := self._users.get(key)) is None:
-            secrets = UserSecrets(self._secrets)
-            user = self._users[key] = McpConnection(self.server, secrets, self._room), secrets
+        key = call.context.principal.org, lent.owner, "" if self.server.url is not None else lent.reference
+        if (own := self._users.get(key)) is None:
+            own = self._users[key] = OwnConnection(self.server, self._secrets, self._room)
             await self._forget_idle()
         self._users.move_to_end(key)
-        connection, secrets = user
 
         async def renew(refused: str) -> str:
             return (await call.lend(refused)).value
 
-        if secrets.lend(lent.value, renew) and self.server.url is None:
-            connection.release()  # a process has the credential that it was started with
-        return connection
+        own.secrets.lend(lent.value, renew)
+        return own
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await asyncio.gather(*(connection.aclose() for connection, _ in self._users.values()))
+        await asyncio.gather(*(own.connection.aclose() for own in self._users.values()))
 
     async def _forget_idle(self) -> None:
-        if len(self._users) > _MOST_USERS:
-            idle = next((key for key, (known, _) in self._users.items() if known.idle_since is not None), None)
+        """Forget the connection that was not used for longest, if there are too many."""
+        if len(self._users) > _MOST_KNOWN:
+            idle = next((key for key, own in self._users.items() if own.connection.idle_since is not None), None)
             if idle is not None:
-                await self._users.pop(idle)[0].aclose()
+                await self._users.pop(idle).connection.aclose()

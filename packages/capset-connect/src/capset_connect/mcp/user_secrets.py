@@ -19,14 +19,12 @@ class UserSecrets:
         self.version = 0
         """Increases whenever the credential changes."""
 
-    def lend(self, value: str, renew: Callable[[str], Awaitable[str]]) -> bool:
-        """Set the credential of the newest call, and how it is renewed; return whether it has changed."""
+    def lend(self, value: str, renew: Callable[[str], Awaitable[str]]) -> None:
+        """Set the credential of the newest call, and how it is renewed."""
         self._renew = renew
-        if value == self._value:
-            return False
-        self._value, self._is_refused = value, False
-        self.version += 1
-        return True
+        if value != self._value:
+            self._value, self._is_refused = value, False
+            self.version += 1
 
     def refuse(self) -> None:
         """Note that the server has refused the credential, so that it is renewed before it is used again."""

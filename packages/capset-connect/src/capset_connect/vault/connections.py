@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError, Conflict, InvalidArguments, NotFound, PermissionDenied, unknown
 from capset.kernel.kernel import Kernel
-from capset.stores.base import CredentialQuery, CredentialRow, Page
+from capset.stores.base import CredentialKind, CredentialQuery, CredentialRow, Page
 from capset_connect.token_requests import TokenRefused
 from capset_connect.vault.providers import Provider, ProviderClient
-from capset_connect.vault.user_credentials import UserCredential, UserCredentials, needs_of
+from capset_connect.vault.user_auth import UserServer, user_servers
+from capset_connect.vault.user_credentials import UserCredentials
 from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
 
 AUTHORIZATION_SECONDS: Final = 600.0
@@ -25,21 +25,40 @@ _log = logging.getLogger("capset.connect")
 
 @dataclass(frozen=True, slots=True)
 class UserConnection:
-    """Something that users connect: its name, the servers that use it, and the user's credential, if there is one.
+    """Something that a user can connect, the servers that use it, and the user's credential, if there is one.
 
-    Without a ``provider``, users enter a key. ``scopes`` are those of all servers together.
+    Without ``servers``, it is not declared any more, and can only be disconnected.
     """
 
     name: str
-    servers: tuple[str, ...]
-    provider: Provider | None
-    scopes: tuple[str, ...]
+    servers: tuple[UserServer, ...]
     row: CredentialRow | None
 
     @property
-    def kind(self) -> Literal["key", "oauth"]:
-        """How it is connected: by a key that the user enters, or by an authorization of the provider."""
+    def provider(self) -> Provider | None:
+        """The provider at which users connect; ``None`` if they enter a key."""
+        return self.servers[0].need.provider if self.servers else None
+
+    @property
+    def kind(self) -> CredentialKind:
+        """How it is connected."""
+        if not self.servers and self.row is not None:
+            return self.row.kind
         return "key" if self.provider is None else "oauth"
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes that users grant, for all servers together."""
+        provider = self.provider
+        if provider is None:
+            return ()
+        wanted = [] if provider.exchange else [scope for server in self.servers for scope in server.need.scopes]
+        return tuple(dict.fromkeys((*provider.scopes, *wanted)))
+
+    @property
+    def audience(self) -> str | None:
+        """The resource that tokens are for; ``None`` if they are exchanged."""
+        return None if not self.servers or self.servers[0].need.is_exchanged else self.servers[0].need.audience
 
     @property
     def missing_scopes(self) -> tuple[str, ...]:
@@ -48,9 +67,20 @@ class UserConnection:
         return tuple(scope for scope in self.scopes if scope not in granted) if granted else ()
 
     @property
+    def problem(self) -> str | None:
+        """Why the credential cannot be used any more, if there is one."""
+        if self.row is None:
+            return None
+        if not self.servers:
+            return "no server uses it any more"
+        if self.row.binding != self.servers[0].binding:
+            return "the server is at another place, or has another provider, now"
+        return self.row.problem
+
+    @property
     def is_usable(self) -> bool:
         """Whether calls can use it."""
-        return self.row is not None and self.row.problem is None and not self.missing_scopes
+        return self.row is not None and self.problem is None and not self.missing_scopes
 
 
 class ConnectionService:
@@ -70,25 +100,26 @@ class ConnectionService:
 
     def declare(self, sources: Iterable[Any]) -> None:  # MCP servers and APIs; most have no ``auth``
         """Set the servers that are used with credentials of users, after a configuration was reloaded."""
-        self._credentials.declare(needs_of(sources))
+        self._credentials.declare(user_servers(sources))
 
     async def list(self, principal: Principal) -> Sequence[UserConnection]:
-        """Return what a principal can connect, by name, with what it has connected."""
-        declared = self._declared()
-        return [await self._connection(principal, name, declared[name]) for name in sorted(declared)]
+        """Return what a principal can connect or has connected, by name."""
+        declared, rows = self._declared(), await self._rows(principal)
+        return [UserConnection(name, declared.get(name, ()), rows.get(name)) for name in sorted({*declared, *rows})]
 
     async def get(self, principal: Principal, name: str) -> UserConnection:
         """Return one of them, by its name or by that of a server. Raises ``NotFound``."""
-        declared = self._declared()
-        if name not in declared and (need := self._credentials.declared.get(name)) is not None:
-            name = need.connection(name)
-        if name not in declared:
+        declared, server = self._declared(), self._credentials.declared.get(name)
+        if server is not None:
+            name = server.connection
+        row = await self._kernel.store.credentials.find(principal.org, principal.qualified_id, name)
+        if name not in declared and row is None:
             raise NotFound(unknown("connection", name, declared))
-        return await self._connection(principal, name, declared[name])
+        return UserConnection(name, declared.get(name, ()), row)
 
-    async def enter_key(self, principal: Principal, name: str, key: str) -> CredentialRow:
-        """Store a key that a user has entered. Raises ``InvalidArguments`` and ``Conflict``."""
-        connection = await self.get(principal, name)
+    async def enter_key(self, principal: Principal, name: str, key: str) -> UserConnection:
+        """Store a key that a user has entered. Raises ``NotFound``, ``InvalidArguments`` and ``Conflict``."""
+        connection = await self._declared_connection(principal, name)
         if connection.provider is not None:
             raise Conflict(f"{connection.name} is connected at {connection.provider.name}, not by a key")
         if not (0 < len(key) <= MAX_KEY_CHARACTERS) or not key.isascii() or not key.isprintable() or " " in key:
@@ -98,13 +129,16 @@ class ConnectionService:
         return await self._store(principal, connection, CredentialSecret(key), scopes=(), expires_at=None)
 
     async def begin(self, principal: Principal, name: str, redirect_uri: str) -> str:
-        """Return the page of the provider at which a user connects. Raises ``Conflict`` and ``TransientError``."""
-        connection = await self.get(principal, name)
+        """Return the page of the provider at which a user connects.
+
+        Raises ``NotFound``, ``Conflict``, and ``TransientError`` if the provider's metadata cannot be read.
+        """
+        connection = await self._declared_connection(principal, name)
         if connection.provider is None:
             raise Conflict(f"{connection.name} is connected by a key, which you enter here")
         client = self._client(connection.provider)
-        start = await client.begin(redirect_uri, connection.scopes, self._audience(connection))
-        owner = self._owner(principal, connection.name)
+        start = await client.begin(redirect_uri, connection.scopes, connection.audience)
+        owner = _owner(principal, connection.name)
         await self._vault.begin(owner, start.state, start.verifier, redirect_uri, AUTHORIZATION_SECONDS)
         return start.url
 
@@ -120,35 +154,35 @@ class ConnectionService:
         owner, verifier, redirect_uri = taken
         if (owner.org, owner.principal) != (principal.org, principal.qualified_id):
             raise PermissionDenied("Permission denied: another user has begun this authorization.")
-        connection = await self.get(principal, owner.server)
-        if connection.provider is None:
+        connection = await self._declared_connection(principal, owner.server)
+        provider = connection.provider
+        if provider is None:
             raise Conflict(f"{connection.name} is not connected at a provider any more")
-        expected = connection.provider.issuer
-        if expected is not None and answered.get("iss", expected) != expected:  # RFC 9207
+        if provider.issuer is not None and answered.get("iss", provider.issuer) != provider.issuer:  # RFC 9207
             raise PermissionDenied("Permission denied: this response is from another provider. Connect again.")
         if "error" in answered:
             description = answered.get("error_description") or answered["error"]
-            raise PermissionDenied(f"Permission denied: {connection.provider.name} answered: {description:.200}")
+            raise PermissionDenied(f"Permission denied: {provider.name} answered: {description:.200}")
         try:
-            answer = await self._client(connection.provider).redeem(
-                answered.get("code", ""), verifier, redirect_uri, self._audience(connection)
+            answer = await self._client(provider).redeem(
+                answered.get("code", ""), verifier, redirect_uri, connection.audience
             )
         except TokenRefused as error:
             raise PermissionDenied(f"Permission denied: {error.message}") from None
         secret = CredentialSecret(answer.access, answer.refresh)
         scopes = connection.scopes if answer.scopes is None else answer.scopes
-        await self._store(principal, connection, secret, scopes=scopes, expires_at=self._credentials.expiry(answer))
-        return await self.get(principal, connection.name)
+        expires_at = self._credentials.expiry(answer)
+        return await self._store(principal, connection, secret, scopes=scopes, expires_at=expires_at)
 
     async def disconnect(self, principal: Principal, name: str) -> bool:
         """Delete a principal's credential, and revoke it at the provider. Return whether the provider has revoked it.
 
         Raises ``NotFound`` if there is none.
         """
-        row = await self._kernel.store.credentials.find(principal.org, principal.qualified_id, name)
-        if row is None:
-            raise NotFound(f"{name} is not connected")
-        return await self._remove(row, principal)
+        connection = await self.get(principal, name)
+        if connection.row is None:
+            raise NotFound(f"{connection.name} is not connected")
+        return await self._remove(connection.row, principal)
 
     async def revoke(self, id: str, *, by: Principal) -> bool:
         """Disconnect another principal of the org, as an administrator. Raises ``NotFound``."""
@@ -169,60 +203,59 @@ class ConnectionService:
         *,
         scopes: tuple[str, ...],
         expires_at: str | None,
-    ) -> CredentialRow:
-        owner, kernel = self._owner(principal, connection.name), self._kernel
+    ) -> UserConnection:
+        owner, kernel = _owner(principal, connection.name), self._kernel
         about = {"server": connection.name, "principal": owner.principal, "kind": connection.kind, "scopes": [*scopes]}
         act = kernel.act("credential.connect", about, by=principal, org=principal.org)
+        binding = connection.servers[0].binding
         row = await self._vault.put(
-            owner, connection.kind, secret, scopes=scopes, expires_at=expires_at, act=act
+            owner, connection.kind, secret, binding=binding, scopes=scopes, expires_at=expires_at, act=act
         )
         await kernel.approvals.complete_connection(connection.name, principal)
-        return row
+        if connection.row is not None:
+            await self._revoke_at_provider(connection.row)
+        return UserConnection(connection.name, connection.servers, row)
 
     async def _remove(self, row: CredentialRow, by: Principal) -> bool:
-        kernel, provider = self._kernel, self._provider(row.server)
-        secret: CredentialSecret | None = None
-        with suppress(CapsetError):  # what cannot be read is deleted all the same
-            secret = await self._vault.read(row) if provider is not None else None
+        kernel = self._kernel
         about = {"id": row.id, "server": row.server, "principal": row.principal}
         act = kernel.act("credential.disconnect", about, by=by, org=by.org)
         if not await kernel.store.credentials.remove(row.org, row.id, act=act):
             raise NotFound(f"{row.server} is not connected")
-        if provider is None or secret is None:
+        return await self._revoke_at_provider(row)
+
+    async def _revoke_at_provider(self, row: CredentialRow) -> bool:
+        """Revoke what a row held at the provider that issued it; return whether the provider has confirmed that."""
+        servers = self._declared().get(row.server, ())
+        provider = servers[0].need.provider if servers and servers[0].binding == row.binding else None
+        if provider is None:
             return False
         try:
+            secret = await self._vault.read(row)
             return await self._client(provider).revoke(secret.refresh or secret.value)
         except CapsetError as error:
             _log.warning("the credential %s is deleted here, but not revoked at %s: %s", row.id, provider.name, error)
             return False
 
-    def _declared(self) -> Mapping[str, Mapping[str, UserCredential]]:
+    def _declared(self) -> Mapping[str, tuple[UserServer, ...]]:
         """Return the servers that use each connection, by its name."""
-        declared: dict[str, dict[str, UserCredential]] = {}
-        for server, need in self._credentials.declared.items():
-            declared.setdefault(need.connection(server), {})[server] = need
-        return declared
+        declared: dict[str, list[UserServer]] = {}
+        for _, server in sorted(self._credentials.declared.items()):
+            declared.setdefault(server.connection, []).append(server)
+        return {name: tuple(servers) for name, servers in declared.items()}
 
-    async def _connection(self, principal: Principal, name: str, servers: Mapping[str, UserCredential]) -> UserConnection:
-        needs = [*servers.values()]
-        provider = needs[0].provider
-        is_exchanged = provider is not None and provider.exchange
-        wanted = [] if is_exchanged else [scope for need in needs for scope in need.scopes]
-        scopes = (*provider.scopes, *wanted) if provider is not None else ()
-        row = await self._kernel.store.credentials.find(principal.org, principal.qualified_id, name)
-        return UserConnection(name, tuple(sorted(servers)), provider, tuple(dict.fromkeys(scopes)), row)
+    async def _declared_connection(self, principal: Principal, name: str) -> UserConnection:
+        connection = await self.get(principal, name)
+        if not connection.servers:
+            raise NotFound(f"no server uses {name!r} any more")
+        return connection
 
-    def _provider(self, name: str) -> Provider | None:
-        servers = self._declared().get(name)
-        return None if servers is None else next(iter(servers.values())).provider
+    async def _rows(self, principal: Principal) -> Mapping[str, CredentialRow]:
+        query = CredentialQuery(principal.org, principal.qualified_id, limit=1_000)
+        return {row.server: row for row in (await self._kernel.store.credentials.list(query)).items}
 
-    def _audience(self, connection: UserConnection) -> str | None:
-        """Return who the tokens of a connection are for; no one in particular if they are exchanged."""
-        if connection.provider is None or connection.provider.exchange:
-            return None
-        return self._credentials.declared[connection.servers[0]].audience
 
-    def _owner(self, principal: Principal, name: str) -> CredentialOwner:
-        if principal.kind == "anonymous":
-            raise PermissionDenied("Permission denied: an anonymous caller cannot connect anything.")
-        return CredentialOwner(principal.org, principal.qualified_id, name)
+def _owner(principal: Principal, name: str) -> CredentialOwner:
+    if principal.kind == "anonymous" or principal.on_behalf_of is not None:
+        raise PermissionDenied("Permission denied: only a user who acts in person can connect something.")
+    return CredentialOwner(principal.org, principal.qualified_id, name)

@@ -144,4 +144,6 @@ def decrypt(key: bytes, text: str, context: bytes) -> bytes:
         encrypted = b64decode(text, validate=True)
         return AESGCM(key).decrypt(encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:], context)
     except (InvalidTag, ValueError):
-        raise StoreError("a credential in the vault cannot be decrypted: it was changed, or the key is another") from None
+        raise StoreError(
+            "a credential in the vault cannot be decrypted: it was changed, or the key is another"
+        ) from None

@@ -29,12 +29,13 @@ from capset_connect.declarations import (
     Secret,
     fill_secrets,
     optional_url,
+    proxies_of,
     secrets_in,
     source_name,
     texts_by,
     words,
 )
-from capset_connect.token_requests import CLIENT_METHOD, ClientMethod, TokenAnswer, TokenRefused, post_form, request_tokens
+from capset_connect.token_requests import CLIENT_METHOD, ClientMethod, TokenAnswer, post_form, request_tokens
 
 _METADATA: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 _METADATA_SECONDS: Final = 300.0
@@ -80,8 +81,16 @@ class Provider(FrozenValue):
             store_checked(self)
         except DefinitionError as error:
             raise DefinitionError(f"provider {self.name!r:.80}: {error.message}", hint=error.hint) from None
-        if (self.issuer is None) == (self.authorize_url is None or self.token_url is None):
-            raise DefinitionError(f"provider {self.name!r} needs either an issuer, or an authorize_url and a token_url")
+        declared = [name for name in ("authorize_url", "token_url", "revoke_url") if getattr(self, name) is not None]
+        if (self.issuer is None) == (self.authorize_url is None or self.token_url is None) or (self.issuer and declared):
+            raise DefinitionError(
+                f"provider {self.name!r} needs either an issuer, or an authorize_url and a token_url, with a revoke_url "
+                "if there is one"
+            )
+        for name in ("issuer", *declared):
+            url = getattr(self, name)
+            if url is not None and _safe_endpoint(url) is None:
+                raise DefinitionError(f"provider {self.name!r}: {name} must be https, except on this machine")
 
     @property
     def label(self) -> str:
@@ -116,7 +125,6 @@ class ProviderClient:
     def __init__(self, provider: Provider, secret: Secret) -> None:
         self.provider: Final = provider
         self._secret = secret
-        self._http = HttpClient(allow=provider.internal, ca_file=provider.ca_file)
         self._discovered: tuple[float, _Endpoints] | None = None
 
     async def begin(self, redirect_uri: str, scopes: Iterable[str], audience: str | None) -> AuthorizationStart:
@@ -140,6 +148,10 @@ class ProviderClient:
         separator = "&" if "?" in endpoint else "?"
         return AuthorizationStart(f"{endpoint}{separator}{urlencode(query, quote_via=quote)}", state, verifier)
 
+    async def prepare(self) -> None:
+        """Read the metadata if necessary, so that the next request does not wait for it. Raises ``TransientError``."""
+        await self._endpoints()
+
     def scopes(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return the scopes to request for a server: those of the provider and of the server, without repetitions."""
         return tuple(dict.fromkeys((*self.provider.scopes, *scopes)))
@@ -157,7 +169,8 @@ class ProviderClient:
 
     async def refresh(self, token: str, audience: str | None) -> TokenAnswer:
         """Return new tokens for a refresh token. Raises ``TokenRefused`` or ``TransientError``."""
-        return await self._tokens({"grant_type": "refresh_token", "refresh_token": token, **_target(audience)}, (token,))
+        form = {"grant_type": "refresh_token", "refresh_token": token, **_target(audience)}
+        return await self._tokens(form, (token,))
 
     async def exchange(self, token: str, scopes: Iterable[str], audience: str | None) -> TokenAnswer:
         """Exchange a user's access token for one that is meant for ``audience``. Raises as ``refresh`` does."""
@@ -178,15 +191,19 @@ class ProviderClient:
         if endpoint is None:
             return False
         status, _ = await post_form(
-            self._http, endpoint, {"token": token}, client=await self._client(), method=self.provider.method
+            await self._http(), endpoint, {"token": token}, client=await self._client(), method=self.provider.method
         )
         return 200 <= status < 300
 
     async def _tokens(self, form: Mapping[str, str], hidden: Iterable[str]) -> TokenAnswer:
         endpoint = (await self._endpoints()).token
-        return await request_tokens(
-            self._http, endpoint, form, client=await self._client(), method=self.provider.method, hidden=hidden
-        )
+        http, client = await self._http(), await self._client()
+        return await request_tokens(http, endpoint, form, client=client, method=self.provider.method, hidden=hidden)
+
+    async def _http(self) -> HttpClient:
+        provider = self.provider
+        proxies = await proxies_of(provider.label, None, provider.internal, self._secret)
+        return HttpClient(allow=provider.internal, ca_file=provider.ca_file, proxies=proxies)
 
     async def _client(self) -> tuple[str, str | None]:
         provider = self.provider
@@ -223,7 +240,8 @@ class ProviderClient:
 
     async def _metadata(self, url: str) -> Mapping[str, Any] | None:  # JSON
         try:
-            async with self._http.open("GET", url, timeout=_TIMEOUT, redirects=None) as answer:
+            http = await self._http()
+            async with http.open("GET", url, timeout=_TIMEOUT, redirects=None) as answer:
                 parsed = parse_json((await answer.read(_MAX_BYTES)).data) if answer.status == 200 else None
         except SchemaMismatch:
             return None
@@ -256,6 +274,3 @@ def _target(audience: str | None) -> Mapping[str, str]:
     if audience is None:
         return {}
     return {"resource" if "://" in audience else "audience": audience}
-
-
-__all__ = ["AuthorizationStart", "Provider", "ProviderClient", "TokenRefused"]

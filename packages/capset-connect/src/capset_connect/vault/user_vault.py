@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from capset.clock import Clock
@@ -14,7 +14,8 @@ from capset.stores.base import Store
 from capset_connect.vault.connections import ConnectionService
 from capset_connect.vault.encryption import VaultKeys
 from capset_connect.vault.providers import Provider, ProviderClient
-from capset_connect.vault.user_credentials import UserCredential, UserCredentials, needs_of
+from capset_connect.vault.user_auth import UserServer, user_servers
+from capset_connect.vault.user_credentials import UserCredentials
 from capset_connect.vault.vault import Vault
 
 
@@ -25,20 +26,20 @@ class UserVault:
         self._keys = keys
         self._secrets = secrets
         self._clients: dict[str, ProviderClient] = {}
-        self._needs: dict[str, UserCredential] = {}
+        self._servers: Mapping[str, UserServer] = {}
         self._opened: tuple[Vault, UserCredentials] | None = None
 
     def declare(self, sources: Iterable[Any]) -> None:  # MCP servers and APIs; most have no ``auth``
-        """Set the servers that are used with credentials of users, after a configuration was read or reloaded."""
-        self._needs = needs_of(sources)
+        """Set the servers that are used with credentials of users. Raises ``DefinitionError`` as ``user_servers`` does."""
+        self._servers = user_servers(sources)
         if self._opened is not None:
-            self._opened[1].declare(self._needs)
+            self._opened[1].declare(self._servers)
 
     def open(self, store: Store, clock: Clock) -> UserCredentials:
         """Return the credentials in a store."""
         vault = Vault(store, self._keys, clock, Ids(clock))
         credentials = UserCredentials(vault, store, clock, self._client)
-        credentials.declare(self._needs)
+        credentials.declare(self._servers)
         self._opened = vault, credentials
         return credentials
 

@@ -52,6 +52,7 @@ class Vault:
         kind: CredentialKind,
         secret: CredentialSecret,
         *,
+        binding: str,
         scopes: tuple[str, ...] = (),
         expires_at: str | None = None,
         act: Entry | None = None,
@@ -67,6 +68,7 @@ class Vault:
             kind=kind,
             sealed="",
             data_key=key_id,
+            binding=binding,
             created_at=now,
             renewed_at=now,
             scopes=scopes,
@@ -118,7 +120,7 @@ class Vault:
         )
 
     async def take(self, state: str) -> tuple[CredentialOwner, str, str] | None:
-        """Return the owner, the PKCE verifier and the redirect URI of an authorization, once; ``None`` for any other."""
+        """Return the owner, the PKCE verifier and the redirect URI of an authorization; ``None`` if it was taken."""
         row = await self._store.take_authorization(state_hash(state), now=iso(self._clock.time_ns()))
         if row is None:
             return None
@@ -184,7 +186,7 @@ def _sealed(row: CredentialRow, secret: CredentialSecret, key: bytes) -> Credent
 
 
 def _context(row: CredentialRow) -> bytes:
-    return context_of("credential", row.org, row.principal, row.server, row.id, row.version)
+    return context_of("credential", row.org, row.principal, row.server, row.binding, row.id, row.version)
 
 
 def _key_context(org: str | None, id: str) -> bytes:

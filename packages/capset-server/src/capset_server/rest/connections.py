@@ -18,7 +18,7 @@ from capset.wire.connections import (
     CredentialShape,
     DisconnectedShape,
 )
-from capset_connect.vault.connections import Connection, Connections
+from capset_connect.vault.connections import ConnectionService, UserConnection
 from capset_server.rest.routing import Administers, Calls, Id, Paged, Served, StrictRoute, problems
 from capset_server.service import Service
 
@@ -70,8 +70,7 @@ async def get_connection(service: Served, caller: Calls, name: Id) -> Connection
 async def enter_key(service: Served, caller: Calls, name: Id, body: ConnectionKeyInput) -> ConnectionShape:
     """Connect by a key. It replaces an earlier one. Calls that wait for the connection continue."""
     connections = connections_of(service)
-    await connections.enter_key(caller.principal, name, body.key.get_secret_value())
-    return connection_shape(await connections.get(caller.principal, name))
+    return connection_shape(await connections.enter_key(caller.principal, name, body.key.get_secret_value()))
 
 
 @router.post("/{name}/authorize", responses=problems(404, 409, 422, 503), operation_id="authorize_connection")
@@ -89,31 +88,29 @@ async def authorize(service: Served, caller: Calls, name: Id) -> AuthorizationSh
 @router.delete("/{name}", responses=problems(404, 422), operation_id="disconnect")
 async def disconnect(service: Served, caller: Calls, name: Id) -> DisconnectedShape:
     """Delete the caller's credential, and revoke it at the provider. Calls need a new connection then."""
-    connections = connections_of(service)
-    connection = await connections.get(caller.principal, name)
-    return DisconnectedShape(revoked=await connections.disconnect(caller.principal, connection.name))
+    return DisconnectedShape(revoked=await connections_of(service).disconnect(caller.principal, name))
 
 
-def connections_of(service: Service) -> Connections:
+def connections_of(service: Service) -> ConnectionService:
     """Return the connections of a server. Raises ``NotFound`` if it has no vault."""
     if service.connections is None:
         raise NotFound("this server has no vault for credentials of users", hint="set CAPSET_VAULT_KEY")
     return service.connections
 
 
-def connection_shape(connection: Connection) -> ConnectionShape:
+def connection_shape(connection: UserConnection) -> ConnectionShape:
     """Return the wire shape of a connection."""
     row = connection.row
     return ConnectionShape(
         name=connection.name,
-        servers=[*connection.servers],
+        servers=[server.name for server in connection.servers],
         kind=connection.kind,
         provider=None if connection.provider is None else connection.provider.name,
         scopes=[*connection.scopes],
         connected=row is not None,
         usable=connection.is_usable,
         missing_scopes=[*connection.missing_scopes],
-        problem=row and row.problem,
+        problem=connection.problem,
         id=row and row.id,
         version=row and row.version,
         connected_at=row and row.created_at,

@@ -11,7 +11,7 @@ from capset_testing.store_suite.support import LATER, NOW, Make, expect, open_st
 
 CREDENTIAL: Final = CredentialRow(
     id="c-1", org="acme", principal="user:ada", server="github", kind="oauth", sealed="c2VhbGVk", data_key="k-1",
-    created_at=NOW, renewed_at=NOW, scopes=("repo", "user"), expires_at=LATER,
+    binding="b" * 64, created_at=NOW, renewed_at=NOW, scopes=("repo", "user"), expires_at=LATER,
 )  # fmt: skip
 DATA_KEY: Final = DataKeyRow(id="k-1", org="acme", wrapped="d3JhcHBlZA", wrapped_by="v-1", created_at=NOW)
 AUTHORIZATION: Final = AuthorizationRow(

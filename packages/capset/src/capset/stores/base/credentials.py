@@ -18,6 +18,7 @@ class CredentialRow:
     """The credential of one principal for one server; a principal has at most one for each.
 
     ``principal`` is ``kind:id``. ``sealed`` is the encrypted secret, in base64, which only its data key opens.
+    ``binding`` is a digest of the address and the provider that it is for.
     ``version`` counts from 1, and increases with each renewal. ``expires_at`` is the end of an access token,
     ``lease_until`` that of the current attempt to renew it, and ``problem`` says why the last attempt failed for good.
     Times are ISO 8601 UTC with microseconds.
@@ -30,6 +31,7 @@ class CredentialRow:
     kind: CredentialKind
     sealed: str = field(repr=False)
     data_key: str
+    binding: str
     created_at: str
     renewed_at: str
     version: int = 1

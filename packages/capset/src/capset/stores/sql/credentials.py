@@ -101,7 +101,8 @@ class SqlCredentials:
             stored = connection.execute(select(authorizations).where(of_id)).mappings().first()
             if not connection.execute(delete(authorizations).where(of_id)).rowcount or stored is None:
                 return None
-            row = AuthorizationRow(**(dict(stored) | {"org": stored["org"] or None}))
+            values: dict[str, Any] = dict(stored)
+            row = AuthorizationRow(**values | {"org": values["org"] or None})
             return row if row.expires_at > now else None
 
         return await self._writer.write(write)
@@ -124,9 +125,11 @@ def _values(row: CredentialRow) -> dict[str, Any]:
 
 
 def _row(mapping: RowMapping) -> CredentialRow:
-    values = dict(mapping) | {"org": mapping["org"] or None, "scopes": tuple(json.loads(mapping["scopes"]))}
+    values: dict[str, Any] = dict(mapping)
+    values |= {"org": values["org"] or None, "scopes": tuple(json.loads(values["scopes"]))}
     return CredentialRow(**values)
 
 
 def _data_key(mapping: RowMapping) -> DataKeyRow:
-    return DataKeyRow(**(dict(mapping) | {"org": mapping["org"] or None}))
+    values: dict[str, Any] = dict(mapping)
+    return DataKeyRow(**values | {"org": values["org"] or None})

@@ -13,7 +13,7 @@ credentials: Final = Table(
     metadata,
     Column("id", Text, primary_key=True),
     *(Column(name, Text, nullable=False) for name in ("org", "principal", "server", "kind", "sealed", "data_key")),
-    *(Column(name, Text, nullable=False) for name in ("created_at", "renewed_at", "scopes")),
+    *(Column(name, Text, nullable=False) for name in ("binding", "created_at", "renewed_at", "scopes")),
     Column("version", Integer, nullable=False),
     *(Column(name, Text) for name in ("expires_at", "used_at", "lease_until", "problem")),
     UniqueConstraint("org", "principal", "server", name="uq_credentials_principal"),
