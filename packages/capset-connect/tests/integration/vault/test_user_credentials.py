@@ -18,16 +18,11 @@ from capset.ids import Ids
 from capset.stores.base import CredentialRow, Store
 from capset.stores.memory import MemoryStore
 from capset_connect.token_requests import TokenRefused
-from capset_connect.vault import (
-    CredentialOwner,
-    CredentialSecret,
-    LocalKeys,
-    Provider,
-    ProviderClient,
-    UserCredential,
-    UserCredentials,
-    Vault,
-)
+from capset_connect.vault.encryption import VaultKeyRing
+from capset_connect.vault.providers import Provider, ProviderClient
+from capset_connect.vault.user_auth import UserCredential, UserServer
+from capset_connect.vault.user_credentials import UserCredentials
+from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
 from tests.helpers.connect.vault.accounts import Accounts, accounts, consent
 
 CALLBACK = "http://127.0.0.1:9/connections/callback"
@@ -53,13 +48,17 @@ class Site:
         credentials = UserCredentials(
             self.vault, self.store, self.kernel.clock, lambda provider: ProviderClient(provider, _no_secret)
         )
-        credentials.declare({SERVER: self.need, "wiki": self.need})
+        credentials.declare({name: self.server(name) for name in (SERVER, "wiki")})
         return credentials
+
+    def server(self, name: str = SERVER) -> UserServer:
+        """Return a server that needs a credential of each user."""
+        return UserServer(name, f"https://{name}.example/mcp", self.need)
 
     @property
     def vault(self) -> Vault:
         """The vault of one process."""
-        return Vault(self.store, LocalKeys([b64encode(b"k" * 32).decode()]), self.kernel.clock, Ids(self.kernel.clock))
+        return Vault(self.store, VaultKeyRing([b64encode(b"k" * 32).decode()]), self.kernel.clock, Ids(self.kernel.clock))
 
     @property
     def client(self) -> ProviderClient:
@@ -70,7 +69,7 @@ class Site:
     async def connect(self, user: Principal, server: str = SERVER) -> CredentialRow:
         """Connect a user to the server, as a browser does."""
         self.accounts.user = user.id
-        client, owner = self.client, CredentialOwner(user.org, user.qualified_id, self.need.connection(server))
+        client, owner = self.client, CredentialOwner(user.org, user.qualified_id, self.server(server).connection)
         start = await client.begin(CALLBACK, self.need.scopes, self.need.audience)
         await self.vault.begin(owner, start.state, start.verifier, CALLBACK, 600)
         back = await consent(start.url)
@@ -79,7 +78,8 @@ class Site:
         answer = await client.redeem(back["code"], taken[1], taken[2], self.need.audience)
         secret, process = CredentialSecret(answer.access, answer.refresh), self.process()
         return await self.vault.put(
-            taken[0], "oauth", secret, scopes=answer.scopes or (), expires_at=process.expiry(answer)
+            taken[0], "oauth", secret, binding=self.server(server).binding, scopes=answer.scopes or (),
+            expires_at=process.expiry(answer),
         )
 
     async def lend(self, user: Principal = ADA, server: str = SERVER, **options: Any) -> LentCredential | MissingCredential:
@@ -186,7 +186,7 @@ async def test_a_credential_that_is_removed_during_its_renewal_is_not_stored_aga
         credentials = UserCredentials(
             site.vault, site.store, site.kernel.clock, lambda provider: Removing(provider, _no_secret)
         )
-        credentials.declare({SERVER: site.need})
+        credentials.declare({SERVER: site.server()})
         missing = await credentials.lend(ADA, SERVER, tool="read", agent="clerk")
         assert isinstance(missing, MissingCredential)
         assert "disconnected" in missing.reason
@@ -231,9 +231,22 @@ async def test_a_token_is_revoked_at_the_provider() -> None:
 async def test_a_key_that_its_server_refuses_has_to_be_entered_again() -> None:
     async with connecting() as site:
         site.need = UserCredential()
-        await site.vault.put(CredentialOwner("acme", "user:ada", SERVER), "key", CredentialSecret("key-of-ada"))
-        lent = await site.lend()
-        assert isinstance(lent, LentCredential)
-        assert lent.value == "key-of-ada"
-        assert isinstance(await site.lend(refused="key-of-ada"), MissingCredential)
+        owner, key = CredentialOwner("acme", "user:ada", SERVER), CredentialSecret("key-of-ada")
+        await site.vault.put(owner, "key", key, binding=site.server().binding)
+        process = site.process()
+        lent = [await process.lend(ADA, SERVER, tool="read", agent="clerk", refused=refused) for refused in (None, key.value)]
+        assert [credential.value for credential in lent if isinstance(credential, LentCredential)] == [key.value] * 2
+        again = await process.lend(ADA, SERVER, tool="read", agent="clerk", refused=key.value)
+        assert isinstance(again, MissingCredential), "a key that is refused twice"
         assert isinstance(await site.lend(), MissingCredential)
+
+
+async def test_a_credential_is_sent_to_no_other_place_and_used_for_no_other_provider() -> None:
+    async with connecting() as site:
+        await site.connect(ADA)
+        moved = site.process()
+        moved.declare({SERVER: UserServer(SERVER, "https://evil.example/mcp", site.need)})
+        assert isinstance(await moved.lend(ADA, SERVER, tool="read", agent="clerk"), MissingCredential)
+        moved.declare({SERVER: UserServer(SERVER, site.server().place, UserCredential())})
+        assert isinstance(await moved.lend(ADA, SERVER, tool="read", agent="clerk"), MissingCredential)
+        assert site.user_of(await site.lend()) == "ada"

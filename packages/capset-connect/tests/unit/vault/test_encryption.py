@@ -15,9 +15,11 @@ from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
 from capset.stores.base import Store
 from capset.stores.memory import MemoryStore
-from capset_connect.vault import CredentialOwner, CredentialSecret, LocalKeys, Vault, vault_keys
+from capset_connect.vault.encryption import VaultKeyRing, vault_keys
+from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
 
 ADA = CredentialOwner("acme", "user:ada", "github")
+PLACE = "b" * 64
 SECRET = CredentialSecret("key-of-ada-0123456789", "refresh-of-ada-0123456789")
 
 
@@ -29,14 +31,14 @@ def key(number: int = 1) -> str:
 def vault_in(store: Store, kernel: Kernel, *keys: str) -> Vault:
     """Return a vault with these keys."""
     clock = kernel.clock
-    return Vault(store, LocalKeys(keys or (key(),)), clock, Ids(clock))
+    return Vault(store, VaultKeyRing(keys or (key(),)), clock, Ids(clock))
 
 
 async def test_a_credential_is_read_as_it_was_stored_and_only_its_ciphertext_is_stored() -> None:
     store = MemoryStore()
     async with Kernel(store=store) as kernel:
         vault = vault_in(store, kernel)
-        row = await vault.put(ADA, "oauth", SECRET, scopes=("repo",))
+        row = await vault.put(ADA, "oauth", SECRET, binding=PLACE, scopes=("repo",))
         stored = await store.credentials.find("acme", "user:ada", "github")
         assert stored == row
         assert await vault_in(store, kernel).read(row) == SECRET
@@ -45,13 +47,13 @@ async def test_a_credential_is_read_as_it_was_stored_and_only_its_ciphertext_is_
             assert "of-ada" not in text
 
 
-@pytest.mark.parametrize("change", [{"principal": "user:eve"}, {"server": "mail"}, {"org": None}, {"version": 2}, {"id": "x"}])
+@pytest.mark.parametrize("change", [{"principal": "user:eve"}, {"server": "mail"}, {"org": None}, {"version": 2}, {"id": "x"}, {"binding": "c" * 64}])
 async def test_a_ciphertext_opens_only_in_its_own_row(change: dict[str, object]) -> None:
     store = MemoryStore()
     async with Kernel(store=store) as kernel:
         vault = vault_in(store, kernel)
-        row = await vault.put(ADA, "key", SECRET)
-        await vault.put(replace(ADA, org=None), "key", SECRET)  # so that both orgs have a data key
+        row = await vault.put(ADA, "key", SECRET, binding=PLACE)
+        await vault.put(replace(ADA, org=None), "key", SECRET, binding=PLACE)  # so that both orgs have a data key
         with pytest.raises(StoreError, match="cannot be decrypted|is missing"):
             await vault.read(replace(row, **change))  # pyright: ignore[reportArgumentType] - of several types
 
@@ -59,9 +61,9 @@ async def test_a_ciphertext_opens_only_in_its_own_row(change: dict[str, object])
 async def test_without_its_key_the_vault_opens_nothing_and_says_which_is_missing() -> None:
     store = MemoryStore()
     async with Kernel(store=store) as kernel:
-        row = await vault_in(store, kernel, key(1)).put(ADA, "key", SECRET)
+        row = await vault_in(store, kernel, key(1)).put(ADA, "key", SECRET, binding=PLACE)
         other = vault_in(store, kernel, key(2))
-        for ask in (other.read(row), other.check(), other.put(ADA, "key", SECRET)):
+        for ask in (other.read(row), other.check(), other.put(ADA, "key", SECRET, binding=PLACE)):
             with pytest.raises(StoreError, match="key [0-9a-f]{16} is not here"):
                 await ask
         both = vault_in(store, kernel, key(2), key(1))
