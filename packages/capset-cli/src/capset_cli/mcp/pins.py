@@ -278,10 +278,10 @@ async def _import(settings: Settings, locked: Locked, names: Sequence[str]) -> L
 def _problems(reports: Iterable[SeenSource[Source]]) -> list[dict[str, Any]]:
     """Return the problems of sources as JSON data: they cannot be reached, or lack what their declarations name.
 
-    ``output`` has the last lines of a server's process.
+    ``output`` has the last lines of a server's process, if there are any.
     """
     return [
-        {"server": report.source.pin_key, "message": message, "output": list(report.output)}
+        {"server": report.source.pin_key, "message": message} | ({"output": [*report.output]} if report.output else {})
         for report in reports
         for message in ([report.problem] if report.problem is not None else report.unmatched)
     ]
