@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal, Protocol
 
 from capset.definitions.principals import Principal
+from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, Conflict, NotFound, counted, unknown
 from capset.kernel.kernel import Kernel
 from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base.pins import ToolPin
+from capset_connect.mcp.user_secrets import needs_user, secrets_of
 from capset_connect.offers import Offer
 from capset_connect.openapi.api import OpenApi
 from capset_connect.pins import (
@@ -124,6 +126,10 @@ def _has_tools(source: Source) -> bool:
     return isinstance(source, OpenApi) or source.tools is None or bool(source.tools or source.prompts)
 
 
+OwnClient = Callable[[Source, Secrets], AbstractAsyncContextManager[SourceClient]]
+"""Opens a client of a source with these secrets, for one look at its tools."""
+
+
 class SourceConnection(SourceClient, Protocol):
     """A client of a source that also exposes its cached state."""
 
@@ -166,7 +172,8 @@ class DeclaredSources:
 
     ``connection`` returns the connection through which agents use a source. ``is_shared`` says whether agents use the
     approvals in the kernel's store; if not, nothing can be approved here. ``options`` are those by which commands find
-    the same file and database, each after a space.
+    the same file and database, each after a space. ``own_client`` opens a source that is used with credentials of
+    users, for the administrator who looks at it; without one, these are not listed.
     """
 
     def __init__(
@@ -177,9 +184,11 @@ class DeclaredSources:
         *,
         is_shared: bool = True,
         options: str = ANY_FILE,
+        own_client: OwnClient | None = None,
     ) -> None:
         self._kernel = kernel
         self._connection = connection
+        self._own_client = own_client
         self._is_shared = is_shared
         self.options: Final = options
         self._sources: Mapping[str, Source] = {}
@@ -220,7 +229,8 @@ class DeclaredSources:
                 _log.exception("the needs of %r could not be determined", key)
 
         while True:
-            await side_by_side(partial(look, source) for source in self._sources.values())
+            listed = [source for source in self._sources.values() if not needs_user(source)]
+            await side_by_side(partial(look, source) for source in listed)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def summaries(self) -> list[SourceSummary]:
@@ -244,10 +254,13 @@ class DeclaredSources:
             if summary.need is not None
         }
 
-    async def look(self, key: str) -> tuple[SourceSummary, SeenSource[Source]]:
-        """List the tools of a source, and compare them with their pins. Raises ``NotFound``."""
+    async def look(self, key: str, by: Principal) -> tuple[SourceSummary, SeenSource[Source]]:
+        """List the tools of a source, and compare them with their pins. Raises ``NotFound``.
+
+        If it is used with credentials of users, its tools are listed with that of the administrator ``by``.
+        """
         source = self._named(key)
-        pins, report = await self._look(source)
+        pins, report = await self._look(source, by=by)
         return await self._summary(source, pins), report
 
     async def approve(self, key: str, tools: Mapping[str, str], by: Principal) -> list[Standing]:
@@ -259,11 +272,11 @@ class DeclaredSources:
         """
         source = self._named(key)
         self._check_shared()
-        client = self._connection(source)
-        offers = await client.offers(at_once=True)
-        await check_names(source, client)
-        check_seen(source, {offer.name: offer for offer in offers}, tools)
-        return await as_declared(client, await approve(self._kernel, source, offers, by, chosen=tools))
+        async with self._reach(source, by) as client:
+            offers = await client.offers(at_once=True)
+            await check_names(source, client)
+            check_seen(source, {offer.name: offer for offer in offers}, tools)
+            return await as_declared(client, await approve(self._kernel, source, offers, by, chosen=tools))
 
     async def withdraw(self, key: str, tools: Iterable[str], by: Principal) -> list[str]:
         """Withdraw approvals, on record, and return the names of the tools.
@@ -285,12 +298,23 @@ class DeclaredSources:
                 hint="serve it with a database: --db sqlite:///capset.db",
             )
 
-    async def _look(self, source: Source, *, at_once: bool = True) -> tuple[Sequence[ToolPin], SeenSource[Source]]:
+    async def _look(
+        self, source: Source, *, at_once: bool = True, by: Principal | None = None
+    ) -> tuple[Sequence[ToolPin], SeenSource[Source]]:
         """List the tools of a source, and return its pins, and the tools compared with them."""
         pins = await self._kernel.store.pins.list(source.pin_key)
-        client = nullcontext(self._connection(source))
-        report = self._reports[source.pin_key] = await look_at(source, pins, client, at_once=at_once)
+        report = self._reports[source.pin_key] = await look_at(source, pins, self._reach(source, by), at_once=at_once)
         return pins, report
+
+    @asynccontextmanager
+    async def _reach(self, source: Source, by: Principal | None) -> AsyncGenerator[SourceClient]:
+        """Yield the client of a source; if it is used with credentials of users, one with that of ``by``."""
+        if by is None or self._own_client is None or not needs_user(source):
+            yield self._connection(source)
+            return
+        secrets = await secrets_of(source, self._kernel.secrets, self._kernel.credentials, by)
+        async with self._own_client(source, secrets) as client:
+            yield client
 
     def _has_changed(self, key: str) -> bool:
         """Return whether a tool of a source differed from its pin at the last look."""

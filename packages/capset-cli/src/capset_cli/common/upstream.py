@@ -135,7 +135,12 @@ class Upstream:
         from capset_connect.declared_sources import DeclaredSources
 
         return DeclaredSources(
-            kernel, configuration.sources, self.connection, is_shared=self.is_shared, options=options
+            kernel,
+            configuration.sources,
+            self.connection,
+            is_shared=self.is_shared,
+            options=options,
+            own_client=source_client,
         )
 
     async def capability(self, source: Source, kernel: Kernel) -> AnyCapability:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+from capset.definitions.credentials import CredentialSource, MissingCredential
+from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
+from capset.errors import DefinitionError
 from capset_connect.mcp.server import USER_CREDENTIAL
+from capset_connect.vault.user_auth import UserCredential
 
 
 class UserSecrets:
@@ -38,3 +43,35 @@ class UserSecrets:
             self._is_refused = False
             self.lend(await self._renew(self._value), self._renew)
         return self._value
+
+
+def needs_user(source: Any) -> bool:  # an MCP server or an API; most have no ``auth``
+    """Return whether a source is used with credentials of users."""
+    return isinstance(getattr(source, "auth", None), UserCredential)
+
+
+async def secrets_of(
+    source: Any,  # as above
+    secrets: Secrets,
+    credentials: CredentialSource | None,
+    principal: Principal,
+) -> Secrets:
+    """Return the secrets with which a principal lists the tools of a source: with its own credential, if need be.
+
+    Raises ``DefinitionError`` if it has none.
+    """
+    if not needs_user(source):
+        return secrets
+
+    async def lend(refused: str | None) -> str:
+        if credentials is None:
+            raise DefinitionError(f"{source.label}: auth: user needs a vault", hint="set CAPSET_VAULT_KEY")
+        lent = await credentials.lend(principal, source.name, tool="", agent="", refused=refused)
+        if isinstance(lent, MissingCredential):
+            hint = f"connect it, to see its tools as yourself: capset connect {lent.connection}"
+            raise DefinitionError(f"{source.label}: {lent.reason}", hint=hint)
+        return lent.value
+
+    own = UserSecrets(secrets)
+    own.lend(await lend(None), lend)
+    return own

@@ -55,7 +55,7 @@ async def get_tool_source(
 ) -> ToolSourceState:
     """Query one source, and return it with the approved and the current description of each tool."""
     sources = _sources(service)
-    summary, report = await sources.look(id)
+    summary, report = await sources.look(id, caller.principal)
     return source_page(
         summary,
         sources.options,

@@ -192,6 +192,11 @@ class Kernel:
         return self._secrets
 
     @property
+    def credentials(self) -> CredentialSource | None:
+        """The source of users' credentials, if there is one."""
+        return self._open_runtime().credentials
+
+    @property
     def threads(self) -> Threads:
         """The threads of sync handlers."""
         return self._open_runtime().threads
