@@ -66,8 +66,8 @@ async def test_nothing_of_another_organisation_is_there(town: Town, user: str) -
     assert total == 2, "the agent that is defined in code, and the one that the walk has made"
     after, made = await town.rows(), {"agents", "agent_capabilities", "agent_versions", "records"}
     assert before <= after, "nothing was changed or deleted"
-    kept = {"payloads"}  # of the definitions that the walk has named, stored in the background
-    assert {row[0] for row in after - before} - kept == made, "by the walk"
+    background_tables = {"payloads"}  # of the definitions that the walk has named
+    assert {row[0] for row in after - before} - background_tables == made, "by the walk"
 
 
 @pytest.mark.spec("P14", "P16")
