@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from capset_connect.offers import Offer
+from capset_connect.pinning.offers import Offer
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.document import ApiDocument, document_of
 from capset_connect.openapi.operations import offers_of

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from starlette.datastructures import UploadFile
 
 from capset import Agent, Kernel, Principal
-from capset_connect.offers import Offer
+from capset_connect.pinning.offers import Offer
 from capset_connect.openapi import open_apis
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.document import document_of

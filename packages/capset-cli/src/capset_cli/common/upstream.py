@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from capset_connect.declared_sources import DeclaredSources, SourceSummary
     from capset_connect.mcp import McpServers
     from capset_connect.mcp.connection import McpConnection
-    from capset_connect.offers import Offer
+    from capset_connect.pinning.offers import Offer
     from capset_connect.openapi.client import OpenApiClient
-    from capset_connect.pins import Approved
+    from capset_connect.pinning.pins import Approved
 
 
 @asynccontextmanager
@@ -180,7 +180,7 @@ class Upstream:
 
     async def _load_all_pins(self, sources: Sequence[Source]) -> Mapping[str, Sequence[ToolPin]]:
         """Return the pins of each source, by their key."""
-        from capset_connect.pins import side_by_side
+        from capset_connect.pinning.pins import side_by_side
 
         if not (any(source.trust_first_use for source in sources) or has_db(self._db)):
             return {}
@@ -189,7 +189,7 @@ class Upstream:
         return {source.pin_key: approved for source, approved in zip(sources, pins, strict=True)}
 
     async def _load_pins(self, source: Source, kernel: Kernel) -> Sequence[ToolPin]:
-        from capset_connect.pins import pins_of
+        from capset_connect.pinning.pins import pins_of
 
         async def offers() -> Sequence[Offer]:
             async with source_client(source, kernel.secrets) as client:

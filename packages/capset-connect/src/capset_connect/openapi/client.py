@@ -25,7 +25,7 @@ from capset.schemas.strict_json import parse_json
 from capset.schemas.validation_errors import SchemaMismatch
 from capset_connect.client_credentials import NO_TOKEN, AccessTokens
 from capset_connect.declarations import add_internal_hint, fill_secrets, mask_text, mask_value, maskable, proxies_of
-from capset_connect.offers import Offer
+from capset_connect.pinning.offers import Offer
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.credentials import Filled, chosen, filled
 from capset_connect.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, document_of, parse_document

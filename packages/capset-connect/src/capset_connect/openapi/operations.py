@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 from capset.errors import DefinitionError, ToolError, unknown
 from capset.net.urls import parse_url
-from capset_connect.offers import MAX_TOOLS, Offer, distinct, examined, shown
+from capset_connect.pinning.offers import MAX_TOOLS, Offer, distinct, examined, shown
 from capset_connect.openapi.api import EFFECTS, OpenApi
 from capset_connect.openapi.arguments import arguments_of
 from capset_connect.openapi.credentials import chosen, keys_of, problem_of, security_of

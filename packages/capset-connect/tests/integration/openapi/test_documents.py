@@ -10,7 +10,7 @@ import pytest
 from capset.errors import ToolError
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
-from capset_connect.offers import Offer
+from capset_connect.pinning.offers import Offer
 from capset_connect.openapi.client import OpenApiClient
 from capset_connect.openapi.document import parse_document
 from capset_connect.openapi.operations import offers_of, rules_for
@@ -299,7 +299,7 @@ async def test_a_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.spec("M8")
 def test_integers_beyond_2_to_the_53_stay_integers() -> None:
-    from capset_connect.pins import pin_of, shape_of
+    from capset_connect.pinning.pins import pin_of, shape_of
 
     offer = one(parameter(schema={"type": "integer", "maximum": 2**63 - 1}))
     declared = api()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from capset_connect.offers import Offer
+from capset_connect.pinning.offers import Offer
 from capset_connect.openapi.document import parse_document
 from capset_connect.openapi.operations import offers_of
 from tests.helpers.connect.openapi.documents import api, doc

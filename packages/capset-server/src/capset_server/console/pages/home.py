@@ -13,7 +13,7 @@ from capset.definitions.calls.records import Outcome
 from capset_server.console.inbox_rows import rows_of
 from capset_server.console.page import PageRequest, PageRoute
 from capset_server.console.pages.record_charts import group_of
-from capset_server.console.pages.record_filters import quick_ranges
+from capset_server.console.record_filters import quick_ranges
 
 _SHOWN: Final = 5
 _FAILURES: Final = tuple(outcome for outcome in get_args(Outcome) if group_of(outcome) == "failed")

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from capset.stores.base.usage import COUNTED_DAYS
 from capset_server.console.api import RestRefusal
 from capset_server.console.page import PageRequest, PageRoute
-from capset_server.console.pages.record_filters import SUMMARIZED, RecordForm, quick_ranges, record_form
+from capset_server.console.record_filters import SUMMARIZED, RecordForm, quick_ranges, record_form
 
 WIDTH: Final = 1_000
 HEIGHT: Final = 160

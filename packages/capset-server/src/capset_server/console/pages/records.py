@@ -13,7 +13,7 @@ from capset.wire.audit import record_shape
 from capset_server.console.api import RestRefusal
 from capset_server.console.forms import number
 from capset_server.console.page import PageRequest, PageRoute
-from capset_server.console.pages.record_filters import FILTERS, RecordForm, quick_ranges, record_form
+from capset_server.console.record_filters import FILTERS, RecordForm, quick_ranges, record_form
 from capset_server.http.record_exports import MEDIA_TYPES
 
 LINKS: Final = 1_000

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from capset.stores.base import RunState
 from capset_server.console.api import RestRefusal
 from capset_server.console.page import PageRequest, PageRoute
-from capset_server.console.pages.record_filters import RecordForm
+from capset_server.console.record_filters import RecordForm
 
 _FILTERS: Final = ("since", "until", "state", "agent", "principal", "session_id")
 

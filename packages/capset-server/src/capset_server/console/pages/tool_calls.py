@@ -16,7 +16,7 @@ from capset_server.console.forms import Form
 from capset_server.console.markup import SHOWN
 from capset_server.console.page import PageRequest, PageRoute
 from capset_server.console.schema_forms import fields_of, values_of
-from capset_server.console.session_events import preview
+from capset_server.console.transcripts.events import preview
 
 _LARGE: Final = 256 * 1024
 """Results above this size, in bytes, are parsed in a thread."""

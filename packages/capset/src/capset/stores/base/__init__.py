@@ -31,7 +31,6 @@ from capset.stores.base.agents import (
     VersionQuery,
 )
 from capset.stores.base.audit import Attempt, AuditLog, AuditQuery, Entry, Measured, MeasuredCall, Pruned
-from capset.stores.base.changes import ChangeFeed, ChangeKind, ChangeNotice, NoticeCallback
 from capset.stores.base.credentials import (
     AuthorizationRow,
     CredentialKind,
@@ -78,7 +77,7 @@ from capset.stores.base.runs import RunKind, RunQuery, RunRow, RunState, RunStor
 from capset.stores.base.schedules import ScheduleQuery, ScheduleRow, ScheduleStore
 from capset.stores.base.sessions import VERSION_FIELDS, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
-from capset.stores.base.store import CHANGES_GROUP, GROUP, Store, make_store, share_changes
+from capset.stores.base.store import ChangeFeed, ChangeKind, ChangeNotice, NoticeCallback, CHANGES_GROUP, GROUP, Store, make_store, share_changes
 from capset.stores.base.usage import (
     ModelUser,
     StepClaim,

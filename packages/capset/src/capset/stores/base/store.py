@@ -1,15 +1,15 @@
-"""The protocol of a complete store, and the lookup of one by URL."""
+"""The protocols of a complete store and of its change notices, and the lookup of one by URL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Protocol, cast
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from capset.errors import DefinitionError, unknown
 from capset.stores.base.admissions import AdmissionStore, ApprovalStore
 from capset.stores.base.agents import AgentStore
 from capset.stores.base.audit import AuditLog
-from capset.stores.base.changes import ChangeFeed
 from capset.stores.base.credentials import CredentialStore
 from capset.stores.base.deliveries import DeliveryStore
 from capset.stores.base.directory import Directory
@@ -30,6 +30,36 @@ GROUP = "capset.stores"
 """The entry point group of stores. The name is the URL's scheme, the object a function of the URL."""
 CHANGES_GROUP = "capset.changes"
 """The entry point group of change feeds. Names are as in ``GROUP``, objects are functions of the store and the URL."""
+
+
+ChangeKind = Literal["events", "approval", "lists", "key"]
+"""New events of a session; a decided request; a change that affects lists; a revoked key."""
+
+
+class ChangeNotice(NamedTuple):
+    """A notice of a change; ``id`` is that of the session, request or key.
+
+    It has no content: receivers read the store, so a forged notice changes nothing.
+    """
+
+    kind: ChangeKind
+    id: str = ""
+
+
+NoticeCallback = Callable[[ChangeNotice | None], None]
+"""Called with each notice, or with ``None`` if notices may have been missed."""
+
+
+class ChangeFeed(Protocol):
+    """The notices of other processes. If one is lost, its change is only noticed later, by polling the store."""
+
+    def subscribe(self, on_notice: NoticeCallback) -> AbstractAsyncContextManager[Callable[[], bool]]:
+        """Call ``on_notice`` with each notice, on the running event loop, while inside the context.
+
+        The context's value is a function that returns whether notices of events currently arrive: false for a store
+        that has none, and while its connection is lost.
+        """
+        ...
 
 
 class Store(Protocol):

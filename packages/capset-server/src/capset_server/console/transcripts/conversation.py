@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, cast
 
-from capset_server.console.session_events import SessionEvent
+from capset_server.console.transcripts.events import SessionEvent
 
 EntryKind = Literal["reasoning", "text", "call", "approval", "notice"]
 TurnState = Literal["running", "suspended", "ended", "failed", "cancelled"]

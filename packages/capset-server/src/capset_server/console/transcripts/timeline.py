@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
 
-from capset_server.console.session_events import SessionEvent
+from capset_server.console.transcripts.events import SessionEvent
 
 WIDTH: Final = 1_000
 """The width of the whole chart, in its own units."""

@@ -1,0 +1,1 @@
+"""Lists of MCP servers: their size, their members, and the offers in them."""
