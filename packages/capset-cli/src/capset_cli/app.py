@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "run": "conversation.commands:run_command",
     "chat": "conversation.commands:chat_command",
     "call": "call:call_command",
+    "connect": "connections.connect:connect_command",
     "serve": "serve:serve_command",
     "worker": "worker:worker_command",
     "kernel": "kernel:kernel_command",
@@ -111,6 +112,20 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "backup": "db:backup_command",
         "restore": "db:restore_command",
     },
+    "connections": {
+        "list": "connections:list_command",
+        "disconnect": "connections:disconnect_command",
+        "delegate": "connections:delegate_command",
+        "delegations": "connections:delegations_command",
+        "end": "connections:end_command",
+        "credentials": "connections:credentials_command",
+        "revoke": "connections:revoke_command",
+    },
+    "vault": {
+        "key": "vault:key_command",
+        "check": "vault:check_command",
+        "rotate": "vault:rotate_command",
+    },
     "approvals": {
         "list": "approvals:list_command",
         "show": "approvals:show_command",
@@ -130,13 +145,15 @@ HELP: Final = {
     "runs": "List runs, which are turns and queued calls; show one as a tree, and follow it.",
     "audit": "Read, verify, sign and prune the record of every attempt.",
     "db": "Upgrade, check, back up and restore a database.",
+    "connections": "List, delegate and revoke what users have connected, so that tools act as them.",
+    "vault": "Make, check and rotate the keys that protect the credentials of users.",
     "approvals": "List, approve and reject calls that need an approval.",
 }
 """The purpose of each group."""
 PANELS: Final = {
     "Begin": "init check doctor list describe schema demo",
-    "Run": "run chat call serve worker kernel mcp gateway",
-    "Administer": "agents sessions runs approvals people deliveries key db",
+    "Run": "run chat call connect serve worker kernel mcp gateway",
+    "Administer": "agents sessions runs approvals connections people deliveries key vault db",
     "Prove": "audit fingerprint compose diff replay",
     "Exchange and measure": "export import bench",
 }

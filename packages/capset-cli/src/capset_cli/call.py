@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from capset.definitions.calls.messages import Json, Message
 from capset.definitions.governance.allowances import Allowance
-from capset.errors import CapsetError, DefinitionError, PermissionDenied
+from capset.errors import CapsetError, ConnectionRequired, DefinitionError, PermissionDenied
 from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry
 from capset.wire.calls import MessageShape, approval_of, call_data, progress_of
@@ -84,14 +84,15 @@ class ProgressView:
             self._bars.print_line(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
 
     def _show_request(self, request: Mapping[str, object]) -> None:
-        """Report a call that waits for an approval, with the command to approve it."""
-        self._approval_id = str(request.get("id"))
-        approve = f"capset approvals approve {shlex.quote(self._approval_id)}{self._where}"
+        """Report a call that waits for an approval or a connection, with the command for it."""
+        self._approval_id, connection = str(request.get("id")), request.get("connect")
+        command = f"approvals approve {shlex.quote(self._approval_id)}" if connection is None else f"connect {connection}"
         requested_call = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
         console = err()
-        console.print(f"[yellow]waiting for an approval:[/] {cell(requested_call)}", soft_wrap=True)
+        awaited = "an approval" if connection is None else "a connection"
+        console.print(f"[yellow]waiting for {awaited}:[/] {cell(requested_call)}", soft_wrap=True)
         console.print(f"[dim]{cell(str(request.get('reason')))}[/]", soft_wrap=True)
-        console.print(f"[dim]{cell(approve)}[/]", soft_wrap=True)
+        console.print(f"[dim]{cell(f'capset {command}{self._where}')}[/]", soft_wrap=True)
 
 
 @guarded
@@ -156,9 +157,9 @@ def call_command(
                 error.hint = f"{command}{grants}".strip()
             if (approval_id := approval_of(error)) is not None:
                 session_option = f"--session {shape['session']}"
-                error.hint = (
-                    f"capset approvals approve {approval_id}{where}; then repeat the call with {session_option}"
-                )
+                connection = error.connection if isinstance(error, ConnectionRequired) else None
+                command = f"approvals approve {approval_id}" if connection is None else f"connect {connection}"
+                error.hint = f"capset {command}{where}; then repeat the call with {session_option}"
             print_error(error, as_json=False)
         else:
             value = shape["data"]

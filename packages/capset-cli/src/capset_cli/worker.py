@@ -18,7 +18,7 @@ from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.registry import Registry
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
-from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel, user_vault
+from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
 from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who
@@ -27,6 +27,7 @@ from capset_cli.common.process import on_termination_signal
 from capset_cli.common.settings import Settings, load_settings
 from capset_cli.common.temporary_folder import own_temporary_folder
 from capset_cli.common.upstream import Upstream
+from capset_cli.common.vaults import user_vault
 from capset_cli.serve.agent_servers import AgentHost, AgentSecret
 from capset_cli.serve.limits import HttpLimit, request_limits
 from capset_cli.serve.process import tune_process
@@ -139,7 +140,7 @@ async def _work(settings: Settings, options: _WorkerOptions) -> None:
     configuration, upstream = options.configuration, options.upstream
     registry = options.installed if configuration is None else configuration.within(options.installed)
     anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if options.insecure else None
-    vault = user_vault(configuration, is_required=True)
+    vault = user_vault(() if configuration is None else configuration.sources, is_required=True)
     kernel = make_kernel(
         settings.db, configuration, options.allowance, signs=False, generator=options.runner, vault=vault
     )

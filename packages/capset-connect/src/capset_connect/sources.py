@@ -58,4 +58,4 @@ def declarations(shape: Declaring, folder: Path) -> Iterator[tuple[str, Callable
     for name, server in shape.mcp_servers.items():
         yield f"mcp_servers.{name}", partial(server_of, name, server, folder, shape.providers)
     for name, api in shape.apis.items():
-        yield f"apis.{name}", partial(api_of, name, api, folder)
+        yield f"apis.{name}", partial(api_of, name, api, folder, shape.providers)

@@ -84,30 +84,3 @@ def make_kernel(
         redis=redis,
         credentials=credentials,
     )
-
-
-def user_vault(configuration: Configuration | None, *, is_required: bool = False) -> UserVault | None:
-    """Return the vault for the servers of a configuration that use credentials of users; ``None`` if there are none.
-
-    Raises ``DefinitionError`` for invalid keys of the vault, and for missing ones if it ``is_required``. Otherwise calls
-    of these servers are refused without them.
-    """
-    from capset_connect.vault.encryption import vault_keys
-    from capset_connect.vault.user_auth import user_servers
-    from capset_connect.vault.user_vault import UserVault
-
-    sources = () if configuration is None else configuration.sources
-    servers = user_servers(sources)
-    if not servers:
-        return None
-    keys = vault_keys(os.environ)
-    if keys is None:
-        if is_required:
-            raise DefinitionError(
-                f"{', '.join(sorted(servers))}: auth: user needs the vault's key, which is not set",
-                hint="set CAPSET_VAULT_KEY, or CAPSET_VAULT_KEY_FILE",
-            )
-        return None
-    vault = UserVault(keys, EnvironmentSecrets())
-    vault.declare(sources)
-    return vault

@@ -28,10 +28,11 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session_access import check_owner
 from capset.stores.base import SessionRow, Store, make_store
-from capset_cli.common.configuration import load_configuration, make_kernel, user_vault
+from capset_cli.common.configuration import load_configuration, make_kernel
 from capset_cli.common.output import cell, err, escaped
 from capset_cli.common.settings import Settings, has_db, require_db
 from capset_cli.common.upstream import Upstream
+from capset_cli.common.vaults import user_vault
 from capset_connect.agents.definitions import build_agent
 from capset_connect.agents.rows import Loaded
 from capset_connect.agents.store import StoredAgents, agent_in_code, ensure_session, new_session_row
@@ -195,7 +196,7 @@ async def open_kernel(
         target.allowance,
         generator=generator,
         redis=settings.redis,
-        vault=user_vault(target.configuration),
+        vault=None if target.configuration is None else user_vault(target.configuration.sources),
     )
     async with new_kernel if target.upstream is None else target.upstream.opened(new_kernel, db) as kernel:
         if is_permanent and agent is not None:

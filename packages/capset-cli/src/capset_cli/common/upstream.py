@@ -17,7 +17,8 @@ from capset.kernel.runtime import EnvironmentSecrets
 from capset.stores.base.pins import ToolPin
 from capset_cli.common.exits import require_extra
 from capset_cli.common.output import err, error_text, escaped
-from capset_cli.common.settings import has_db
+from capset_cli.common.settings import Settings, has_db
+from capset_cli.common.vaults import user_vault
 from capset_connect.openapi.api import OpenApi
 from capset_connect.sources import Source
 
@@ -47,6 +48,26 @@ async def source_client(source: Source, secrets: Secrets) -> AsyncGenerator[McpC
 
     async with McpConnection(source, secrets) as connection:
         yield connection
+
+
+@asynccontextmanager
+async def own_source_client(source: Source, settings: Settings) -> AsyncGenerator[McpConnection | OpenApiClient]:
+    """Yield a client as ``source_client`` does; one with the principal's own credential if users connect the source.
+
+    Raises ``DefinitionError`` if the principal has not connected it.
+    """
+    from capset_connect.vault.user_secrets import needs_user, secrets_of
+
+    secrets: Secrets = EnvironmentSecrets()
+    if not needs_user(source):
+        async with source_client(source, secrets) as client:
+            yield client
+        return
+    vault = user_vault([source], is_required=True)
+    async with Kernel(store=settings.db, credentials=vault and vault.open) as kernel:
+        own_secrets = await secrets_of(source, secrets, kernel.credentials, settings.principal)
+        async with source_client(source, own_secrets) as client:
+            yield client
 
 
 class Upstream:

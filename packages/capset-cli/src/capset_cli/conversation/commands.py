@@ -351,14 +351,16 @@ async def _follow_turn(
         if event.type == "approval.requested":
             requests.append(event)
         elif event.type == "turn.suspended":
+            connections = {str(row.data["id"]): row.data.get("connect") for row in requests}
             is_decided = await _decide_requests(conversation, view, requests) if conversation.can_decide else False
             requests = []
             if not is_decided:
+                where = f"{conversation.approve_options}{options.target_options}"
                 for approval in event.data["approvals"]:
-                    approve = (
-                        f"capset approvals approve {approval}{conversation.approve_options}{options.target_options}"
-                    )
-                    view.print_note(f"[yellow]waits for an approval:[/] {cell(approve)}")
+                    connection = connections.get(approval)
+                    command = f"approvals approve {approval}" if connection is None else f"connect {connection}"
+                    awaited = "an approval" if connection is None else "a connection"
+                    view.print_note(f"[yellow]waits for {awaited}:[/] {cell(f'capset {command}{where}')}")
                 if not options.waits:
                     view.print_note(
                         f"[dim]then: capset run --session {cell(conversation.session + options.resume_options)}[/]"
@@ -370,6 +372,8 @@ async def _follow_turn(
 async def _decide_requests(conversation: OpenConversation, view: TurnView, requests: list[EventShape]) -> bool:
     """Ask the user about each request, and decide it; return whether all were decided."""
     for request in requests:
+        if request.data.get("connect") is not None:
+            return False  # only connecting decides it
         try:
             answer = await asyncio.to_thread(_ask_user, is_masked=bool(request.data.get("masked")))
             if answer == _SHOW:

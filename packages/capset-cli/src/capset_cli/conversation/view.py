@@ -95,7 +95,8 @@ class TurnView:
     def _show_request(self, data: dict[str, Any]) -> None:
         self._end_line()
         code = data.get("code_hash")
-        self._err.print(f"[yellow]?[/] {cell(str(data['tool']))} needs an approval: {cell(str(data['reason']))}")
+        needed = "an approval" if data.get("connect") is None else "a connection"
+        self._err.print(f"[yellow]?[/] {cell(str(data['tool']))} needs {needed}: {cell(str(data['reason']))}")
         self._print_arguments(data["arguments"])
         for file in data.get("files", ()):
             about = f"{file['path']}, {file['size_bytes']} bytes, SHA-256 {file['sha256']}"

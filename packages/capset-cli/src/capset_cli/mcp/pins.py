@@ -15,7 +15,6 @@ import typer
 from capset.errors import DefinitionError, counted, unknown
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.kernel.runtime import EnvironmentSecrets
 from capset.stores.base.pins import ToolPin
 from capset_cli.common.actors import local_actor
 from capset_cli.common.exits import Exit, guarded
@@ -24,7 +23,7 @@ from capset_cli.common.output import cell, err, escaped, out, print_json, print_
 from capset_cli.common.remote import format_options
 from capset_cli.common.settings import Settings, has_db, load_settings, require_db
 from capset_cli.common.texts import one_line
-from capset_cli.common.upstream import source_client
+from capset_cli.common.upstream import own_source_client
 from capset_connect.config_file import read_configuration
 from capset_connect.mcp.server import OF_AGENTS, McpServer
 from capset_connect.pinning.offers import described, hash_of, shown
@@ -222,14 +221,13 @@ def _declared_sources(file: Path, name: str | None = None) -> Sequence[Source]:
 
 def query_sources(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
     """Connect to all sources at once, and return what each offers, compared with the approvals in the database."""
-    return asyncio.run(_query(sources, settings.db))
+    return asyncio.run(_query(sources, settings))
 
 
-async def _query(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
-    pins = await _list_pins(db) if has_db(db) else ()
-    secrets = EnvironmentSecrets()
+async def _query(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
+    pins = await _list_pins(settings.db) if has_db(settings.db) else ()
     return await side_by_side(
-        partial(look_at, source, [pin for pin in pins if pin.server == source.pin_key], source_client(source, secrets))
+        partial(look_at, source, [pin for pin in pins if pin.server == source.pin_key], own_source_client(source, settings))
         for source in sources
     )
 
@@ -245,7 +243,7 @@ async def _approve(
 ) -> tuple[Sequence[Standing], Sequence[Standing]]:
     """Return the tools whose approval changed, and, if none were named, those left out because of problems."""
     hashes = None if references is None else dict(map(_parse_reference, references))
-    async with source_client(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
+    async with own_source_client(source, settings) as client, Kernel(store=settings.db) as kernel:
         offers = await client.offers()
         await check_names(source, client)
         for offer in offers:

@@ -27,7 +27,7 @@ from capset.kernel.registry import Registry
 from capset.net.addresses import is_loopback
 from capset_cli.common.actors import local_actor
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
-from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel, user_vault
+from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
 from capset_cli.common.exits import Exit, guarded, require_extra
 from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
 from capset_cli.common.options import Attribute, Db, Env, Grant, Redis, Who
@@ -36,6 +36,7 @@ from capset_cli.common.settings import Settings, load_settings
 from capset_cli.common.sources import log_need, source_options, warn_of_sources
 from capset_cli.common.temporary_folder import own_temporary_folder
 from capset_cli.common.upstream import Upstream
+from capset_cli.common.vaults import user_vault
 from capset_cli.serve.agent_servers import AgentHost, AgentSecret
 from capset_cli.serve.jwt import (
     JwtAlgorithm,
@@ -326,15 +327,16 @@ async def _serve(settings: Settings, options: _ServerOptions) -> None:
                 # In a thread: a browser in the terminal returns only when it is closed.
                 Thread(target=webbrowser.open, args=[options.public_url or address], daemon=True).start()
 
-        actor = local_actor(settings.principal, "serve")
+        actor, configuration = local_actor(settings.principal, "serve"), options.configuration
+        vault = user_vault(() if configuration is None else configuration.sources, is_required=True)
         kernel = make_kernel(
             settings.db,
-            options.configuration,
+            configuration,
             options.allowance,
             signs=False,
             generator=options.runner,
             redis=settings.redis,
-            vault=(vault := user_vault(options.configuration, is_required=True)),
+            vault=vault,
         )
         log = LogWriter(sys.stderr.buffer)
         logs.configure(log)  # before the store is opened, which may log something
@@ -343,8 +345,8 @@ async def _serve(settings: Settings, options: _ServerOptions) -> None:
             has_keys = await kernel.store.keys.any()
             tokens = None if make_tokens is None else make_tokens(kernel)
             sources = None
-            if options.configuration is not None:
-                sources = options.upstream.declared_sources(kernel, options.configuration, options.command_options)
+            if configuration is not None:
+                sources = options.upstream.declared_sources(kernel, configuration, options.command_options)
             service = Service(
                 kernel,
                 registry,
@@ -352,7 +354,7 @@ async def _serve(settings: Settings, options: _ServerOptions) -> None:
                 anyone=anyone,
                 limits=options.limits,
                 tokens=tokens,
-                agent=options.configuration and options.configuration.agent.name,
+                agent=configuration and configuration.agent.name,
                 public_url=options.public_url,
                 server_allowances=options.server_allowances,
                 open_id=None if options.open_id is None else OpenIdSignIn(options.open_id, kernel),

@@ -12,12 +12,13 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capset.errors import CapsetError, Conflict, StoreError, counted
+from capset.errors import CapsetError, Conflict, DefinitionError, StoreError, counted
 from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.registry import Registry
 from capset.stores.base.pins import ToolPin
 from capset_cli.common.upstream import Upstream
 from capset_connect.config_file import Configuration, read_configuration
+from capset_connect.vault.user_auth import user_servers
 
 if TYPE_CHECKING:
     from capset_server.service import Service

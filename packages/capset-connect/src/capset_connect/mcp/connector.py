@@ -26,10 +26,10 @@ from capset_connect.mcp.failures import was_closed
 from capset_connect.mcp.listing.meter import ListMeter
 from capset_connect.mcp.processes import ProcessOutput, process_streams
 from capset_connect.mcp.raw_results import raw_results
-from capset_connect.mcp.server import INHERITED, USER_CREDENTIAL, McpServer
+from capset_connect.mcp.server import INHERITED, McpServer
 from capset_connect.mcp.server_headers import ServerHeaders
 from capset_connect.mcp.transports import NO_STREAMABLE_HTTP, CheckedTransport, Streams, http_streams, sse_streams
-from capset_connect.mcp.users.secrets import UserSecrets
+from capset_connect.vault.user_secrets import UserSecrets
 from capset_connect.vault.user_auth import UserCredential
 
 _DRAIN_SECONDS: Final = 1.0

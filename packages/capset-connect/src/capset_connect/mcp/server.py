@@ -37,7 +37,7 @@ from capset_connect.declarations import (
     words,
 )
 from capset_connect.mcp.resources import Resources, checked_resources, context_uris
-from capset_connect.vault.user_auth import UserCredential, user_credential_of
+from capset_connect.vault.user_auth import PLACEHOLDER, UserCredential, user_credential_of
 from capset_connect.tool_rules import EVERY, Rules, checked_rules, options_of, rules_of, unknown_arguments
 
 if TYPE_CHECKING:
@@ -53,9 +53,6 @@ INHERITED: Final = ("PATH", "HOME")
 """Variables that ``npx`` and ``uvx`` need from the machine's environment, and that are not secret."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTIONAL_SECONDS: Final = requiring("{} must be a positive number of seconds", within(REAL, POSITIVE), optional=True)
-USER_CREDENTIAL: Final = "USER_CREDENTIAL"
-"""The name of the placeholder for the credential of the calling user, in headers and variables."""
-_USER_PLACEHOLDER: Final = f"${{{USER_CREDENTIAL}}}"
 _OF_URLS: Final = ("headers", "oauth", "internal", "ca_file", "proxy")
 """The fields that do not apply to a server that is started by a command."""
 Authentication = Callable[[Secrets], Awaitable["httpx2.Auth"]]
@@ -215,35 +212,40 @@ class McpServer(McpSource):
 
     def _check_user(self) -> None:
         """Raise ``DefinitionError`` unless the credential of a user, if there is one, has exactly one way in."""
-        is_placed = any(_USER_PLACEHOLDER in text for text in (*self.headers.values(), *self.env.values()))
+        is_placed = any(PLACEHOLDER in text for text in (*self.headers.values(), *self.env.values()))
         if not isinstance(self.auth, UserCredential):
             if is_placed:
-                raise DefinitionError(f"MCP server {self.name!r}: {_USER_PLACEHOLDER} needs auth: user")
+                raise DefinitionError(f"MCP server {self.name!r}: {PLACEHOLDER} needs auth: user")
             return
         if self.command and not is_placed:
             raise DefinitionError(
-                f"MCP server {self.name!r}: auth: user needs a variable in env with {_USER_PLACEHOLDER}",
-                hint=f'env: {{API_KEY: "{_USER_PLACEHOLDER}"}}',
+                f"MCP server {self.name!r}: auth: user needs a variable in env with {PLACEHOLDER}",
+                hint=f'env: {{API_KEY: "{PLACEHOLDER}"}}',
             )
         if self.oauth is not None:
             raise DefinitionError(f"MCP server {self.name!r}: give auth: user or oauth, not both")
         has_header = any(name.lower() == "authorization" for name in self.headers)
-        if has_header and not any(_USER_PLACEHOLDER in text for text in self.headers.values()):
+        if has_header and not any(PLACEHOLDER in text for text in self.headers.values()):
             raise DefinitionError(
-                f"MCP server {self.name!r}: the header Authorization is that of the user: write {_USER_PLACEHOLDER} in it"
+                f"MCP server {self.name!r}: the header Authorization is that of the user: write {PLACEHOLDER} in it"
             )
-        if _USER_PLACEHOLDER in (self.proxy or ""):
+        if PLACEHOLDER in (self.proxy or ""):
             raise DefinitionError(f"MCP server {self.name!r}: a proxy cannot have the credential of a user")
         if context_uris(self.resources):
             raise DefinitionError(f"MCP server {self.name!r}: resources cannot be context with auth: user")
+        if self.trust_first_use:
+            raise DefinitionError(
+                f"MCP server {self.name!r}: trust_first_use cannot be used with auth: user",
+                hint="connect it, and approve its tools as yourself: capset mcp approve",
+            )
 
     @property
     def sent_headers(self) -> Mapping[str, str]:
         """The headers of every request, with the credential of the user if they do not place it themselves."""
-        is_placed = any(_USER_PLACEHOLDER in text for text in self.headers.values())
+        is_placed = any(PLACEHOLDER in text for text in self.headers.values())
         if not isinstance(self.auth, UserCredential) or is_placed:
             return self.headers
-        return {**self.headers, "Authorization": f"Bearer {_USER_PLACEHOLDER}"}
+        return {**self.headers, "Authorization": f"Bearer {PLACEHOLDER}"}
 
     def _check_rules(self) -> None:
         """Raise ``DefinitionError`` for rules that cannot apply to resources or prompts."""
@@ -261,9 +263,7 @@ class McpServer(McpSource):
         """The names of the secrets that it needs."""
         credentials = () if self.oauth is None else self.oauth.texts
         names = secrets_in((*self.headers.values(), *self.env.values(), *credentials, self.proxy or ""))
-        provider = self.auth.provider if isinstance(self.auth, UserCredential) else None
-        own = tuple(name for name in names if name != USER_CREDENTIAL)
-        return own if provider is None else (*own, *provider.secrets)
+        return self.auth.secrets(names) if isinstance(self.auth, UserCredential) else names
 
     @property
     def longest(self) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 from capset_connect.client_credentials import AccessTokens
 from capset_connect.declarations import Secret, fill_secrets
 from capset_connect.mcp.server import McpServer
-from capset_connect.mcp.users.secrets import UserSecrets
+from capset_connect.vault.user_secrets import UserSecrets
 
 Headers = Mapping[str, str]
 RawHeaders = list[tuple[bytes, bytes]]

@@ -39,7 +39,7 @@ from capset_connect.mcp.failures import NotListed
 from capset_connect.mcp.listing.offers import PROMPT, is_used, named
 from capset_connect.mcp.resources import AllowedUris, context_uris
 from capset_connect.mcp.server import PROMPTS, READ, McpServer, tool_options
-from capset_connect.mcp.users.connections import ConnectionsByUser
+from capset_connect.mcp.user_connections import ConnectionsByUser
 from capset_connect.pinning.offers import Offer
 from capset_connect.pinning.pins import Approved, Ask, capability_with, shape_of
 from capset_connect.tool_rules import RuleNames, effect_of, rules_of
@@ -93,7 +93,7 @@ class Reach:
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of every tool by which its calls get the credential of their user."""
-        return {} if self._users is None else {"credential": self.server.name}
+        return {} if self._users is None else {"credential": self.server.pin_key}
 
     async def of(self, *context: Context) -> tuple[McpConnection, Guard]:
         """Return the connection for a call, and its guard."""

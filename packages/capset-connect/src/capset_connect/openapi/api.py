@@ -20,7 +20,7 @@ from capset.net.addresses import HostAllowlist
 from capset.net.client import checked_headers
 from capset.schemas.strict_json import copy_json
 from capset.schemas.validation_errors import SchemaMismatch
-from capset.wire.tool_sources import ApiShape
+from capset.wire.tool_sources import ApiShape, ProviderShape
 from capset_connect.client_credentials import ClientCredentials, client_credentials_of
 from capset_connect.declarations import (
     ANSWER_BYTES,
@@ -37,6 +37,7 @@ from capset_connect.declarations import (
     words,
 )
 from capset_connect.tool_rules import Rules, checked_rules
+from capset_connect.vault.user_auth import PLACEHOLDER, UserCredential, user_credential_of
 
 _SCHEME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
@@ -176,6 +177,10 @@ class OpenApi(ApiSource):
     """The credential of each security scheme of the document, by its name: a key, a token, or ``USER:PASSWORD``."""
     oauth: Mapping[str, ClientCredentials] = checked_field(_oauth, ())
     """The client credentials that obtain access tokens for each security scheme of the document, by its name."""
+    auth: UserCredential | None = checked_field(
+        requiring("{} must be a UserCredential", lambda auth: isinstance(auth, UserCredential), optional=True), None
+    )
+    """Each call uses the credential of its user, which replaces ``${USER_CREDENTIAL}`` in headers and credentials."""
     internal: Iterable[str] = checked_field(_hosts, ())
     """The internal hosts that may be contacted, as ``host`` or ``host:port``; others are refused."""
     ca_file: str | None = checked_field(
@@ -203,6 +208,20 @@ class OpenApi(ApiSource):
             raise DefinitionError(f"API {self.name!r:.80}: {error.message}", hint=error.hint) from None
         if both := sorted(self.credentials.keys() & self.oauth.keys()):
             raise DefinitionError(f"API {self.name!r}: {both[0]!r} is in credentials and in oauth; give one of them")
+        self._check_user()
+
+    def _check_user(self) -> None:
+        """Raise ``DefinitionError`` unless the credential of a user, if there is one, has a place."""
+        is_placed = any(PLACEHOLDER in text for text in (*self.headers.values(), *self.credentials.values()))
+        if self.auth is None and is_placed:
+            raise DefinitionError(f"API {self.name!r}: {PLACEHOLDER} needs auth: user")
+        if self.auth is not None and not is_placed:
+            raise DefinitionError(
+                f"API {self.name!r}: auth: user needs {PLACEHOLDER} in headers or credentials",
+                hint=f'credentials: {{SCHEME: "{PLACEHOLDER}"}}',
+            )
+        if PLACEHOLDER in (self.proxy or ""):
+            raise DefinitionError(f"API {self.name!r}: a proxy cannot have the credential of a user")
 
     @property
     def document_url(self) -> str | None:
@@ -218,12 +237,15 @@ class OpenApi(ApiSource):
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets that it needs."""
         clients = (text for client in self.oauth.values() for text in client.texts)
-        return secrets_in((*self.headers.values(), *self.credentials.values(), *clients, self.proxy or ""))
+        names = secrets_in((*self.headers.values(), *self.credentials.values(), *clients, self.proxy or ""))
+        return names if self.auth is None else self.auth.secrets(names)
 
 
-def api_of(name: str, shape: ApiShape, folder: Path) -> OpenApi:
-    """Return the API that a file in ``folder`` declares. Raises ``DefinitionError``."""
+def api_of(name: str, shape: ApiShape, folder: Path, providers: Mapping[str, ProviderShape]) -> OpenApi:
+    """Return the API that a file in ``folder`` declares, with its ``providers``. Raises ``DefinitionError``."""
     options: dict[str, Any] = shape.model_dump(exclude_none=True)
+    if shape.auth is not None:
+        options["auth"] = user_credential_of(f"API {name!r}", shape.auth, providers, folder)
     if not _URL.match(shape.document):
         options["document"] = str(folder / shape.document)
     if shape.ca_file is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from capset.definitions.calls.contexts import Context
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, ToolError, TransientError
 from capset.kernel.governance.sent_requests import sending
@@ -32,6 +33,7 @@ from capset_connect.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, doc
 from capset_connect.openapi.operations import is_left_out, names_in, offers_of, unmatched
 from capset_connect.openapi.parameters import is_json
 from capset_connect.openapi.requests import ApiRequest, request_of
+from capset_connect.vault.user_secrets import UserSecrets, secrets_of_call
 
 _EXCERPT: Final = 2_000
 """The maximum length of the excerpt of an error's body, in characters."""
@@ -127,14 +129,23 @@ class OpenApiClient:
         async with self._reading:
             return is_left_out(self.api, await self._refresh(), shape["name"])
 
-    async def call(self, shape: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:  # JSON
+    async def user_secrets(self, ctx: Context) -> UserSecrets:
+        """Return the secrets for a call, with the credential of its user."""
+        return await secrets_of_call(ctx, self._secrets)
+
+    async def call(
+        self, shape: Mapping[str, Any], arguments: Mapping[str, Any], user: UserSecrets | None = None
+    ) -> Any:  # JSON
         """Call an operation as approved, with arguments that match its schema; files are ``Upload`` objects.
+
+        ``user`` has the secrets with the credential of the calling user, if the API needs one.
 
         Raises ``ToolError`` for an argument that cannot be sent, a secret that is not set, a status of 300 or more, and
         an invalid response; ``TransientError`` if a retry may succeed.
         """
         api, secrets = self.api, list[str]()
-        headers, credentials = await self._credentials(shape, secrets)
+        source: Secrets = user or self._secrets
+        headers, credentials = await self._credentials(shape, source, secrets)
         request = request_of(api, shape, arguments, headers, credentials)
         is_safe = request.method in _SAFE
         try:
@@ -142,7 +153,9 @@ class OpenApiClient:
                 async with self._sent(request) as response:
                     renewed = headers, credentials
                     if response.status == 401:
-                        renewed = await self._credentials(shape, secrets, credentials)
+                        if user is not None:
+                            user.refuse()
+                        renewed = await self._credentials(shape, source, secrets, credentials)
                     if renewed == (headers, credentials):
                         return await answer_of(api.label, request.method, response, api.answer_bytes, secrets)
                 async with self._sent(request_of(api, shape, arguments, *renewed)) as response:
@@ -159,7 +172,7 @@ class OpenApiClient:
             raise lost from None
 
     async def _credentials(
-        self, shape: Mapping[str, Any], secrets: list[str], refused: Filled | None = None
+        self, shape: Mapping[str, Any], source: Secrets, secrets: list[str], refused: Filled | None = None
     ) -> tuple[dict[str, str], Filled]:
         """Return the declared headers and the credentials of an operation, and add their secrets to ``secrets``.
 
@@ -169,7 +182,7 @@ class OpenApiClient:
         api = self.api
 
         async def noted(name: str) -> str | None:
-            if (value := await self._secrets.get(name)) is not None:
+            if (value := await source.get(name)) is not None:
                 secrets.append(value)
             return value
 

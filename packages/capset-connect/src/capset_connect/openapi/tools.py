@@ -66,7 +66,8 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
     schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     sends_files = takes_files(shape["arguments"])
     policies = [*guard.policies_of(name), *([upload_policy(f"api:{name}", shape["arguments"])] if sends_files else [])]
-    options = options_of(
+    options: dict[str, Any] = {} if api.auth is None else {"credential": api.pin_key}
+    options |= options_of(
         f"api:{name}",
         rules_for(api, shape),
         permissions=api.permissions,
@@ -83,19 +84,22 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
         output=returns_schema(owner, None),
         parameters=tuple(schema.names),
         shape="async",
-        takes_context=sends_files,
+        takes_context=sends_files or api.auth is not None,
         handler=_handler(client, guard, name, shape),
         title=shape.get("title"),
     )
 
 
 def _handler(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, Any]) -> Callable[..., Awaitable[Any]]:
+    sends_files = takes_files(shape["arguments"])
+
     async def call(*context: Context, **arguments: Any) -> Any:  # JSON
         if (reason := await guard.verify(name)) is not None:
             raise PermissionDenied(reason)
-        if context:  # to read files of the session
+        if sends_files:
             arguments = await with_uploads(context[0], shape["arguments"], arguments)
         with guard.until_withdrawn(name):
-            return await client.call(shape, arguments)
+            user = None if client.api.auth is None else await client.user_secrets(context[0])
+            return await client.call(shape, arguments, user)
 
     return call

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from capset.clock import iso_of
 from capset.definitions.principals import Principal
-from capset.errors import CapsetError, Conflict, InvalidArguments, NotFound, PermissionDenied, unknown
+from capset.errors import CapsetError, Conflict, DefinitionError, InvalidArguments, NotFound, PermissionDenied, unknown
 from capset.kernel.kernel import Kernel
-from capset.stores.base import CredentialKind, CredentialQuery, CredentialRow, Page
+from capset.stores.base import CredentialKind, CredentialQuery, CredentialRow, DelegationQuery, DelegationRow, Page
+from capset.wire.connections import DelegationInput
 from capset_connect.token_requests import TokenRefused
+from capset_connect.tool_rules import argument_policy
 from capset_connect.vault.providers import Provider, ProviderClient
 from capset_connect.vault.user_auth import UserServer, user_servers
 from capset_connect.vault.user_credentials import UserCredentials
@@ -190,6 +194,47 @@ class ConnectionService:
         if row is None:
             raise NotFound(f"there is no credential {id!r}")
         return await self._remove(row, by)
+
+    async def delegate(self, principal: Principal, name: str, delegation: DelegationInput) -> DelegationRow:
+        """Let another principal, when it acts for this one, use a connection for some calls.
+
+        Raises ``NotFound`` and ``InvalidArguments``.
+        """
+        kernel, connection = self._kernel, await self._declared_connection(principal, name)
+        owner, delegate = _owner(principal, connection.name), delegation.delegate
+        if delegate == owner.principal:
+            raise InvalidArguments("Invalid request: delegate: another principal than the owner is expected")
+        try:
+            argument_policy("delegation", delegation.arguments or {}, ())
+        except DefinitionError as error:
+            raise InvalidArguments(f"Invalid request: {error.message}", hint=error.hint) from None
+        row = DelegationRow(
+            id=kernel.new_id(),
+            org=owner.org,
+            principal=owner.principal,
+            server=owner.server,
+            delegate=delegate,
+            tools=tuple(delegation.tools),
+            arguments=None if delegation.arguments is None else json.dumps(delegation.arguments),
+            expires_at=None if delegation.until is None else iso_of(delegation.until),
+            created_at=kernel.now(),
+        )
+        about = {"id": row.id, "server": row.server, "principal": row.principal, "delegate": delegate}
+        about |= {"tools": row.tools, "arguments": delegation.arguments, "until": row.expires_at}
+        act = kernel.act("delegation.create", about, by=principal, org=owner.org)
+        await kernel.store.credentials.add_delegation(row, act=act)
+        return row
+
+    async def delegations(self, query: DelegationQuery) -> Page[DelegationRow]:
+        """Return what a principal has let others use its connections for, newest first."""
+        return await self._kernel.store.credentials.delegations(query)
+
+    async def end_delegation(self, principal: Principal, id: str) -> None:
+        """End a delegation of a principal. Raises ``NotFound``, and ``PermissionDenied`` as for ``enter_key``."""
+        owner, kernel = _owner(principal, ""), self._kernel
+        act = kernel.act("delegation.end", {"id": id, "principal": owner.principal}, by=principal, org=owner.org)
+        if not await kernel.store.credentials.remove_delegation(owner.org, owner.principal, id, act=act):
+            raise NotFound(f"there is no delegation {id!r}")
 
     async def rows(self, query: CredentialQuery) -> Page[CredentialRow]:
         """Return the credentials of an org, for administrators, newest first."""

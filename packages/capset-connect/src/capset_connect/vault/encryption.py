@@ -26,7 +26,7 @@ VARIABLE: Final = "CAPSET_VAULT_KEY"
 """The environment variable with the vault's keys, in base64, separated by commas."""
 FILE_VARIABLE: Final = "CAPSET_VAULT_KEY_FILE"
 """The environment variable with the path of a file of keys, one a line, which only its owner may read."""
-_HINT: Final = f"make one: python -c 'import base64, os; print(base64.b64encode(os.urandom({KEY_BYTES})).decode())'"
+_HINT: Final = "make one: capset vault key"
 
 
 class VaultKeys(Protocol):
@@ -89,6 +89,11 @@ def vault_keys(environ: Mapping[str, str]) -> VaultKeyRing | None:
     if text:
         return VaultKeyRing([key.strip() for key in text.split(",")])
     return VaultKeyRing(_file_keys(Path(path))) if path else None
+
+
+def new_vault_key() -> str:
+    """Return a new key for a vault: 32 random bytes in base64."""
+    return b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
 def _file_keys(path: Path) -> Sequence[str]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.identity import FrozenValue
@@ -16,6 +16,13 @@ from capset.errors import DefinitionError, unknown
 from capset.wire.tool_sources import ProviderShape, UserAuth
 from capset_connect.declarations import words
 from capset_connect.vault.providers import Provider
+
+
+USER_CREDENTIAL: Final = "USER_CREDENTIAL"
+"""The name of the placeholder for the credential of the calling user, in headers, variables and credentials."""
+PLACEHOLDER: Final = f"${{{USER_CREDENTIAL}}}"
+_TAKEN: Final = frozenset({"callback", "credentials", "delegations"})
+"""Names with a meaning of their own below ``/connections``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,11 @@ class UserCredential(FrozenValue):
         """Whether users connect to the provider, and tokens for the server are exchanged for theirs."""
         return self.provider is not None and self.provider.exchange
 
+    def secrets(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of the secrets of a server: its own, without that of the user, and those of the provider."""
+        own = tuple(name for name in names if name != USER_CREDENTIAL)
+        return own if self.provider is None else (*own, *self.provider.secrets)
+
 
 @dataclass(frozen=True, slots=True)
 class UserServer:
@@ -69,13 +81,15 @@ class UserServer:
 def user_servers(sources: Iterable[Any]) -> Mapping[str, UserServer]:  # MCP servers and APIs; most have no ``auth``
     """Return the sources that are used with credentials of users, by name.
 
-    Raises ``DefinitionError`` if two declare different providers of one name.
+    Raises ``DefinitionError`` if two declare different providers of one name, and for a name that ``_TAKEN`` has.
     """
     servers = {
-        source.name: UserServer(source.name, source.place, source.auth)
+        source.pin_key: UserServer(source.pin_key, source.place, source.auth)
         for source in sources
         if isinstance(getattr(source, "auth", None), UserCredential)
     }
+    if taken := sorted(servers.keys() & _TAKEN):
+        raise DefinitionError(f"a server with auth: user cannot be named {taken[0]!r}: /connections/{taken[0]} is taken")
     providers: dict[str, Provider] = {}
     for server in servers.values():
         provider = server.need.provider

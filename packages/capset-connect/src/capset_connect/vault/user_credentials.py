@@ -8,9 +8,10 @@ from typing import Final
 
 from capset.clock import Clock
 from capset.definitions.credentials import LentCredential, MissingCredential
-from capset.definitions.principals import Principal
+from capset.definitions.governance.policies import Request
 from capset.stores.base import CredentialRow, Store
 from capset_connect.token_requests import TokenAnswer, TokenRefused
+from capset_connect.vault.delegations import Delegations, authority_of
 from capset_connect.vault.providers import Provider, ProviderClient
 from capset_connect.vault.renewals import Renewals
 from capset_connect.vault.user_auth import UserServer
@@ -34,6 +35,7 @@ class UserCredentials:
         self._store = store.credentials
         self._clock = clock
         self._client = client
+        self._delegations = Delegations(store.credentials, clock)
         self._renewals = Renewals(vault, store.credentials, clock, client)
         self._declared: Mapping[str, UserServer] = {}
         self._refused = OrderedDict[tuple[str, int], None]()
@@ -55,9 +57,10 @@ class UserCredentials:
         return self._renewals.expiry(answer)
 
     async def lend(
-        self, principal: Principal, connection: str, *, tool: str, agent: str, refused: str | None = None
+        self, request: Request, connection: str, *, refused: str | None = None
     ) -> LentCredential | MissingCredential:
-        """Return the credential of a principal for a server, renewed if necessary, or why there is none."""
+        """Return the credential of a call's user for a server, renewed if necessary, or why there is none."""
+        principal = request.principal
         server = self._declared.get(connection)
         if server is None:
             reason = f"no server {connection!r} is used with credentials of users here"
@@ -65,9 +68,10 @@ class UserCredentials:
         if principal.kind == "anonymous":
             return MissingCredential(connection, None, "an anonymous caller has no credentials")
         if principal.on_behalf_of is not None:
-            reason = f"{principal.on_behalf_of} has not let {principal.qualified_id} use its credentials"
-            return MissingCredential(connection, None, reason)
-        owner = CredentialOwner(principal.org, principal.qualified_id, server.connection)
+            refusal = await self._delegations.refusal(request, server.connection)
+            if refusal is not None:
+                return MissingCredential(connection, None, refusal)
+        owner = CredentialOwner(principal.org, authority_of(principal)[0], server.connection)
         row = await self._store.find(owner.org, owner.principal, owner.server)
         if row is None:
             return _missing(owner, "is not connected")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from datetime import datetime
+from typing import Any
 
 from typing_extensions import TypeVar
 
@@ -12,6 +14,9 @@ from capset.wire.connections import (
     ConnectionShape,
     CredentialPageShape,
     CredentialShape,
+    DelegationInput,
+    DelegationPageShape,
+    DelegationShape,
     DisconnectedShape,
 )
 from capset.wire.shapes import Shape
@@ -53,6 +58,30 @@ class ConnectionResource:
     async def disconnect(self, name: str) -> bool:
         """Delete the caller's credential; return whether the provider has revoked it. Raises ``NotFound``."""
         return (await self._ask(DisconnectedShape, "DELETE", path_of("connections", name))).revoked
+
+    async def delegate(
+        self,
+        name: str,
+        delegate: str,
+        *,
+        tools: Iterable[str] = (),
+        arguments: Mapping[str, Mapping[str, Any]] | None = None,  # JSON Schema
+        until: datetime | None = None,
+    ) -> DelegationShape:
+        """Let another principal use a connection when it acts for the caller. Raises as ``enter_key`` does."""
+        allowed = None if arguments is None else {argument: dict(schema) for argument, schema in arguments.items()}
+        body = DelegationInput(delegate=delegate, tools=[*tools], arguments=allowed, until=until)
+        path = path_of("connections", name, "delegations")
+        return await self._connection.send(DelegationShape, "POST", path, body.model_dump_json(exclude_none=True).encode())
+
+    async def delegations(self, *, limit: int = 50, cursor: str | None = None) -> DelegationPageShape:
+        """List what the caller has let others use its connections for, newest first."""
+        path = path_of("connections", "delegations")
+        return await self._connection.get(DelegationPageShape, path, {"limit": limit, "cursor": cursor})
+
+    async def end_delegation(self, id: str) -> None:
+        """End a delegation. Raises ``NotFound``."""
+        await self._connection.request("DELETE", path_of("connections", "delegations", id))
 
     async def credentials(self, *, limit: int = 50, cursor: str | None = None) -> CredentialPageShape:
         """List the credentials of the organisation, newest first; needs ``capset:admin``."""

@@ -51,10 +51,15 @@ class ApprovalAccess(NamedTuple):
 
     def page(self, error: CapsetError | None) -> str | None:
         """Return the URL of the page where what a call waits for is decided or connected, if there is one."""
-        if isinstance(error, ConnectionRequired) and error.connection is not None:
-            return self.connect_url and self.connect_url(error.connection)
+        connection = error.connection if isinstance(error, ConnectionRequired) else None
         approval = approval_of(error)
-        return None if approval is None or self.url is None else self.url(approval)
+        return None if approval is None else self.page_of(approval, connection)
+
+    def page_of(self, approval: str, connection: str | None) -> str | None:
+        """Return the URL of the page of a request; for one that waits for a connection, that of the connection."""
+        if connection is not None:
+            return self.connect_url and self.connect_url(connection)
+        return self.url and self.url(approval)
 
 
 BY_OTHERS: Final = ApprovalAccess()

@@ -11,7 +11,7 @@ from capset.definitions.calls.contents import ABSENT, ForeignResult
 from capset.definitions.calls.messages import Message
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.handlers import has_eventless_variant
-from capset.errors import CapsetError, ToolError
+from capset.errors import CapsetError, ConnectionRequired, ToolError
 from capset.wire.errors import error_shape
 from capset_server.mcp.calls import PREFIX, Ended, error_text, meta_of
 from capset_server.mcp.contents import gives_content, show, show_foreign
@@ -54,7 +54,7 @@ async def answer(ended: Ended, page: Callable[[CapsetError], str | None] = lambd
         text = error_text(error)
         if (url := page(error)) is not None:
             meta[f"{PREFIX}approval_url"] = url
-            text += f"\nThis is done at {url}"
+            text += f"\nIt is {'connected' if isinstance(error, ConnectionRequired) else 'decided'} at {url}"
         rendered_error = await ended.session.for_model(messages.record, text, after=f"\n{_named(error)}")
         if rendered_error.is_cut:
             shape["message"] = rendered_error.text

@@ -37,6 +37,7 @@ from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import CapsetError, ClientInputRequired, NotFound
 from capset.kernel.call.session import Session
 from capset.kernel.call.suspended_calls import SuspendedCall
+from capset.kernel.governance.approval_needs import needed_connection
 from capset.schemas.validation_errors import VALIDATION_ERRORS
 from capset.stores.base import ReplyRow
 from capset.stores.base.replies import RETENTION
@@ -239,9 +240,11 @@ class Tasks:
     async def _working(self, call: SuspendedCall, approvals: ApprovalAccess) -> dict[str, Any]:
         request = call.request
         if call.is_waiting:
-            message = f"{request.tool!r} waits for an approval: {request.reason[:_MAX_MESSAGE]}"
-            if approvals.url is not None:
-                message = f"{message.removesuffix('.')}. It is decided at {approvals.url(request.id)}"
+            connection = needed_connection(request)
+            waits_for, done = ("an approval", "decided") if connection is None else ("its user", "connected")
+            message = f"{request.tool!r} waits for {waits_for}: {request.reason[:_MAX_MESSAGE]}"
+            if (page := approvals.page_of(request.id, connection)) is not None:
+                message = f"{message.removesuffix('.')}. It is {done} at {page}"
         else:
             message = f"{request.tool!r} runs"
         return {

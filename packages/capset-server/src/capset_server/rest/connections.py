@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 
 from capset.errors import Conflict, NotFound
-from capset.stores.base import CredentialQuery, CredentialRow
+from capset.stores.base import CredentialQuery, DelegationQuery
 from capset.wire.connections import (
     AuthorizationAnswer,
     AuthorizationShape,
@@ -15,10 +15,13 @@ from capset.wire.connections import (
     ConnectionListShape,
     ConnectionShape,
     CredentialPageShape,
-    CredentialShape,
+    DelegationInput,
+    DelegationPageShape,
+    DelegationShape,
     DisconnectedShape,
 )
-from capset_connect.vault.connections import ConnectionService, UserConnection
+from capset_connect.vault.connections import ConnectionService
+from capset_connect.vault.shapes import connection_shape, credential_shape, delegation_shape
 from capset_server.rest.routing import Administers, Calls, Id, Paged, Served, StrictRoute, problems
 from capset_server.service import Service
 
@@ -44,7 +47,7 @@ async def list_credentials(
     page = await connections_of(service).rows(
         CredentialQuery(caller.principal.org, limit=params.limit, before=params.cursor)
     )
-    return CredentialPageShape(items=[_credential_shape(row) for row in page.items], next=page.next)
+    return CredentialPageShape(items=[credential_shape(row) for row in page.items], next=page.next)
 
 
 @router.delete("/credentials/{id}", responses=problems(404, 422), operation_id="revoke_credential")
@@ -58,6 +61,32 @@ async def complete(service: Served, caller: Calls, body: AuthorizationAnswer) ->
     """Complete an authorization that the caller has begun. Calls that wait for the connection continue."""
     answered = body.model_dump(exclude_none=True)
     return connection_shape(await connections_of(service).finish(caller.principal, answered))
+
+
+@router.get("/delegations", responses=problems(422), operation_id="list_delegations")
+async def list_delegations(service: Served, caller: Calls, params: Annotated[Paged, Query()]) -> DelegationPageShape:
+    """List what the caller has let others use its connections for, newest first."""
+    principal = caller.principal
+    query = DelegationQuery(principal.org, principal.qualified_id, limit=params.limit, before=params.cursor)
+    page = await connections_of(service).delegations(query)
+    return DelegationPageShape(items=[delegation_shape(row) for row in page.items], next=page.next)
+
+
+@router.delete("/delegations/{id}", status_code=204, responses=problems(404, 422), operation_id="end_delegation")
+async def end_delegation(service: Served, caller: Calls, id: Id) -> None:
+    """End a delegation of the caller. The next call that needs it is refused."""
+    await connections_of(service).end_delegation(caller.principal, id)
+
+
+@router.post(
+    "/{name}/delegations",
+    status_code=201,
+    responses=problems(400, 404, 409, 413, 415, 422),
+    operation_id="create_delegation",
+)
+async def create_delegation(service: Served, caller: Calls, name: Id, body: DelegationInput) -> DelegationShape:
+    """Let another principal use a connection when it acts for the caller, for some tools, arguments and time."""
+    return delegation_shape(await connections_of(service).delegate(caller.principal, name, body))
 
 
 @router.get("/{name}", responses=problems(404, 422), operation_id="get_connection")
@@ -96,41 +125,3 @@ def connections_of(service: Service) -> ConnectionService:
     if service.connections is None:
         raise NotFound("this server has no vault for credentials of users", hint="set CAPSET_VAULT_KEY")
     return service.connections
-
-
-def connection_shape(connection: UserConnection) -> ConnectionShape:
-    """Return the wire shape of a connection."""
-    row = connection.row
-    return ConnectionShape(
-        name=connection.name,
-        servers=[server.name for server in connection.servers],
-        kind=connection.kind,
-        provider=None if connection.provider is None else connection.provider.name,
-        scopes=[*connection.scopes],
-        connected=row is not None,
-        usable=connection.is_usable,
-        missing_scopes=[*connection.missing_scopes],
-        problem=connection.problem,
-        id=row and row.id,
-        version=row and row.version,
-        connected_at=row and row.created_at,
-        renewed_at=row and row.renewed_at,
-        expires_at=row and row.expires_at,
-        used_at=row and row.used_at,
-    )
-
-
-def _credential_shape(row: CredentialRow) -> CredentialShape:
-    return CredentialShape(
-        id=row.id,
-        principal=row.principal,
-        connection=row.server,
-        kind=row.kind,
-        version=row.version,
-        scopes=[*row.scopes],
-        connected_at=row.created_at,
-        renewed_at=row.renewed_at,
-        expires_at=row.expires_at,
-        used_at=row.used_at,
-        problem=row.problem,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from capset.definitions.principals import Principal
+from capset.definitions.governance.policies import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,11 @@ class CredentialSource(Protocol):
     """A source of users' credentials, such as a vault (one method, on purpose)."""
 
     async def lend(
-        self, principal: Principal, connection: str, *, tool: str, agent: str, refused: str | None = None
+        self, request: Request, connection: str, *, refused: str | None = None
     ) -> LentCredential | MissingCredential:
-        """Return the credential with which a principal's call uses a connection, or why there is none.
+        """Return the credential with which a call uses a connection, or why there is none.
 
+        ``request`` has the caller, the tool and its arguments; without a tool, the caller lists the tools of a server.
         ``refused`` is a value that the server has just refused, so that another one is needed. Raises
         ``TransientError`` if it could not be renewed at the moment, and ``StoreError`` if it cannot be read.
         """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AwareDatetime, Field, SecretStr
 
-from capset.wire.shapes import Shape, StrictShape
+from capset.wire.shapes import PageShape, Shape, StrictShape
 
 
 class ConnectionShape(Shape):
@@ -56,11 +56,8 @@ class CredentialShape(Shape):
     problem: str | None = None
 
 
-class CredentialPageShape(Shape):
+class CredentialPageShape(PageShape[CredentialShape]):
     """Credentials, newest first."""
-
-    items: list[CredentialShape]
-    next: str | None = None
 
 
 class ConnectionKeyInput(StrictShape):
@@ -83,6 +80,39 @@ class AuthorizationAnswer(StrictShape):
     iss: str | None = Field(None, max_length=2_000)
     error: str | None = Field(None, max_length=500)
     error_description: str | None = Field(None, max_length=2_000)
+
+
+class DelegationInput(StrictShape):
+    """What another principal may use a connection for when it acts for the caller."""
+
+    delegate: str = Field(
+        pattern="^(user|agent|org):.", max_length=300, description="The other principal, such as `agent:helper`."
+    )
+    tools: list[str] = Field(
+        default_factory=list[str], max_length=200, description="The names of the tools; all of them, if left out."
+    )
+    arguments: dict[str, dict[str, Any]] | None = Field(
+        None,
+        description="The allowed arguments: a JSON Schema for each, as in `arguments` of a tool in a configuration "
+        "file. Any arguments, if left out.",
+    )
+    until: AwareDatetime | None = Field(None, description="The end. Without it, the delegation lasts until it is ended.")
+
+
+class DelegationShape(Shape):
+    """What another principal may use a connection of the caller for. It may have expired."""
+
+    id: str
+    connection: str
+    delegate: str
+    tools: list[str]
+    arguments: dict[str, Any] | None = None
+    until: str | None = None
+    created_at: str
+
+
+class DelegationPageShape(PageShape[DelegationShape]):
+    """Delegations, newest first."""
 
 
 class DisconnectedShape(Shape):

@@ -312,6 +312,11 @@ class ApiShape(StrictShape):
         None,
         description="The client that gets the access tokens for each security scheme of the document, by its name.",
     )
+    auth: UserAuth | None = Field(
+        None,
+        description="`user` if each call uses a key that its user has entered, or the `provider` at which users "
+        "connect. It replaces `${USER_CREDENTIAL}` in `headers` or `credentials`.",
+    )
     internal: list[str] | None = Field(
         None, description="The internal hosts that may be reached, as `host` or `host:port`."
     )

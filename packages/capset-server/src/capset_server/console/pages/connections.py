@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from capset_server.console.api import RestRefusal
 from capset_server.console.page import PageRequest, PageRoute
+
+DAYS: Final[Mapping[str, str]] = {"1": "a day", "7": "a week", "30": "30 days", "365": "a year"}
+"""How long a delegation may last, by its number of days."""
+_MOST: Final = 200
+"""The maximum number of delegations that the page of a connection shows."""
 
 
 async def list_connections(page: PageRequest) -> Response:
@@ -17,8 +24,7 @@ async def list_connections(page: PageRequest) -> Response:
 
 async def show_connection(page: PageRequest) -> Response:
     """Show one connection, by its name or that of a server; calls that wait for it link here."""
-    connection = await page.api.get("connections", page.params["name"])
-    return page.render("connections/detail.html", connection=connection, error=None)
+    return await _detail(page, page.params["name"])
 
 
 async def enter_key(page: PageRequest) -> Response:
@@ -29,8 +35,7 @@ async def enter_key(page: PageRequest) -> Response:
     except RestRefusal as refusal:
         if refusal.status != 422:
             raise
-        connection = await page.api.get("connections", name)
-        return page.render("connections/detail.html", http_status=422, connection=connection, error=refusal)
+        return await _detail(page, name, key_error=refusal)
     return page.redirect("connections", told=f"{name} is connected. Calls that waited for it continue.")
 
 
@@ -60,10 +65,48 @@ async def disconnect(page: PageRequest) -> Response:
     return page.redirect("connections", told=f"{name} is disconnected{_at_provider(answer)}.")
 
 
+async def delegate(page: PageRequest) -> Response:
+    """Let another principal use a connection of the caller, when it acts for the caller."""
+    name, form = page.params["name"], page.form
+    tools = [tool.strip() for tool in form.get("tools", "").split(",") if tool.strip()]
+    body: dict[str, object] = {"delegate": form.get("delegate", "").strip(), "tools": tools}
+    if form.get("days") in DAYS:
+        body["until"] = (datetime.now(UTC) + timedelta(days=int(form["days"]))).isoformat()
+    try:
+        await page.api.send("POST", "connections", name, "delegations", body=body)
+    except RestRefusal as refusal:
+        if refusal.status != 422:
+            raise
+        return await _detail(page, name, delegation_error=refusal)
+    return page.redirect("connections", name, told=f"{body['delegate']} may use {name} when it acts for you.")
+
+
+async def end_delegation(page: PageRequest) -> Response:
+    """End a delegation of the caller."""
+    await page.api.send("DELETE", "connections", "delegations", page.params["id"])
+    return page.redirect("connections", told="The delegation is ended.")
+
+
 async def revoke(page: PageRequest) -> Response:
     """Delete a credential of another principal, as an administrator."""
     answer = await page.api.send("DELETE", "connections", "credentials", page.params["id"])
     return page.redirect("connections", told=f"The credential is deleted{_at_provider(answer)}.")
+
+
+async def _detail(
+    page: PageRequest, name: str, *, key_error: RestRefusal | None = None, delegation_error: RestRefusal | None = None
+) -> Response:
+    connection = await page.api.get("connections", name)
+    delegations = await page.api.get("connections", "delegations", limit=_MOST)
+    return page.render(
+        "connections/detail.html",
+        http_status=422 if key_error or delegation_error else 200,
+        connection=connection,
+        delegations=[row for row in delegations["items"] if row["connection"] == connection["name"]],
+        days=DAYS,
+        error=key_error,
+        delegation_error=delegation_error,
+    )
 
 
 def _at_provider(answer: Any) -> str:  # JSON
@@ -89,6 +132,8 @@ ROUTES = (
     PageRoute("GET", "/connections/callback", complete),
     PageRoute("GET", "/connections/{name}", show_connection),
     PageRoute("POST", "/connections/{name}/key", enter_key),
+    PageRoute("POST", "/connections/{name}/delegations", delegate),
+    PageRoute("POST", "/connections/delegations/{id}/end", end_delegation),
     PageRoute("POST", "/connections/{name}/authorize", authorize),
     PageRoute("POST", "/connections/{name}/disconnect", disconnect),
     PageRoute("POST", "/connections/credentials/{id}/revoke", revoke),

@@ -20,7 +20,7 @@ LINKS: Final = 1_000
 """The number of links of the chain that one request verifies."""
 _GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Who", ("principal", "principal_kind", "on_behalf_of", "org", "attributes_digest", "source")),
-    ("What", ("act", "tool", "capability", "effect", "agent", "session", "arguments_digest")),
+    ("What", ("act", "tool", "capability", "effect", "agent", "session", "arguments_digest", "credential")),
     ("Decision", ("decision", "policies", "reason", "approval")),
     ("Ending", ("outcome", "code", "duration_us", "attempts", "repeats")),
     ("Version", ("tool_hash", "code_hash", "static_hash", "runtime_hash", "prompt_hash", "profile")),

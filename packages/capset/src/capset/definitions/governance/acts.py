@@ -37,6 +37,8 @@ ActName = Literal[
     "schedule.delete",
     "credential.connect",
     "credential.disconnect",
+    "delegation.create",
+    "delegation.end",
 ]
 """The name of an act: its subject, and the operation on it."""
 ACTS: Final[tuple[ActName, ...]] = get_args(ActName)

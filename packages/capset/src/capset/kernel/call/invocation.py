@@ -177,6 +177,8 @@ class Invocation:
     """The files that the arguments name, as the approval covers them. Written by the approval stage."""
     lent_credential: LentCredential | None = None
     """The credential of a user that the handler may use. Written by the credential stage."""
+    renew_credential: Callable[[str], Awaitable[LentCredential | MissingCredential]] | None = None
+    """Returns another credential than a refused one. Written by the credential stage."""
     approved_files: SessionFiles | None = None
     """The session's files, with the named ones held to their approved content. Written by the approval stage."""
     admitted: Admitted = NOT_ADMITTED
@@ -251,14 +253,11 @@ class Invocation:
 
     async def lend(self, refused: str | None) -> LentCredential:
         """Return the credential of its user; if that is the ``refused`` one, a renewed one, which the record shows."""
-        lent, context = self.lent_credential, self.context
-        tool, source = self.compiled.tool, context.runtime.credentials
-        if lent is None or tool is None or tool.credential is None or source is None:
+        lent, renew = self.lent_credential, self.renew_credential
+        if lent is None or renew is None:
             raise no_credential()
         if lent.value == refused:
-            renewed = await source.lend(
-                context.principal, tool.credential, tool=self.compiled.name, agent=context.block.name, refused=refused
-            )
+            renewed = await renew(refused)
             if isinstance(renewed, MissingCredential):
                 raise ToolError(f"The credential was refused: {renewed.reason}.", code="credential_refused", status=403)
             lent = self.lent_credential = renewed

@@ -115,6 +115,11 @@ class ApprovalNeeds:
         return None
 
 
+def needed_connection(row: ApprovalRow) -> str | None:
+    """Return what the owner of a request has to connect; ``None`` for a request that approvers decide."""
+    return None if row.needs is None else ApprovalNeeds.of_row(row).connect
+
+
 _OPTIONAL: Final = ("connect", "owner")
 """The members that most needs do not have, and that are left out then."""
 

@@ -28,7 +28,7 @@ from capset.kernel.governance.approval_decisions import (
     refusal_of,
     repetition_reason,
 )
-from capset.kernel.governance.approval_needs import ApprovalNeeds, approvals_of, round_of
+from capset.kernel.governance.approval_needs import ApprovalNeeds, approvals_of, needed_connection, round_of
 from capset.kernel.governance.file_arguments import ShownFile, file_at, files_of
 from capset.kernel.runtime import KernelRuntime
 from capset.stores.base import ApprovalQuery, ApprovalStore, Page, PendingSummary
@@ -114,11 +114,12 @@ class ApprovalService:
                 return
             query = replace(query, before=page.next)
 
-    async def complete(self, row: ApprovalRow, owner: Principal) -> None:
-        """End a request that waits for a principal to connect something, because it is connected now."""
-        ended = replace(row, status="used", decided_by=owner.qualified_id, decided_at=self._now(), note="connected")
+    async def complete(self, row: ApprovalRow, by: Principal) -> None:
+        """End a request that waits for its owner to connect something, because it is connected now."""
+        owner = ApprovalNeeds.of_row(row).owner
+        ended = replace(row, status="used", decided_by=owner, decided_at=self._now(), note="connected")
         about = {"id": row.id, "call": row.call, "principal": row.principal}
-        act = self._act_of("approval.approve", about, row, actor_of(owner))
+        act = self._act_of("approval.approve", about, row, actor_of(by))
         if await self._move(ended, "pending", previous=row, act=act) and (event := self._decision_events.get(row.id)):
             event.set()
 
@@ -248,7 +249,7 @@ class ApprovalService:
             self._runtime.governance.approver is not None
             and row.status == "pending"
             and row.id not in self._consulted
-            and (row.needs is None or ApprovalNeeds.of_row(row).connect is None)  # which no approver decides
+            and needed_connection(row) is None
         )
 
     async def consult(self, row: ApprovalRow) -> ApprovalRow:
@@ -370,6 +371,7 @@ def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
         "code": code and {"kind": code.kind, "name": code.name, "version": code.version},
         "expires_at": row.expires_at,
         "needs": None if row.needs is None else ApprovalNeeds.of_row(row).summary(),
+        "connect": needed_connection(row),
         "masked": row.unmasked is not None,
         "files": [asdict(file) for file in files_of(row)],
     }

@@ -10,6 +10,7 @@ from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.governance.channels import EVENT_BY_STATUS, EventName, NotificationChannel
 from capset.errors import DefinitionError
 from capset.ids import Ids
+from capset.kernel.governance.approval_needs import needed_connection
 from capset.stores.base import DeliveryRow
 
 
@@ -26,8 +27,11 @@ class Deliveries:
     def for_event(self, event: EventName, request: ApprovalRow, occurrence: str = "") -> Sequence[DeliveryRow]:
         """Return the deliveries of an event, one for each channel that announces it.
 
-        ``occurrence`` distinguishes events of one name that may happen to a request more than once.
+        ``occurrence`` distinguishes events of one name that may happen to a request more than once. A request that
+        waits for its user to connect something is not announced: no approver can decide it.
         """
+        if needed_connection(request) is not None:
+            return ()
         now = iso(self._clock.time_ns())
         return [
             DeliveryRow(

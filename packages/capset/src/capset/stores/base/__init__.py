@@ -38,6 +38,8 @@ from capset.stores.base.credentials import (
     CredentialRow,
     CredentialStore,
     DataKeyRow,
+    DelegationQuery,
+    DelegationRow,
 )
 from capset.stores.base.deliveries import DeliveryQuery, DeliveryRow, DeliveryState, DeliveryStore
 from capset.stores.base.directory import Directory, KnownOrg, KnownPrincipal
@@ -124,6 +126,8 @@ __all__ = [
     "CredentialRow",
     "CredentialStore",
     "DataKeyRow",
+    "DelegationQuery",
+    "DelegationRow",
     "DeliveryQuery",
     "DeliveryRow",
     "DeliveryState",

@@ -80,8 +80,38 @@ class AuthorizationRow:
     expires_at: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationRow:
+    """What another principal may use a credential for when it acts for the owner.
+
+    ``principal`` is the owner and ``delegate`` the other one, both ``kind:id``. ``tools`` are the names of the tools, or
+    empty for all; ``arguments`` is the JSON text of the allowed arguments by tool rules (``ToolRules.arguments``), or
+    ``None`` for any; ``expires_at`` is the end, or ``None``.
+    """
+
+    id: str
+    org: str | None
+    principal: str
+    server: str
+    delegate: str
+    tools: tuple[str, ...]
+    arguments: str | None
+    expires_at: str | None
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationQuery(Query):
+    """A query for the delegations of one principal, newest first."""
+
+    org: str | None
+    principal: str
+    server: str | None = None
+    delegate: str | None = None
+
+
 class CredentialStore(Protocol):
-    """The credentials of every org, the keys that encrypt them, and the authorizations that have begun."""
+    """The credentials of every org, the keys that encrypt them, what they may be used for, and open authorizations."""
 
     async def put(self, row: CredentialRow, *, act: Entry | None = None) -> None:
         """Store a credential. It replaces the one that the principal has for the server, if any."""
@@ -113,6 +143,18 @@ class CredentialStore(Protocol):
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
         """Delete a credential of an org; return whether there was one."""
+        ...
+
+    async def add_delegation(self, row: DelegationRow, *, act: Entry | None = None) -> None:
+        """Store a delegation."""
+        ...
+
+    async def delegations(self, query: DelegationQuery) -> Page[DelegationRow]:
+        """Return delegations of a principal, newest first; also those that have expired."""
+        ...
+
+    async def remove_delegation(self, org: str | None, principal: str, id: str, *, act: Entry | None = None) -> bool:
+        """Delete a delegation of a principal; return whether there was one."""
         ...
 
     async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from capset.stores.base import AuthorizationRow, CredentialQuery, CredentialRow, DataKeyRow, Entry, Page
+from capset.stores.base import (
+    AuthorizationRow,
+    CredentialQuery,
+    CredentialRow,
+    DataKeyRow,
+    DelegationQuery,
+    DelegationRow,
+    Entry,
+    Page,
+)
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import filters_of, page_by_id
 
@@ -16,6 +25,7 @@ class MemoryCredentials:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
         self._rows: dict[tuple[str | None, str, str], CredentialRow] = {}
+        self._delegations: dict[str, DelegationRow] = {}
         self._data_keys: dict[str | None, DataKeyRow] = {}
         self._authorizations: dict[str, AuthorizationRow] = {}
 
@@ -62,6 +72,25 @@ class MemoryCredentials:
             return False
         self._lifecycle.record(act)
         del self._rows[row.org, row.principal, row.server]
+        return True
+
+    async def add_delegation(self, row: DelegationRow, *, act: Entry | None = None) -> None:
+        self._lifecycle.check()
+        self._lifecycle.record(act)
+        self._delegations[row.id] = row
+
+    async def delegations(self, query: DelegationQuery) -> Page[DelegationRow]:
+        self._lifecycle.check()
+        filters = {"org": query.org, "principal": query.principal, **filters_of(query, ("server", "delegate"))}
+        return page_by_id(self._delegations.values(), query, filters)
+
+    async def remove_delegation(self, org: str | None, principal: str, id: str, *, act: Entry | None = None) -> bool:
+        self._lifecycle.check()
+        row = self._delegations.get(id)
+        if row is None or (row.org, row.principal) != (org, principal):
+            return False
+        self._lifecycle.record(act)
+        del self._delegations[id]
         return True
 
     async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:

@@ -9,10 +9,19 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, or_, select, update
 
-from capset.stores.base import AuthorizationRow, CredentialQuery, CredentialRow, DataKeyRow, Entry, Page
+from capset.stores.base import (
+    AuthorizationRow,
+    CredentialQuery,
+    CredentialRow,
+    DataKeyRow,
+    DelegationQuery,
+    DelegationRow,
+    Entry,
+    Page,
+)
 from capset.stores.pages import filters_of
 from capset.stores.sql.reader import ReadConnections
-from capset.stores.sql.schema.credential_tables import authorizations, credentials, data_keys
+from capset.stores.sql.schema.credential_tables import authorizations, credentials, data_keys, delegations
 from capset.stores.sql.writer.writer import Writer
 
 
@@ -62,6 +71,22 @@ class SqlCredentials:
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
         statement = delete(credentials).where(credentials.c.org == (org or ""), credentials.c.id == id)
+        return await self._writer.write(lambda connection: bool(connection.execute(statement).rowcount), act)
+
+    async def add_delegation(self, row: DelegationRow, *, act: Entry | None = None) -> None:
+        values = asdict(row) | {"org": row.org or "", "tools": json.dumps(row.tools)}
+        await self._writer.write(lambda connection: connection.execute(insert(delegations).values(values)), act)
+
+    async def delegations(self, query: DelegationQuery) -> Page[DelegationRow]:
+        mine = (delegations.c.org == (query.org or "")) & (delegations.c.principal == query.principal)
+        statement = select(delegations).where(mine).filter_by(**filters_of(query, ("server", "delegate")))
+        return await self._reader.read_page(statement, query, _delegation)
+
+    async def remove_delegation(self, org: str | None, principal: str, id: str, *, act: Entry | None = None) -> bool:
+        names = delegations.c
+        statement = delete(delegations).where(
+            names.org == (org or ""), names.principal == principal, names.id == id
+        )
         return await self._writer.write(lambda connection: bool(connection.execute(statement).rowcount), act)
 
     async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:
@@ -128,6 +153,12 @@ def _row(mapping: RowMapping) -> CredentialRow:
     values: dict[str, Any] = dict(mapping)
     values |= {"org": values["org"] or None, "scopes": tuple(json.loads(values["scopes"]))}
     return CredentialRow(**values)
+
+
+def _delegation(mapping: RowMapping) -> DelegationRow:
+    values: dict[str, Any] = dict(mapping)
+    values |= {"org": values["org"] or None, "tools": tuple(json.loads(values["tools"]))}
+    return DelegationRow(**values)
 
 
 def _data_key(mapping: RowMapping) -> DataKeyRow:

@@ -24,7 +24,7 @@ from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.stages.arguments import request_of, within_deadline
 from capset.kernel.call.stages.rechecks import recheck, void_error
-from capset.kernel.governance.approval_needs import ApprovalNeeds, has_enough_approvals
+from capset.kernel.governance.approval_needs import ApprovalNeeds, has_enough_approvals, needed_connection
 from capset.kernel.governance.approval_requests import (
     existing_request,
     has_different_code,
@@ -136,7 +136,7 @@ async def _obtain_approval(
     digest = digest_of(call)
     if call.options.approval is not None:
         named = await own_request(call.context, call.options.approval)
-        if named is None or ApprovalNeeds.of_row(named).connect is None:  # a connection is no approval
+        if named is None or needed_connection(named) is None:  # a connection is no approval
             return _named_approval(call, service, named, digest, needs), False
     call.decision = call.decision._replace(reason=ruling.detail)
     has_waited = False

@@ -13,9 +13,9 @@ from capset.errors import ApprovalExpired, ConnectionRequired, PermissionDenied
 from capset.evaluation.policies import Ruling
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import Invocation
-from capset.kernel.call.stages.arguments import within_deadline
+from capset.kernel.call.stages.arguments import request_of, within_deadline
 from capset.kernel.call.stages.rechecks import recheck
-from capset.kernel.governance.approval_needs import ApprovalNeeds
+from capset.kernel.governance.approval_needs import ApprovalNeeds, needed_connection
 from capset.kernel.governance.approval_requests import existing_request, open_request, own_request
 from capset.kernel.governance.approvals import rejection, to_event_data
 from capset.kernel.governance.audit import digest_of
@@ -33,17 +33,15 @@ def credential(installed: InstalledTool) -> Step | None:
         return None
     limits = CallLimits(installed)
 
-    async def lend(call: Invocation) -> LentCredential | MissingCredential:
-        context = call.context
-        source = context.runtime.credentials
+    async def lend(call: Invocation, refused: str | None = None) -> LentCredential | MissingCredential:
+        source = call.context.runtime.credentials
         if source is None:
             call.deny("there is no vault for the credentials of users")
             raise PermissionDenied(
                 f"Permission denied: {installed.name!r} needs a credential of its user, and this server has no vault.",
                 hint="set CAPSET_VAULT_KEY",
             )
-        lending = source.lend(context.principal, connection, tool=installed.name, agent=context.block.name)
-        return await within_deadline(call, lending)
+        return await within_deadline(call, source.lend(request_of(call, installed.tool), connection, refused=refused))
 
     async def wait(call: Invocation, missing: MissingCredential) -> LentCredential:
         """Wait until the user has connected. Raises ``ConnectionRequired`` if the call does not wait."""
@@ -77,9 +75,9 @@ def credential(installed: InstalledTool) -> Step | None:
             lent = await wait(call, lent)
         elif call.options.approval is not None and call.decision.approval is None:
             named = await own_request(call.context, call.options.approval)
-            if named is not None and ApprovalNeeds.of_row(named).connect is not None:
+            if named is not None and needed_connection(named) is not None:
                 call.decision = call.decision._replace(approval=named.id)
-        call.lent_credential = lent
+        call.lent_credential, call.renew_credential = lent, partial(lend, call)
 
     return obtain_credential
 

@@ -22,6 +22,17 @@ credentials: Final = Table(
 )
 """The credentials: ``stores.base.CredentialRow``; ``scopes`` is a JSON list of strings."""
 
+delegations: Final = Table(
+    "delegations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    *(Column(name, Text, nullable=False) for name in ("org", "principal", "server", "delegate", "tools", "created_at")),
+    *(Column(name, Text) for name in ("arguments", "expires_at")),
+    Index("ix_delegations_principal", "org", "principal", "id"),
+    Index("ix_delegations_server", "org", "principal", "server", "delegate", "id"),
+)
+"""What other principals may use credentials for: ``stores.base.DelegationRow``; ``tools`` is a JSON list of strings."""
+
 data_keys: Final = Table(
     "data_keys",
     metadata,

@@ -15,7 +15,7 @@ from capset_connect.pinning.guard import Guard
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.rooms import LISTS_BYTES, Room
 from capset_connect.mcp.server import McpServer
-from capset_connect.mcp.users.secrets import UserSecrets
+from capset_connect.vault.user_secrets import UserSecrets
 
 _MOST_OPEN: Final = 64
 """The maximum number of users with an open connection to one server, each perhaps a process."""

@@ -1,20 +1,22 @@
-"""The secrets for one user's connection to an MCP server (spec 11, V6)."""
+"""The secrets with which requests act for one user (spec 11, V6)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
+from capset.definitions.calls.contexts import Context
 from capset.definitions.credentials import CredentialSource, MissingCredential
+from capset.definitions.governance.policies import Request
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError
-from capset_connect.mcp.server import USER_CREDENTIAL
-from capset_connect.vault.user_auth import UserCredential
+from capset.kernel.call.context import CallContext
+from capset_connect.vault.user_auth import USER_CREDENTIAL, UserCredential
 
 
 class UserSecrets:
-    """The secrets for one user's connection: those of the kernel, and the user's credential as ``USER_CREDENTIAL``."""
+    """The secrets of the kernel, and the credential of one user as ``USER_CREDENTIAL``."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
@@ -45,6 +47,18 @@ class UserSecrets:
         return self._value
 
 
+async def secrets_of_call(ctx: Context, secrets: Secrets) -> UserSecrets:
+    """Return the secrets for a call, with the credential of its user."""
+    call = cast("CallContext", ctx).origin
+
+    async def renew(refused: str) -> str:
+        return (await call.lend(refused)).value
+
+    own = UserSecrets(secrets)
+    own.lend((await call.lend(None)).value, renew)
+    return own
+
+
 def needs_user(source: Any) -> bool:  # an MCP server or an API; most have no ``auth``
     """Return whether a source is used with credentials of users."""
     return isinstance(getattr(source, "auth", None), UserCredential)
@@ -66,7 +80,7 @@ async def secrets_of(
     async def lend(refused: str | None) -> str:
         if credentials is None:
             raise DefinitionError(f"{source.label}: auth: user needs a vault", hint="set CAPSET_VAULT_KEY")
-        lent = await credentials.lend(principal, source.name, tool="", agent="", refused=refused)
+        lent = await credentials.lend(Request({}, principal), source.pin_key, refused=refused)
         if isinstance(lent, MissingCredential):
             hint = f"connect it, to see its tools as yourself: capset connect {lent.connection}"
             raise DefinitionError(f"{source.label}: {lent.reason}", hint=hint)

@@ -1,1 +1,0 @@
-"""MCP servers that are used with the credentials of users (spec 11)."""
