@@ -16,10 +16,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-DEFINITION: Final = re.compile(r"\*\*([CDFGKMNPRW]\d+)\*\*")
+DEFINITION: Final = re.compile(r"\*\*([CDFGKMNPRVW]\d+)\*\*")
 THREAT: Final = re.compile(r"\*\*(T\d+)\*\*")
 LIST_ITEM: Final = re.compile(r"^\s*[-*+]\s+(?P<text>.*)$")
-FINISHED_ID: Final = re.compile(r"([CDFGKMNPRW]\d+)\b")
+FINISHED_ID: Final = re.compile(r"([CDFGKMNPRVW]\d+)\b")
 
 
 @dataclass(frozen=True, slots=True)

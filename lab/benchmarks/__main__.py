@@ -20,6 +20,7 @@ from lab.benchmarks import (
     approvals,
     audit_log,
     compose,
+    credentials,
     durable,
     evaluating,
     fingerprints,
@@ -47,7 +48,7 @@ MEASURES = {
     for module in (
         *(governed_call, observed_call, durable, approvals, shared_limit, registered, open_sessions, import_cpu),
         *(compose, audit_log, session_files),
-        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, mcp_rates, gateway, pages, agent_turn),
+        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, mcp_rates, gateway, credentials, pages, agent_turn),
         *(runs, sandbox_runs),
     )
 }

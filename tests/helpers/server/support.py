@@ -23,6 +23,7 @@ from capset.definitions.tools.definition import AnyTool
 from capset.kernel.registry import Registry
 from capset_connect.agents.server_allowances import ServerAllowances
 from capset_connect.declared_sources import DeclaredSources
+from capset_connect.vault.user_vault import UserVault
 from capset_server.app import open_app
 from capset_server.auth.callers import Caller, Identifies
 from capset_server.auth.keys import create_key
@@ -221,6 +222,7 @@ async def site(
     server_allowances: ServerAllowances | None = None,
     open_id: Callable[[Kernel], OpenIdSignIn] | None = None,
     sources: Callable[[Kernel], DeclaredSources] | None = None,
+    vault: UserVault | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration.
@@ -229,7 +231,8 @@ async def site(
     """
     registry = registry_of(*capabilities, agents=agents)
     with structlog.testing.capture_logs():
-        async with Kernel(store=store, **kernel_options) as kernel:
+        credentials = None if vault is None else vault.open
+        async with Kernel(store=store, credentials=credentials, **kernel_options) as kernel:
             token_reader = None if tokens is None else tokens(kernel)
             service = Service(
                 kernel,
@@ -243,6 +246,7 @@ async def site(
                 server_allowances=server_allowances,
                 open_id=None if open_id is None else open_id(kernel),
                 sources=None if sources is None else sources(kernel),
+                connections=None if vault is None else vault.connections(kernel),
             )
             async with open_app(service, names or AllowedHosts.of("127.0.0.1"), log=log) as app:
                 bound = bound or bind("127.0.0.1", 0)

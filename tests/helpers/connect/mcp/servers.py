@@ -219,6 +219,13 @@ def rewording(message: dict[str, Any]) -> Any:
     return done(message)
 
 
+def noted(message: dict[str, Any]) -> Any:
+    """Note the key that its process was started with, and the text of the call."""
+    with (FOLDER / "calls").open("a") as file:
+        file.write(f"{os.environ['API_KEY']} {message['params']['arguments']['text']}\n")
+    return done(message)
+
+
 def read(params: dict[str, Any]) -> Any:
     """Read a resource of ``archive``, which notes it."""
     uri = params["uri"]
@@ -371,6 +378,7 @@ KINDS: dict[str, Callable[[], None]] = {
         lambda _: {"content": [], "structuredContent": {"n": "many"}},
     ),
     "readonly": lambda: raw(only(annotations={"readOnlyHint": True}), done),
+    "keyed": lambda: raw(only(), noted),
     "silent": lambda: asyncio.run(asyncio.sleep(3_600)),
     "dead": lambda: sys.exit("the shelf is empty"),
 }

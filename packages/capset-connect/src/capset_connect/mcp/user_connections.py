@@ -1,4 +1,4 @@
-"""The connections of users to one MCP server, each with that user's own credential (spec 11, V6)."""
+"""The connections of users to one MCP server, each with that user's own credential (spec 11, V22)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections of users: how they connect and disconnect what servers need of them (spec 11, V7)."""
+"""Connections of users: how they connect and disconnect what servers need of them (spec 11, V10, V14)."""
 
 from __future__ import annotations
 

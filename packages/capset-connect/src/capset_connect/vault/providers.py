@@ -1,4 +1,4 @@
-"""Authorization servers at which users connect their accounts (spec 11, V4).
+"""Authorization servers at which users connect their accounts (spec 11, V10).
 
 Authorization codes with PKCE (RFC 6749, RFC 7636, RFC 9700), refresh tokens, token exchange (RFC 8693) and revocation
 (RFC 7009). The endpoints are declared, or discovered from the issuer's metadata (RFC 8414, OpenID Connect Discovery).

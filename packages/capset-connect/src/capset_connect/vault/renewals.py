@@ -1,4 +1,4 @@
-"""Renewal of tokens, each version by one process (spec 11, V5)."""
+"""Renewal of tokens, each version by one process (spec 11, V11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declarations of servers that are used with credentials of users (spec 11, V5)."""
+"""Declarations of servers that are used with credentials of users (spec 11, V4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The current credentials of users for servers: read from the vault, and renewed in time (spec 11, V5)."""
+"""The current credentials of users for servers: read from the vault, and renewed in time (spec 11, V11–V13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The secrets with which requests act for one user (spec 11, V6)."""
+"""The secrets with which requests act for one user (spec 11, V21)."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 
 from capset import Kernel, Principal
 from capset.definitions.credentials import LentCredential, MissingCredential
+from capset.definitions.governance.policies import Request
 from capset.errors import TransientError
 from capset.ids import Ids
 from capset.stores.base import CredentialRow, Store
@@ -84,7 +85,7 @@ class Site:
 
     async def lend(self, user: Principal = ADA, server: str = SERVER, **options: Any) -> LentCredential | MissingCredential:
         """Lend a credential in a new process."""
-        return await self.process().lend(user, server, tool="read", agent="clerk", **options)
+        return await self.process().lend(Request({}, user), server, **options)
 
     def user_of(self, lent: LentCredential | MissingCredential) -> str | None:
         """Return whose token it is at the provider."""
@@ -187,7 +188,7 @@ async def test_a_credential_that_is_removed_during_its_renewal_is_not_stored_aga
             site.vault, site.store, site.kernel.clock, lambda provider: Removing(provider, _no_secret)
         )
         credentials.declare({SERVER: site.server()})
-        missing = await credentials.lend(ADA, SERVER, tool="read", agent="clerk")
+        missing = await credentials.lend(Request({}, ADA), SERVER)
         assert isinstance(missing, MissingCredential)
         assert "disconnected" in missing.reason
         assert await site.store.credentials.get("acme", row.id) is None
@@ -212,7 +213,7 @@ async def test_tokens_of_each_server_are_exchanged_for_that_of_the_provider() ->
         assert [issued.audience for issued in exchanged] == ["https://calendar.example"] * 2
         assert first.access not in {credential.value for credential in lent if isinstance(credential, LentCredential)}
         process = site.process()
-        tokens = [await process.lend(ADA, SERVER, tool="read", agent="clerk") for _ in range(2)]
+        tokens = [await process.lend(Request({}, ADA), SERVER) for _ in range(2)]
         assert tokens[0] == tokens[1], "an exchanged token is used until it expires"
 
 
@@ -234,9 +235,9 @@ async def test_a_key_that_its_server_refuses_has_to_be_entered_again() -> None:
         owner, key = CredentialOwner("acme", "user:ada", SERVER), CredentialSecret("key-of-ada")
         await site.vault.put(owner, "key", key, binding=site.server().binding)
         process = site.process()
-        lent = [await process.lend(ADA, SERVER, tool="read", agent="clerk", refused=refused) for refused in (None, key.value)]
+        lent = [await process.lend(Request({}, ADA), SERVER, refused=refused) for refused in (None, key.value)]
         assert [credential.value for credential in lent if isinstance(credential, LentCredential)] == [key.value] * 2
-        again = await process.lend(ADA, SERVER, tool="read", agent="clerk", refused=key.value)
+        again = await process.lend(Request({}, ADA), SERVER, refused=key.value)
         assert isinstance(again, MissingCredential), "a key that is refused twice"
         assert isinstance(await site.lend(), MissingCredential)
 
@@ -246,7 +247,7 @@ async def test_a_credential_is_sent_to_no_other_place_and_used_for_no_other_prov
         await site.connect(ADA)
         moved = site.process()
         moved.declare({SERVER: UserServer(SERVER, "https://evil.example/mcp", site.need)})
-        assert isinstance(await moved.lend(ADA, SERVER, tool="read", agent="clerk"), MissingCredential)
+        assert isinstance(await moved.lend(Request({}, ADA), SERVER), MissingCredential)
         moved.declare({SERVER: UserServer(SERVER, site.server().place, UserCredential())})
-        assert isinstance(await moved.lend(ADA, SERVER, tool="read", agent="clerk"), MissingCredential)
+        assert isinstance(await moved.lend(Request({}, ADA), SERVER), MissingCredential)
         assert site.user_of(await site.lend()) == "ada"

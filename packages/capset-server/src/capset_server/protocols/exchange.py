@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.definitions.governance.approvals import Answer
 from capset.errors import Conflict, NotFound, TurnSuspended
+from capset.kernel.governance.approval_needs import needed_connection
 from capset.stores.base import SUSPENDED, EventRow, SessionRow
 from capset.wire.turns import ENDINGS
 from capset_server.approvals.decisions import check_chat_answer, checked_note
@@ -124,7 +125,8 @@ async def decide(
     if unknown := [approval_id for approval_id in answers if approval_id not in data["approvals"]]:
         raise NotFound(f"this session does not wait for the approval {unknown[0]!r}")
     waiting = await service.turns.turns.suspended_turn(row)
-    undecided = () if waiting is None else waiting[1]
+    requests = () if waiting is None else waiting[1]
+    undecided = [request for request in requests if needed_connection(request) is None]
     pending = [approval.id for approval in undecided]
     if remaining := [approval_id for approval_id in pending if approval_id not in answers]:
         raise TurnSuspended(

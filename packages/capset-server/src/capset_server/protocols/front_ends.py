@@ -23,6 +23,7 @@ from capset.errors import InvalidArguments
 from capset.schemas.validation_errors import validation_fields
 from capset.stores.base import SessionRow
 from capset.wire.shapes import Shape
+from capset_server.approvals.decisions import connection_page_of
 from capset_server.auth.callers import Caller
 from capset_server.http.request_context import request_context
 from capset_server.http.request_rules import HttpRefusal
@@ -276,7 +277,7 @@ async def _encoded(items: AsyncGenerator[Item], stream: UIEventStream[Any, Any, 
 
 
 async def _items(exchange: AgentExchange) -> AsyncGenerator[Item]:
-    read = TurnItems()
+    read = TurnItems(connect_url=connection_page_of(exchange.service))
     async with aclosing(exchange.rows()) as rows:
         async for row in rows:
             items = list(read.read(row))

@@ -24,6 +24,7 @@ from capset.errors import InvalidArguments, NotFound
 from capset.stores.base import AgentQuery, SessionRow
 from capset.wire.pages import PAGE_BYTES
 from capset.wire.turns import ENDINGS
+from capset_server.approvals.decisions import connection_page_of
 from capset_server.auth.callers import Caller
 from capset_server.http.request_context import caller_of, request_context
 from capset_server.http.request_rules import HttpRefusal
@@ -188,7 +189,7 @@ class _Answer:
         self._exchange = exchange
         self._place = place
         self._agent = place.row.agent_id or place.row.agent
-        self._items = TurnItems()
+        self._items = TurnItems(connect_url=connection_page_of(exchange.service))
         self._metadata = {"session": place.row.id, "turn": place.turn}
 
     def response_builder(self, previous: str | None, *, background: bool = False) -> ResponseBuilder:

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from capset.errors import InvalidArguments, StateError
 from capset.stores.base import EventRow, SessionQuery, SessionRow
 from capset.wire.pages import PAGE_BYTES
+from capset_server.approvals.decisions import connection_page_of
 from capset_server.auth.callers import Caller
 from capset_server.protocols.openai_chat import ASKS, CompletionBuilder
 from capset_server.protocols.openai_requests import CONTEXT
@@ -135,7 +136,8 @@ async def _exchanges(service: Service, row: SessionRow, prompts: dict[str, str])
     A turn that waited for an approval has several: the text up to each wait, and the final one.
     """
     replies: dict[str, set[str]] = {turn: set() for turn in prompts}
-    readers = {turn: (TurnItems(), CompletionBuilder("", "", 0, {})) for turn in prompts}
+    url = connection_page_of(service)
+    readers = {turn: (TurnItems(connect_url=url), CompletionBuilder("", "", 0, {})) for turn in prompts}
     failed, after, events = set[str](), 0, service.kernel.store.events
     while (page := await events.read(row.id, after=after, limit=_PAGE)).items:
         for event in page.items:

@@ -29,6 +29,7 @@ from pydantic_ai.ui.vercel_ai import VercelAIAdapter
 from capset.errors import Conflict
 from capset.stores.base import SUSPENDED, EventStore, MessageRow, SessionRow
 from capset.wire.pages import PAGE_BYTES
+from capset_server.approvals.decisions import connection_page_of
 from capset_server.auth.callers import Caller
 from capset_server.http.request_context import request_context
 from capset_server.protocols.exchange import BEGINNINGS, AgentExchange, follow_turn, newest_event
@@ -79,7 +80,7 @@ async def _read_waiting(
         return {}, ()
     request_info = request_context(request.scope)
     exchange = AgentExchange(service, caller, row, beginning.turn, beginning.seq - 1, request_info)
-    read, ending = TurnItems(), list[Item]()
+    read, ending = TurnItems(connect_url=connection_page_of(service)), list[Item]()
     async with aclosing(exchange.rows(waits=False, stops=())) as events:
         async for event in events:
             items = list(read.read(event))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import astuple, dataclass, field, fields
 from operator import add
 from typing import Any, Final, Literal, TypeAlias
@@ -102,6 +102,8 @@ class TurnItems:
     """The approval requests since the turn last waited, as the data of their events."""
     texts: int = 0
     """The number of pieces of the answer's text since the last call."""
+    connect_url: Callable[[str], str] | None = None
+    """Returns the URL of the page of a connection, if there are pages."""
 
     def read(self, row: EventRow) -> Generator[Item]:
         """Yield the items of an event. A call comes twice: without and with its result."""
@@ -125,7 +127,7 @@ class TurnItems:
                     **{usage_field.name: data.get(usage_field.name, 0) for usage_field in fields(StepUsage)}
                 )
             case "turn.suspended":
-                yield from self._suspended(data["calls"])
+                yield from self._suspended(data["calls"], row.seq)
             case "turn.ended":
                 output = data["output"]
                 if output is not None and not (self.texts and isinstance(output, str)):  # it was not streamed as text
@@ -146,14 +148,22 @@ class TurnItems:
         self.texts += type == "text.delta"
         return Text("text" if type == "text.delta" else "reasoning", (data["step"], data["part"]), data["text"])
 
-    def _suspended(self, calls: Mapping[str, str]) -> Generator[Item]:
+    def _suspended(self, calls: Mapping[str, str], seq: int) -> Generator[Item]:
         for call, approval in calls.items():
             if call in self.uses:
                 self.uses[call].approval = approval
         requests, self.asked = self.asked, []
-        for request in requests:
+        for number, request in enumerate(requests):
+            if (connection := request.get("connect")) is not None:
+                yield Text("text", (seq, number), self._invitation(connection))
+                continue
             yield ApprovalAsked(request, tuple(use for use in self.uses.values() if use.approval == request["id"]))
         yield Stop("waiting")
+
+    def _invitation(self, connection: str) -> str:
+        """Return the text that asks the user to connect something; these protocols have no other form for that."""
+        where = f" at {self.connect_url(connection)}" if self.connect_url else f": capset connect {connection}"
+        return f"\n\nConnect {connection}{where}. Then this continues by itself."
 
     def _use(self, call: str, tool: str, arguments: Any) -> ToolUse:  # JSON data, or text that is not JSON
         text = arguments if isinstance(arguments, str) else to_json(arguments).decode()

@@ -1,4 +1,4 @@
-"""``/v1/connections``: what callers can connect, so that calls use their own credentials (spec 11, V8)."""
+"""``/v1/connections``: what callers can connect, so that calls use their own credentials (spec 11, V30)."""
 
 from __future__ import annotations
 

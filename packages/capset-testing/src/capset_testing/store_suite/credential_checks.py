@@ -6,7 +6,14 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from capset.stores.base import AuthorizationRow, CredentialQuery, CredentialRow, DataKeyRow
+from capset.stores.base import (
+    AuthorizationRow,
+    CredentialQuery,
+    CredentialRow,
+    DataKeyRow,
+    DelegationQuery,
+    DelegationRow,
+)
 from capset_testing.store_suite.support import LATER, NOW, Make, expect, open_store
 
 CREDENTIAL: Final = CredentialRow(
@@ -14,6 +21,10 @@ CREDENTIAL: Final = CredentialRow(
     binding="b" * 64, created_at=NOW, renewed_at=NOW, scopes=("repo", "user"), expires_at=LATER,
 )  # fmt: skip
 DATA_KEY: Final = DataKeyRow(id="k-1", org="acme", wrapped="d3JhcHBlZA", wrapped_by="v-1", created_at=NOW)
+DELEGATION: Final = DelegationRow(
+    id="d-1", org="acme", principal="user:ada", server="github", delegate="agent:helper", tools=("read", "list"),
+    arguments='{"repo":{"const":"capset"}}', expires_at=LATER, created_at=NOW,
+)  # fmt: skip
 AUTHORIZATION: Final = AuthorizationRow(
     id="a" * 64, org="acme", principal="user:ada", server="github", sealed="c2VhbGVk", data_key="k-1",
     redirect_uri="https://capset.example/connections/callback", created_at=NOW, expires_at=LATER,
@@ -67,6 +78,31 @@ async def a_version_of_a_credential_is_renewed_once(make: Make) -> None:
         expect(await stored.lease("c-1", 2, now=NOW, until=LATER), True, "the lease of the renewed version")
         await stored.remove("acme", "c-1")
         expect(await stored.renew(renewed, replace(renewed, version=3)), False, "the renewal of a removed credential")
+
+
+async def a_delegation_belongs_to_its_principal(make: Make) -> None:
+    """Check that delegations are listed for their principal alone, by server and delegate, and that only it ends them."""
+    async with open_store(make) as store:
+        stored = store.credentials
+        rows = [
+            DELEGATION,
+            replace(DELEGATION, id="d-2", delegate="agent:other", tools=(), arguments=None, expires_at=None),
+            replace(DELEGATION, id="d-3", server="x"),
+            replace(DELEGATION, id="d-4", principal="user:bob"),
+            replace(DELEGATION, id="d-5", org=None),
+        ]
+        for row in rows:
+            await stored.add_delegation(row)
+        page = await stored.delegations(DelegationQuery("acme", "user:ada", limit=2))
+        expect(list(page.items), [rows[2], rows[1]], "the newest delegations of a principal")
+        page = await stored.delegations(DelegationQuery("acme", "user:ada", limit=2, before=page.next))
+        expect((list(page.items), page.next), ([rows[0]], None), "the next page")
+        page = await stored.delegations(DelegationQuery("acme", "user:ada", "github", "agent:helper"))
+        expect(list(page.items), [rows[0]], "the delegations of a server to a delegate")
+        for org, principal in (("acme", "user:bob"), ("other", "user:ada"), (None, "user:ada")):
+            expect(await stored.remove_delegation(org, principal, "d-1"), False, "the end of another's delegation")
+        expect(await stored.remove_delegation("acme", "user:ada", "d-1"), True, "the end of a delegation")
+        expect(await stored.remove_delegation("acme", "user:ada", "d-1"), False, "the end of one that has ended")
 
 
 async def an_org_has_one_data_key(make: Make) -> None:

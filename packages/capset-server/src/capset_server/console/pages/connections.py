@@ -1,4 +1,4 @@
-"""Connections: what the caller has connected, and for administrators what others have (spec 11, V9)."""
+"""Connections: what the caller has connected, and for administrators what others have (spec 11, V30)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,294 @@
+"""Calls with the credential of their user: over stdio, over HTTP, to an API and in a handler (spec 11, V20–V24)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Header, HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from capset import Agent, Kernel, Principal, tool
+from capset.definitions.calls.contexts import Context
+from capset.definitions.capabilities import AnyCapability, Capability
+from capset.errors import ConnectionRequired, PermissionDenied, ToolError
+from capset.kernel.call.session import Session
+from capset.stores.base import AuditQuery
+from capset.wire.connections import DelegationInput
+from capset_connect.mcp import McpServer
+from capset_connect.mcp.servers import McpServers
+from capset_connect.openapi import OpenApi
+from capset_connect.openapi.client import OpenApiClient
+from capset_connect.openapi.tools import capability_of
+from capset_connect.mcp.connection import McpConnection
+from capset_connect.pinning.pins import approve, approved_in
+from capset_connect.sources import Source
+from capset_connect.vault.connections import ConnectionService
+from capset_connect.vault.encryption import VaultKeyRing, new_vault_key
+from capset_connect.vault.providers import Provider
+from capset_connect.vault.user_auth import UserCredential
+from capset_connect.vault.user_secrets import secrets_of
+from capset_connect.vault.user_vault import UserVault
+from tests.helpers.connect.mcp.opening import Named, server
+from tests.helpers.connect.mcp.raw import raw
+from tests.helpers.connect.mcp.urls import serving
+from tests.helpers.connect.vault.accounts import Accounts, accounts, consent
+from tests.waiting import until
+
+ADA, BOB = Principal("ada", org="acme"), Principal("bob", org="acme")
+CALLBACK = "http://127.0.0.1:9/connections/callback"
+SECRETS = Named({"CLIENT_SECRET": "client-secret-of-capset"})
+
+
+@dataclass
+class Site:
+    """A kernel with a vault, and a capability of each source, whose tools Ada has approved."""
+
+    kernel: Kernel
+    connections: ConnectionService
+    capabilities: Sequence[AnyCapability]
+
+    @asynccontextmanager
+    async def session(self, principal: Principal) -> AsyncGenerator[Session]:
+        """Open a session of an agent with all tools."""
+        agent = Agent("clerk", uses=[*self.capabilities])
+        async with self.kernel.open(agent, principal=principal) as session:
+            yield session
+
+    async def record_of(self, tool: str) -> dict[str, Any]:
+        """Return the newest record of a tool."""
+        page = await self.kernel.store.audit.query(AuditQuery(tool=tool, limit=1))
+        return dict(page.items[0].columns) if hasattr(page.items[0], "columns") else vars(page.items[0])
+
+
+@asynccontextmanager
+async def opened(*sources: Source, tools: Sequence[Any] = (), keys: bool = True) -> AsyncGenerator[Site]:
+    """Open a site; with ``keys``, Ada and Bob have entered a key for each source."""
+    vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
+    vault.declare(sources)
+    async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel, McpServers(SECRETS) as mcp:
+        connections, capabilities = vault.connections(kernel), list[AnyCapability]()
+        for source in sources:
+            for user in (ADA, BOB) if keys else ():
+                await connections.enter_key(user, source.pin_key, f"key-of-{user.id}")
+            if isinstance(source, OpenApi):
+                client = OpenApiClient(source, SECRETS)
+                await approve(kernel, source, await client.offers(), ADA)
+                pins = await kernel.store.pins.list(source.pin_key)
+                capabilities.append(capability_of(client, pins, approved_in(kernel, source)))
+            elif keys:
+                await approve_as(kernel, source, ADA)
+                pins = await kernel.store.pins.list(source.pin_key)
+                capabilities.append(mcp.capability(source, pins, approved_in(kernel, source)))
+        if tools:
+            capabilities.append(Capability("own", tools=[*tools]))
+        yield Site(kernel, connections, capabilities)
+
+
+async def approve_as(kernel: Kernel, source: McpServer, by: Principal) -> None:
+    """Approve the tools of a server as ``by`` sees them."""
+    secrets = await secrets_of(source, SECRETS, kernel.credentials, by)
+    async with McpConnection(source, secrets) as connection:
+        await approve(kernel, source, await connection.offers(), by)
+
+
+async def test_over_stdio_each_user_has_a_process_with_their_own_key(tmp_path: Path) -> None:
+    source = server("keyed", tmp_path, env={"API_KEY": "${USER_CREDENTIAL}"}, auth=UserCredential())
+    async with opened(source) as site, site.session(ADA) as ada, site.session(BOB) as bob:
+        texts = [f"{user}-{number}" for number in range(20) for user in ("ada", "bob")]
+        sessions = {"ada": ada, "bob": bob}
+        await asyncio.gather(*[sessions[text[:3]].call("keyed_shout", text=text) for text in texts])
+        noted = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
+        assert sorted(text for _, text in noted) == sorted(texts)
+        assert all(key == f"key-of-{text[:3]}" for key, text in noted)
+        await site.connections.enter_key(ADA, "keyed", "new-key-of-ada")
+        await ada.call("keyed_shout", text="again")
+        assert (tmp_path / "calls").read_text().splitlines()[-1] == "new-key-of-ada again"
+
+
+@dataclass
+class Upstream:
+    """An MCP server over HTTP that takes the tokens of a provider, and notes whose token came with which text."""
+
+    accounts: Accounts
+    noted: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    inner: ASGIApp = field(default_factory=lambda: raw(tools=[{
+        "name": "echo", "description": "Say it.",
+        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+    }]))  # fmt: skip
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = HttpRequest(scope, receive)
+        issued = self.accounts.active(request.headers.get("authorization", "").removeprefix("Bearer "))
+        if issued is None:
+            await Response(status_code=401)(scope, receive, send)
+            return
+        if request.method == "POST" and (message := await request.json()).get("method") == "tools/call":
+            self.noted.append((issued.user, message["params"]["arguments"]["text"]))
+        body = await request.body()
+
+        async def replay() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self.inner(scope, replay, send)  # pyright: ignore[reportArgumentType]
+
+
+async def connect_at_provider(site: Site, running: Accounts, user: Principal, name: str) -> None:
+    """Connect a user as a browser does."""
+    running.user = user.id
+    back = await consent(await site.connections.begin(user, name, CALLBACK))
+    await site.connections.finish(user, back)
+
+
+async def test_over_http_each_user_has_their_own_token_which_is_renewed() -> None:
+    async with accounts() as running, serving(upstream := Upstream(running)) as remote:
+        provider = Provider(
+            name="town", issuer=running.issuer, client_id="capset", client_secret="${CLIENT_SECRET}",  # noqa: S106
+            internal=[running.issuer.removeprefix("http://")],
+        )  # fmt: skip
+        auth = UserCredential(provider=provider, scopes=["read"], audience=remote.url)
+        source = McpServer(name="books", url=remote.url, internal=[remote.host], auth=auth)
+        async with opened(source, keys=False) as site:
+            for user in (ADA, BOB):
+                await connect_at_provider(site, running, user, "books")
+            await approve_as(site.kernel, source, ADA)
+            pins = await site.kernel.store.pins.list("books")
+            async with McpServers(SECRETS) as mcp:
+                site.capabilities = [mcp.capability(source, pins, approved_in(site.kernel, source))]
+                async with site.session(ADA) as ada, site.session(BOB) as bob:
+                    sessions = {"ada": ada, "bob": bob}
+                    texts = [f"{user}-{number}" for number in range(20) for user in ("ada", "bob")]
+                    await asyncio.gather(*[sessions[text[:3]].call("books_echo", text=text) for text in texts])
+                    assert Counter(user for user, _ in upstream.noted) == {"ada": 20, "bob": 20}
+                    assert all(text.startswith(user) for user, text in upstream.noted)
+                    running.expire()  # the upstream refuses both tokens; each is renewed once
+                    await asyncio.gather(*[sessions[text[:3]].call("books_echo", text=text) for text in texts])
+                    assert Counter(user for user, _ in upstream.noted) == {"ada": 40, "bob": 40}
+                    grants = Counter(request["grant_type"] for request in running.token_requests)
+                    assert grants == {"authorization_code": 2, "refresh_token": 2}
+
+
+def pets(noted: list[tuple[str, str]]) -> FastAPI:
+    """Return an API that takes the keys of Ada and Bob."""
+    app = FastAPI(title="Pets")
+
+    @app.get("/pets/{name}", operation_id="get_pet")
+    async def get_pet(name: str, authorization: str = Header("", include_in_schema=False)) -> dict[str, str]:
+        if not authorization.startswith("Bearer key-of-"):
+            raise HTTPException(401)
+        noted.append((authorization.removeprefix("Bearer key-of-"), name))
+        return {"name": name}
+
+    return app
+
+
+async def test_an_api_is_called_with_the_key_of_each_user() -> None:
+    noted: list[tuple[str, str]] = []
+    async with serving(app := pets(noted)) as remote:
+        source = OpenApi(
+            name="pets", document=app.openapi(), url=f"http://{remote.host}", internal=[remote.host],
+            auth=UserCredential(), headers={"Authorization": "Bearer ${USER_CREDENTIAL}"},
+        )  # fmt: skip
+        async with opened(source) as site, site.session(ADA) as ada, site.session(BOB) as bob:
+            calls = [(ada, "ada-1"), (bob, "bob-1"), (ada, "ada-2")]
+            await asyncio.gather(*[session.call("pets_get_pet", name=name) for session, name in calls])
+            assert sorted(noted) == [("ada", "ada-1"), ("ada", "ada-2"), ("bob", "bob-1")]
+            await site.connections.enter_key(ADA, "api:pets", "wrong")
+            for _ in range(2):  # the second refusal of a key counts
+                with pytest.raises(ToolError):
+                    await ada.call("pets_get_pet", name="x", approvals="defer")
+            with pytest.raises(ConnectionRequired, match="has refused the key"):
+                await ada.call("pets_get_pet", name="x", approvals="defer")
+
+
+@tool(credential="pets")
+async def whose(ctx: Context, name: str) -> str:
+    """Say the key of the user."""
+    return f"{name} {(await ctx.credential()).get_secret_value()}"
+
+
+@tool
+async def thief(ctx: Context) -> str:
+    """Ask for a credential that it has not declared."""
+    return (await ctx.credential()).get_secret_value()
+
+
+def api(document: dict[str, Any] | None = None) -> McpServer:
+    """Return a server that only gives the handler's connection its name."""
+    return McpServer(name="pets", url="http://127.0.0.1:9/mcp", internal=["127.0.0.1:9"], auth=UserCredential())
+
+
+async def test_a_call_waits_until_its_user_has_connected_and_the_record_names_the_credential() -> None:
+    vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
+    vault.declare([api()])
+    async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel:
+        connections = vault.connections(kernel)
+        agent = Agent("clerk", uses=[Capability("own", tools=[whose, thief])])
+        async with kernel.open(agent, principal=ADA) as session:
+            with pytest.raises(ConnectionRequired) as required:
+                await session.call("whose", name="a", approvals="defer")
+            assert (required.value.connection, required.value.approval is not None) == ("pets", True)
+            waiting = asyncio.create_task(session.call("whose", name="a"))
+            await until(lambda: _is_pending(kernel), "the call to wait")
+            await connections.enter_key(ADA, "pets", "key-of-ada")
+            assert await waiting == "a key-of-ada"
+            assert await session.call("whose", name="a", approvals="defer") == "a key-of-ada"
+            with pytest.raises(ToolError, match="declares no credential"):
+                await session.call("thief")
+            row = await kernel.store.credentials.find("acme", "user:ada", "pets")
+            assert row is not None
+            records = (await kernel.store.audit.query(AuditQuery(tool="whose", limit=10))).items
+            assert f"{row.id}@1 user:ada" in str(records)
+            assert "key-of-ada" not in str(records)
+            await connections.disconnect(ADA, "pets")
+            with pytest.raises(ConnectionRequired):
+                await session.call("whose", name="a", approvals="defer")
+
+
+async def _is_pending(kernel: Kernel) -> bool:
+    from capset.stores.base import ApprovalQuery
+
+    return bool((await kernel.store.approvals.list(ApprovalQuery("acme", "pending"))).items)
+
+
+async def test_what_acts_for_a_user_has_the_credential_as_far_as_the_user_let_it() -> None:
+    vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
+    vault.declare([api()])
+    helper = Principal("helper", kind="agent", org="acme")
+    async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel:
+        connections = vault.connections(kernel)
+        await connections.enter_key(ADA, "pets", "key-of-ada")
+        agent = Agent("clerk", uses=[Capability("own", tools=[whose])])
+
+        async def outcome(principal: Principal, name: str = "a") -> str:
+            async with kernel.open(agent, principal=principal) as session:
+                try:
+                    return await session.call("whose", name=name, approvals="defer")
+                except PermissionDenied as error:
+                    return error.message
+
+        acting = helper.acting_for(ADA)
+        assert "user:ada has not let agent:helper use pets" in await outcome(acting)
+        only_a = DelegationInput(delegate="agent:helper", tools=["whose"], arguments={"name": {"enum": ["a"]}})
+        row = await connections.delegate(ADA, "pets", only_a)
+        assert await outcome(acting) == "a key-of-ada"
+        assert "has not let" in await outcome(acting, "b")
+        assert "has not let" in await outcome(helper.acting_for(BOB))
+        sub = Principal("sub", kind="agent", org="acme").acting_for(acting)
+        assert "has not let agent:sub use" in await outcome(sub)
+        await connections.delegate(ADA, "pets", DelegationInput(delegate="agent:sub"))
+        assert [await outcome(sub), "has not let" in await outcome(sub, "b")] == ["a key-of-ada", True]
+        with pytest.raises(PermissionDenied):
+            await connections.delegate(acting, "pets", DelegationInput(delegate="agent:other"))
+        await connections.end_delegation(ADA, row.id)
+        assert "has not let agent:helper" in await outcome(acting)
