@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from capset.errors import ConnectionRequired, Conflict, InvalidArguments, NotFound, PermissionDenied
-from capset_server.client import Client
+from capset_server.client import Client, error_of
 from tests.helpers.connect.vault.accounts import accounts, consent
 from tests.helpers.connect.vault.calendars import provider_of, secretary, vault_of
 from tests.helpers.server.support import Site, problem, site
@@ -36,15 +36,18 @@ async def test_a_caller_connects_and_its_call_goes_through(here: Site) -> None:
         assert (connection.name, connection.kind, connection.connected) == ("calendar", "key", False)
         session = await ada.sessions.create("secretary")
         refused = await ada.call(session.id, "meetings", {"day": "Monday"})
-        assert isinstance(refused.error, ConnectionRequired)
-        assert (refused.error.connection, refused.error.approval is not None) == ("calendar", True)
+        assert refused.error is not None
+        error = error_of(refused.error)
+        assert isinstance(error, ConnectionRequired)
+        assert (error.connection, error.approval is not None) == ("calendar", True)
         connected = await ada.connections.enter_key("calendar", KEY)
         assert (connected.connected, connected.usable, connected.version) == (True, True, 1)
         done = await ada.call(session.id, "meetings", {"day": "Monday"})
         assert done.data == f"Monday: {len(KEY)}"
         assert (await ada.connections.get("calendar")).used_at is not None
         assert (await ada.connections.disconnect("calendar")) is False, "there is no provider that could revoke it"
-        assert isinstance((await ada.call(session.id, "meetings", {"day": "Monday"})).error, ConnectionRequired)
+        again = await ada.call(session.id, "meetings", {"day": "Monday"})
+        assert (again.error and again.error.code) == "connection_required"
     acts = [record.act for record in await here.records(kind="act") if (record.act or "").startswith("credential.")]
     assert acts == ["credential.connect", "credential.disconnect"]
 
