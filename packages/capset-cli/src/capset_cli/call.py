@@ -28,7 +28,7 @@ from capset_cli.common.configuration import AgentOption
 from capset_cli.common.exits import Exit, guarded, ignoring_closed_pipe
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
 from capset_cli.common.output import cell, err, pretty, print_error, print_json
-from capset_cli.common.remote import Url, format_options, run_on_server, select_server
+from capset_cli.common.remote import Url, connect_options, format_options, run_on_server, select_server
 from capset_cli.common.settings import Settings, load_settings
 from capset_cli.common.targets import Target, agent_with, find_target, open_session, refuse_agent_with_session
 from capset_cli.common.texts import visible
@@ -43,13 +43,15 @@ class ProgressView:
     """The progress of a call on stderr: ``with ProgressView(quiet=…) as view: view.show(event)``.
 
     The bar disappears at the end. A call that waits for an approval is always reported, with the command to approve
-    it; ``where`` has the options by which that command finds the request. If such a call is interrupted, a note says
+    it; ``where`` has the options by which that command finds the request, ``connect`` those of ``capset connect``. If
+    such a call is interrupted, a note says
     how to repeat it in its ``session``.
     """
 
-    def __init__(self, *, quiet: bool, where: str = "", session: str | None = None) -> None:
+    def __init__(self, *, quiet: bool, where: str = "", connect: str = "", session: str | None = None) -> None:
         self._bars = None if quiet else CallBars(err())
         self._where = where
+        self._connect = connect
         self._session = session
         self._approval_id: str | None = None
         """The newest approval request of the call, which may have been decided since."""
@@ -86,13 +88,15 @@ class ProgressView:
     def _show_request(self, request: Mapping[str, object]) -> None:
         """Report a call that waits for an approval or a connection, with the command for it."""
         self._approval_id, connection = str(request.get("id")), request.get("connect")
-        command = f"approvals approve {shlex.quote(self._approval_id)}" if connection is None else f"connect {connection}"
+        command = f"approvals approve {shlex.quote(self._approval_id)}{self._where}"
+        if connection is not None:
+            command = f"connect {connection}{self._connect}"
         requested_call = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
         console = err()
         awaited = "an approval" if connection is None else "a connection"
         console.print(f"[yellow]waiting for {awaited}:[/] {cell(requested_call)}", soft_wrap=True)
         console.print(f"[dim]{cell(str(request.get('reason')))}[/]", soft_wrap=True)
-        console.print(f"[dim]{cell(f'capset {command}{self._where}')}[/]", soft_wrap=True)
+        console.print(f"[dim]{cell(f'capset {command}')}[/]", soft_wrap=True)
 
 
 @guarded
@@ -135,7 +139,9 @@ def call_command(
     data = read_arguments(arguments)
     check_seconds("--timeout", timeout)
     where = ("" if server is not None else " --principal WHO") + format_options(url=url, db=db)
-    options = _CallOptions(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
+    connect = connect_options(agent=agent, principal=principal, url=url, db=db)
+    approvals = "defer" if defer else "wait"
+    options = _CallOptions(timeout, approvals, approval, quiet=as_json, where=where, connect=connect)
     allowance = None if server is not None else load_allowance(limit, session_budget, run_budget)
     request = TargetOptions(tool, agent, session, allowance)
     if server is not None:
@@ -158,8 +164,10 @@ def call_command(
             if (approval_id := approval_of(error)) is not None:
                 session_option = f"--session {shape['session']}"
                 connection = error.connection if isinstance(error, ConnectionRequired) else None
-                command = f"approvals approve {approval_id}" if connection is None else f"connect {connection}"
-                error.hint = f"capset {command}{where}; then repeat the call with {session_option}"
+                command = f"approvals approve {approval_id}{where}"
+                if connection is not None:
+                    command = f"connect {connection}{connect}"
+                error.hint = f"capset {command}; then repeat the call with {session_option}"
             print_error(error, as_json=False)
         else:
             value = shape["data"]
@@ -185,7 +193,7 @@ class TargetOptions:
 class _CallOptions:
     """The options of a call: timeout, approval handling, and output.
 
-    ``where`` has the options by which ``capset approvals`` finds its request.
+    ``where`` has the options by which ``capset approvals`` finds its request, ``connect`` those of ``capset connect``.
     """
 
     timeout: float | None
@@ -193,6 +201,7 @@ class _CallOptions:
     approval: str | None
     quiet: bool
     where: str
+    connect: str
 
 
 CallOutcome = tuple[CapsetError | None, dict[str, Any]]
@@ -216,7 +225,7 @@ async def _call_on_server(client: Client, request: TargetOptions, data: bytes, o
         result = await client.call(*call, arguments, timeout=options.timeout, approval=options.approval)
     else:
         async with client.stream(*call, arguments, timeout=options.timeout, approval=options.approval) as events:
-            with ProgressView(quiet=options.quiet, where=options.where, session=session) as view:
+            with ProgressView(quiet=options.quiet, where=options.where, connect=options.connect, session=session) as view:
                 async for event in events:
                     view.show(event)
         result = events.result
@@ -246,7 +255,7 @@ def find_tool_target(registry: Registry, request: TargetOptions, settings: Setti
 async def _run(session: Session, tool: str, data: Json, options: _CallOptions) -> CallOutcome:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
-        with ProgressView(quiet=options.quiet, where=options.where, session=session.id) as view:
+        with ProgressView(quiet=options.quiet, where=options.where, connect=options.connect, session=session.id) as view:
             async for message in messages:
                 view.show(message)
                 if message.kind == "reply":

@@ -24,6 +24,8 @@ ClientMethod = Literal["basic", "post"]
 CLIENT_METHOD: Final = requiring("{} must be basic or post", lambda method: method in ("basic", "post"))
 _SECONDS: Final = 30.0
 _MAX_BYTES: Final = 64 * 1024
+_BETWEEN_SCOPES: Final = re.compile(r"[\s,]+")
+"""RFC 6749 has blanks between scopes; GitHub has commas."""
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -68,7 +70,7 @@ async def request_tokens(
             access,
             refresh if isinstance(refresh, str) and _TOKEN.fullmatch(refresh) else None,
             _seconds(members.get("expires_in")),
-            tuple(scope.split()) if isinstance(scope, str) else None,
+            tuple(filter(None, _BETWEEN_SCOPES.split(scope))) if isinstance(scope, str) else None,
         )
     texts = (members.get(name) for name in ("error", "error_description"))
     masked = maskable([*hidden, *(text for text in client if text is not None)])

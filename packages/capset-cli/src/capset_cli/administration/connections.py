@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from capset.definitions.principals import Principal
+from capset.errors import InvalidArguments
+from capset.schemas.validation_errors import validation_fields
 from capset.stores.base import CredentialQuery, DelegationQuery
 from capset.wire.connections import (
     ConnectionListShape,
@@ -61,8 +65,17 @@ class LocalConnections:
         until: datetime | None = None,
     ) -> DelegationShape:
         """Let another principal use a connection when it acts for the principal. Raises as ``enter_key`` does."""
-        allowed = None if arguments is None else {argument: dict(schema) for argument, schema in arguments.items()}
-        delegation = DelegationInput(delegate=delegate, tools=[*tools], arguments=allowed, until=until)
+        values = {
+            "delegate": delegate,
+            "tools": [*tools],
+            "arguments": arguments and {argument: dict(schema) for argument, schema in arguments.items()},
+            "until": until,
+        }
+        try:
+            delegation = DelegationInput.model_validate(values)
+        except ValidationError as error:
+            problems = "; ".join(map(str, validation_fields(error, list(DelegationInput.model_fields), values)))
+            raise InvalidArguments(f"Invalid request: {problems}") from None
         return delegation_shape(await self._connections.delegate(self._principal, name, delegation))
 
     async def delegations(self, *, limit: int = 50, cursor: str | None = None) -> DelegationPageShape:

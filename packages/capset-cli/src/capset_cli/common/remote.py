@@ -41,6 +41,13 @@ def format_options(**options: str | Path | Sequence[str] | None) -> str:
     return text
 
 
+def connect_options(*, agent: str | None, principal: str | None, url: str | None, db: str | None) -> str:
+    """Return the options of ``capset connect`` for a call with these: those of a server, or of a file and a database."""
+    if url is not None:
+        return format_options(url=url)
+    return format_options(agent=agent or "FILE", principal=principal, db=db)
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A server, and the key for requests to it."""
@@ -63,7 +70,7 @@ class Server:
             )
             raise
         except PermissionDenied as error:
-            error.hint = (
+            error.hint = error.hint or (
                 "a key has the scopes and permissions that it was made with: "
                 "capset key create NAME --principal WHO --scope SCOPE --grant PERMISSION"
             )

@@ -64,6 +64,8 @@ async def own_source_client(source: Source, settings: Settings) -> AsyncGenerato
             yield client
         return
     vault = user_vault([source], is_required=True)
+    if not has_db(settings.db):  # to look makes no database
+        raise DefinitionError(f"{source.label}: you have not connected it", hint=f"capset connect {source.pin_key}")
     async with Kernel(store=settings.db, credentials=vault and vault.open) as kernel:
         own_secrets = await secrets_of(source, secrets, kernel.credentials, settings.principal)
         async with source_client(source, own_secrets) as client:

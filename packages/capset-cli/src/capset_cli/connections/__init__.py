@@ -169,7 +169,7 @@ def _connection_row(connection: ConnectionShape) -> list[str]:
     problem = connection.problem or (connection.missing_scopes and f"lacks {', '.join(connection.missing_scopes)}")
     state = "connected" if connection.usable else f"connect again: {problem}" if problem else "not connected"
     used_by = ", ".join(connection.servers)
-    return list(map(cell, (connection.name, state, connection.provider or "key", used_by, connection.used_at or "–")))
+    return list(map(cell, (connection.name, state, connection.provider or connection.kind, used_by, connection.used_at or "–")))
 
 
 def _credential_row(credential: CredentialShape) -> list[str]:

@@ -84,7 +84,7 @@ async def _authorize(
     while True:  # the browser completes it at the server
         await asyncio.sleep(_POLL_SECONDS)
         current = await connections.get(connection.name)
-        if current.usable and (current.id, current.version) != (connection.id, connection.version):
+        if current.usable and current.id != connection.id:
             return current
 
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 _PATH: Final = "/callback"
 _MAX_LINE: Final = 16 * 1024
+_LINE_SECONDS: Final = 10.0
 _CLOSING: Final = "You can close this page, and go back to the terminal."
 
 
@@ -23,7 +24,8 @@ async def loopback(port: int) -> AsyncGenerator[tuple[str, Callable[[], Awaitabl
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            line = await reader.readline()
+            async with asyncio.timeout(_LINE_SECONDS):  # browsers open connections ahead
+                line = await reader.readline()
             target = urlsplit(line.decode("ascii", "replace").split(" ")[1] if line.count(b" ") == 2 else "")
             answered = dict(parse_qsl(target.query))
             is_redirect = line.startswith(b"GET ") and target.path == _PATH and "state" in answered
@@ -35,12 +37,14 @@ async def loopback(port: int) -> AsyncGenerator[tuple[str, Callable[[], Awaitabl
             await writer.drain()
             if is_redirect and not redirected.done():
                 redirected.set_result(answered)
-        except (ValueError, ConnectionError):
+        except (ValueError, ConnectionError, TimeoutError):
             pass  # a line that is too long, or a browser that has left
         finally:
             writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", port, limit=_MAX_LINE)
-    async with server:
+    try:
         number = server.sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{number}{_PATH}", lambda: redirected
+    finally:
+        server.close()  # without waiting for connections that a browser keeps open

@@ -34,7 +34,7 @@ from capset_cli.common.models import (
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset_cli.common.output import cell
 from capset_cli.common.process import on_termination_signal
-from capset_cli.common.remote import Server, Url, format_options, select_server
+from capset_cli.common.remote import Server, Url, connect_options, format_options, select_server
 from capset_cli.common.settings import Settings, load_settings
 from capset_cli.common.targets import Target, find_target, open_kernel, refuse_agent_with_session
 from capset_cli.conversation.conversations import LocalConversation, OpenConversation, RemoteConversation
@@ -81,6 +81,8 @@ class _TurnOptions:
     """The options by which another command finds the same database or server."""
     resume_options: str
     """The options with which this command continues the session."""
+    connect_options: str
+    """The options of ``capset connect``."""
 
 
 @guarded
@@ -120,7 +122,10 @@ def run_command(
     waits = sys.stdin.isatty() if wait is None else wait
     target_options = format_options(url=url, db=db)
     resume_options = format_options(model=model, principal=principal, grant=grant, attribute=attribute, env=env)
-    options = _TurnOptions(agent, session, approver, waits, as_json, target_options, resume_options + target_options)
+    connect = connect_options(agent=agent, principal=principal, url=url, db=db)
+    options = _TurnOptions(
+        agent, session, approver, waits, as_json, target_options, resume_options + target_options, connect
+    )
 
     async def work(conversation: OpenConversation) -> Exit:
         view = TurnView(as_json=as_json)
@@ -171,7 +176,8 @@ def chat_command(
 
     --resume continues a session, including a turn in it that waits for an approval.
     """
-    options = _TurnOptions(agent, session, approver, True, as_json, format_options(url=url, db=db), "")
+    connect = connect_options(agent=agent, principal=principal, url=url, db=db)
+    options = _TurnOptions(agent, session, approver, True, as_json, format_options(url=url, db=db), "", connect)
 
     async def work(conversation: OpenConversation) -> Exit:
         return await _chat(conversation, options)
@@ -358,9 +364,10 @@ async def _follow_turn(
                 where = f"{conversation.approve_options}{options.target_options}"
                 for approval in event.data["approvals"]:
                     connection = connections.get(approval)
-                    command = f"approvals approve {approval}" if connection is None else f"connect {connection}"
-                    awaited = "an approval" if connection is None else "a connection"
-                    view.print_note(f"[yellow]waits for {awaited}:[/] {cell(f'capset {command}{where}')}")
+                    command, awaited = f"approvals approve {approval}{where}", "an approval"
+                    if connection is not None:
+                        command, awaited = f"connect {connection}{options.connect_options}", "a connection"
+                    view.print_note(f"[yellow]waits for {awaited}:[/] {cell(f'capset {command}')}")
                 if not options.waits:
                     view.print_note(
                         f"[dim]then: capset run --session {cell(conversation.session + options.resume_options)}[/]"

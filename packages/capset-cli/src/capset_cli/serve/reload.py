@@ -78,7 +78,7 @@ class Reload:
         try:
             configuration, registry = await self._read(about["sha256"])
             if user_servers(configuration.sources) and self._service.connections is None:
-                raise DefinitionError("servers with auth: user need a vault: set its key, and start the server again")
+                raise DefinitionError("servers with auth: user need a vault: start the server again, with the vault's key")
         except CapsetError as error:
             columns: ActColumns = {"outcome": "failed", "code": error.code, "reason": error.message}
             record = await self._record(about, columns)

@@ -42,7 +42,7 @@ class Room:
     def __init__(
         self, owner: str, *, most: int = MOST, idle_seconds: float = IDLE_SECONDS, lists_bytes: int = LISTS_BYTES
     ) -> None:
-        """``owner`` appears in error messages: ``the organisation 'acme'``."""
+        """``owner`` appears in error messages: ``The organisation 'acme'``, ``The MCP server 'github'``."""
         self._owner = owner
         self._most = most
         self._idle_seconds = idle_seconds
@@ -82,7 +82,7 @@ class Room:
         """Raise ``TransientError`` if the tool lists of the open connections are too large together."""
         if sum(connection.list_size for connection in self._open) > self._lists_bytes:
             raise TransientError(
-                f"{self._owner} has MCP servers whose tool lists exceed {self._lists_bytes / 2**20:g} MiB together: "
+                f"{self._owner} has connections whose tool lists exceed {self._lists_bytes / 2**20:g} MiB together: "
                 "look at fewer servers at once, or try again when their connections are closed.",
                 code="too_many_lists",
             )
@@ -91,7 +91,7 @@ class Room:
         idle = [(since, roomer) for roomer in self._open if (since := roomer.idle_since) is not None]
         if not idle:
             raise TransientError(
-                f"{self._owner} has {self._most} connections to MCP servers in use; try again later.",
+                f"{self._owner} has {self._most} connections in use; try again later.",
                 code="too_many_connections",
             )
         _, oldest = min(idle, key=lambda entry: entry[0])

@@ -86,7 +86,6 @@ class ServerHeaders:
         return [(name, replaced.get((name.lower(), value), value)) for name, value in headers]
 
     async def _fill(self) -> Headers:
-        filled = await fill_secrets(self._server.label, "header", self._server.sent_headers, self._secret)
         if self._user is not None:
-            self._version = self._user.version
-        return filled
+            self._version = self._user.version  # before the secrets are read, which may change it: then they are read again
+        return await fill_secrets(self._server.label, "header", self._server.sent_headers, self._secret)

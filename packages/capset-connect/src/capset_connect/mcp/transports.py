@@ -24,6 +24,7 @@ from capset.errors import CapsetError, ToolError, TransientError
 from capset.net.addresses import HostAllowlist, NotSent, system_resolver
 from capset.net.connections import BUSY, CheckedNetwork, CheckedPool, convert_failures, tls_context
 from capset.net.proxies import ProxySelector
+from capset_connect.client_credentials import NO_TOKEN
 from capset_connect.declarations import add_internal_hint
 from capset_connect.mcp.answers import METHOD, VERSION
 from capset_connect.mcp.listing.meter import METHODS, ListMeter
@@ -40,8 +41,8 @@ LEAST: Final = 1_024
 _DELETE_SECONDS: Final = 2.0
 """The timeout for the request that ends a session."""
 _WHAT_TO_DO: Final[Mapping[int, str]] = {
-    401: "declare a credential that it accepts, in `headers` or `oauth`",
-    403: "the credential in `headers` does not allow this",
+    401: "declare a credential that it accepts, in `headers`, `oauth` or `auth`; a user's own has to be connected again",
+    403: "the credential that was sent does not allow this",
 }
 """Advice to the host for some HTTP statuses."""
 SESSION_OVER: Final = -32_098
@@ -207,6 +208,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         except TransientError as error:
             if error.code == BUSY and not self._is_sse:
                 return _refused_message(error)
+            if error.code == NO_TOKEN and not self._is_sse:
+                return _refused_message(error, NOT_SENT)
             if _has_no_session(request) and _method_of(request) == METHOD:
                 return _refused_message(error, NOT_SENT if isinstance(error, NotSent) else INTERRUPTED)
             self.ended(error.message)
@@ -320,9 +323,14 @@ def _with_headers(request: httpcore2.Request, headers: ServerHeaders, current: H
 
 
 async def _authorized(headers: Awaitable[Headers]) -> Headers:
-    """Return the headers. Raises ``ToolError`` (``mcp_error``) if they have no credential; nothing is sent."""
+    """Return the headers. Raises ``ToolError`` (``mcp_error``) if they have no credential; nothing is sent.
+
+    ``TransientError`` is raised if the credential cannot be renewed at the moment.
+    """
     try:
         return await headers
+    except TransientError as error:
+        raise TransientError(f"its authorization failed: {error.message}", code=NO_TOKEN) from None
     except CapsetError as error:
         raise ToolError(f"its authorization failed: {error.message}", code="mcp_error", status=502) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -41,7 +42,8 @@ class OwnConnection:
 class ConnectionsByUser:
     """One connection for each user, opened on demand; idle ones are closed.
 
-    A process has the credential that it was started with, so each version of a credential has a process of its own.
+    Over HTTP, a credential that the user has connected anew gets a connection of its own, because it may be of another
+    account. A process has the credential that it was started with, so each value has a process of its own.
     """
 
     def __init__(self, server: McpServer, secrets: Secrets) -> None:
@@ -54,16 +56,14 @@ class ConnectionsByUser:
         """Return the connection of the user whose credential a call may use."""
         call = cast("CallContext", ctx).origin
         lent = await call.lend(None)
-        key = call.context.principal.org, lent.owner, "" if self.server.url is not None else lent.reference
+        secret = lent.reference.partition("@")[0] if self.server.url is not None else lent.value
+        key = call.context.principal.org, lent.owner, hashlib.sha256(secret.encode()).hexdigest()
         if (own := self._users.get(key)) is None:
             own = self._users[key] = OwnConnection(self.server, self._secrets, self._room)
             await self._forget_idle()
         self._users.move_to_end(key)
 
-        async def renew(refused: str) -> str:
-            return (await call.lend(refused)).value
-
-        own.secrets.lend(lent.value, renew)
+        own.secrets.lend(lent.value, call)
         return own
 
     async def aclose(self) -> None:

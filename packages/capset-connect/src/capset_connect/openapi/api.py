@@ -220,6 +220,10 @@ class OpenApi(ApiSource):
                 f"API {self.name!r}: auth: user needs {PLACEHOLDER} in headers or credentials",
                 hint=f'credentials: {{SCHEME: "{PLACEHOLDER}"}}',
             )
+        if self.auth is not None and self.url is None:
+            raise DefinitionError(
+                f"API {self.name!r}: auth: user needs the url of its paths: a document could name another"
+            )
         if PLACEHOLDER in (self.proxy or ""):
             raise DefinitionError(f"API {self.name!r}: a proxy cannot have the credential of a user")
 
@@ -241,7 +245,9 @@ class OpenApi(ApiSource):
         return names if self.auth is None else self.auth.secrets(names)
 
 
-def api_of(name: str, shape: ApiShape, folder: Path, providers: Mapping[str, ProviderShape]) -> OpenApi:
+def api_of(
+    name: str, shape: ApiShape, folder: Path, providers: Mapping[str, ProviderShape] = MappingProxyType({})
+) -> OpenApi:
     """Return the API that a file in ``folder`` declares, with its ``providers``. Raises ``DefinitionError``."""
     options: dict[str, Any] = shape.model_dump(exclude_none=True)
     if shape.auth is not None:

@@ -153,9 +153,7 @@ class OpenApiClient:
                 async with self._sent(request) as response:
                     renewed = headers, credentials
                     if response.status == 401:
-                        if user is not None:
-                            user.refuse()
-                        renewed = await self._credentials(shape, source, secrets, credentials)
+                        renewed = await self._renewed(shape, source, secrets, credentials)
                     if renewed == (headers, credentials):
                         return await answer_of(api.label, request.method, response, api.answer_bytes, secrets)
                 async with self._sent(request_of(api, shape, arguments, *renewed)) as response:
@@ -170,6 +168,17 @@ class OpenApiClient:
             )
             lost.answer_lost = True
             raise lost from None
+
+    async def _renewed(
+        self, shape: Mapping[str, Any], source: Secrets, secrets: list[str], refused: Filled
+    ) -> tuple[dict[str, str], Filled]:
+        """Return the headers and credentials after a 401. Raises as ``_credentials`` does; the call was refused."""
+        if isinstance(source, UserSecrets):
+            source.refuse()
+        try:
+            return await self._credentials(shape, source, secrets, refused)
+        except TransientError as error:
+            raise TransientError(error.message, code=NO_TOKEN) from None
 
     async def _credentials(
         self, shape: Mapping[str, Any], source: Secrets, secrets: list[str], refused: Filled | None = None

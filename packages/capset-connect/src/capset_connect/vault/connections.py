@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from capset.clock import iso_of
 from capset.definitions.principals import Principal
-from capset.errors import CapsetError, Conflict, DefinitionError, InvalidArguments, NotFound, PermissionDenied, unknown
+from capset.errors import CapsetError, Conflict, DefinitionError, InvalidArguments, NotFound, PermissionDenied, StoreError, unknown
 from capset.kernel.kernel import Kernel
 from capset.stores.base import CredentialKind, CredentialQuery, CredentialRow, DelegationQuery, DelegationRow, Page
 from capset.wire.connections import DelegationInput
+from capset_connect.pinning.offers import shown
 from capset_connect.token_requests import TokenRefused
 from capset_connect.tool_rules import argument_policy
 from capset_connect.vault.providers import Provider, ProviderClient
@@ -23,6 +24,8 @@ from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
 
 AUTHORIZATION_SECONDS: Final = 600.0
 """How long a user may take at the provider."""
+MIN_KEY_CHARACTERS: Final = 8
+"""Shorter texts are not masked in what servers answer: they occur by chance."""
 MAX_KEY_CHARACTERS: Final = 8_192
 _log = logging.getLogger("capset.connect")
 
@@ -66,9 +69,10 @@ class UserConnection:
 
     @property
     def missing_scopes(self) -> tuple[str, ...]:
-        """The scopes that were not granted, if the provider states what it granted."""
-        granted = () if self.row is None else self.row.scopes
-        return tuple(scope for scope in self.scopes if scope not in granted) if granted else ()
+        """The scopes of its servers that were not granted, if the provider states what it granted."""
+        if self.row is None:
+            return ()
+        return tuple(dict.fromkeys(scope for server in self.servers for scope in server.missing_scopes(self.row.scopes)))
 
     @property
     def problem(self) -> str | None:
@@ -126,9 +130,10 @@ class ConnectionService:
         connection = await self._declared_connection(principal, name)
         if connection.provider is not None:
             raise Conflict(f"{connection.name} is connected at {connection.provider.name}, not by a key")
-        if not (0 < len(key) <= MAX_KEY_CHARACTERS) or not key.isascii() or not key.isprintable() or " " in key:
+        if not (MIN_KEY_CHARACTERS <= len(key) <= MAX_KEY_CHARACTERS) or not key.isascii() or not key.isprintable() or " " in key:
             raise InvalidArguments(
-                f"Invalid request: a key is 1 to {MAX_KEY_CHARACTERS:,} printable ASCII characters without spaces"
+                f"Invalid request: a key is {MIN_KEY_CHARACTERS} to {MAX_KEY_CHARACTERS:,} printable ASCII characters "
+                "without spaces"
             )
         return await self._store(principal, connection, CredentialSecret(key), scopes=(), expires_at=None)
 
@@ -142,8 +147,10 @@ class ConnectionService:
             raise Conflict(f"{connection.name} is connected by a key, which you enter here")
         client = self._client(connection.provider)
         start = await client.begin(redirect_uri, connection.scopes, connection.audience)
-        owner = _owner(principal, connection.name)
-        await self._vault.begin(owner, start.state, start.verifier, redirect_uri, AUTHORIZATION_SECONDS)
+        owner, binding = _owner(principal, connection.name), connection.servers[0].binding
+        await self._vault.begin(
+            owner, start, binding=binding, redirect_uri=redirect_uri, seconds=AUTHORIZATION_SECONDS
+        )
         return start.url
 
     async def finish(self, principal: Principal, answered: Mapping[str, str]) -> UserConnection:
@@ -152,13 +159,13 @@ class ConnectionService:
         Raises ``PermissionDenied`` if the principal has not begun it or the provider refused, and ``TransientError`` if
         the provider cannot be reached.
         """
-        taken = await self._vault.take(answered.get("state", ""))
-        if taken is None:
+        state = answered.get("state", "")
+        begun = await self._vault.take(state)
+        if begun is None:
             raise PermissionDenied("Permission denied: this authorization has ended or expired. Connect again.")
-        owner, verifier, redirect_uri = taken
-        if (owner.org, owner.principal) != (principal.org, principal.qualified_id):
+        if (begun.org, begun.principal) != (principal.org, principal.qualified_id):
             raise PermissionDenied("Permission denied: another user has begun this authorization.")
-        connection = await self._declared_connection(principal, owner.server)
+        connection = await self._declared_connection(principal, begun.server)
         provider = connection.provider
         if provider is None:
             raise Conflict(f"{connection.name} is not connected at a provider any more")
@@ -166,10 +173,16 @@ class ConnectionService:
             raise PermissionDenied("Permission denied: this response is from another provider. Connect again.")
         if "error" in answered:
             description = answered.get("error_description") or answered["error"]
-            raise PermissionDenied(f"Permission denied: {provider.name} answered: {description:.200}")
+            raise PermissionDenied(f"Permission denied: {provider.name} answered: {shown(description)}")
+        try:
+            verifier = await self._vault.verifier_of(begun, state, binding=connection.servers[0].binding)
+        except StoreError:
+            raise PermissionDenied(
+                f"Permission denied: {connection.name} was declared anew since. Connect again."
+            ) from None
         try:
             answer = await self._client(provider).redeem(
-                answered.get("code", ""), verifier, redirect_uri, connection.audience
+                answered.get("code", ""), verifier, begun.redirect_uri, connection.audience
             )
         except TokenRefused as error:
             raise PermissionDenied(f"Permission denied: {error.message}") from None
@@ -256,9 +269,8 @@ class ConnectionService:
         row = await self._vault.put(
             owner, connection.kind, secret, binding=binding, scopes=scopes, expires_at=expires_at, act=act
         )
+        # The credential that this one replaces is not revoked: providers revoke all tokens of a user together.
         await kernel.approvals.complete_connection(connection.name, principal)
-        if connection.row is not None:
-            await self._revoke_at_provider(connection.row)
         return UserConnection(connection.name, connection.servers, row)
 
     async def _remove(self, row: CredentialRow, by: Principal) -> bool:

@@ -13,6 +13,7 @@ from capset.definitions.governance.policies import Request
 from capset.definitions.principals import Principal
 from capset.errors import CapsetError
 from capset.evaluation.policies import evaluate_all, rule
+from capset.schemas.plain_data import plain
 from capset.stores.base import CredentialStore, DelegationQuery, DelegationRow
 from capset_connect.tool_rules import argument_policy
 
@@ -70,5 +71,6 @@ class Delegations:
             allowed = argument_policy("delegation", from_json(row.arguments), tool.arguments.names)
         except (CapsetError, ValueError):
             return "its rule for arguments cannot be read"
-        ruling = rule(await evaluate_all((allowed,), request))
+        written = request._replace(arguments=plain(dict(request.arguments or {})))  # the form that rules are about
+        ruling = rule(await evaluate_all((allowed,), written))
         return None if ruling.kind == "allow" else ruling.reason

@@ -24,8 +24,10 @@ _POLL_SECONDS: Final = 0.2
 """How often a process looks whether another one has renewed a credential."""
 _LONGEST_SECONDS: Final = 10 * 365 * 86_400.0
 """The longest lifetime of a token that is stored; longer ones count as this."""
-_LASTING: Final = frozenset({"invalid_grant", "invalid_token", "unauthorized_client", "access_denied"})
-"""The refusals after which only the user can help, by connecting again (RFC 6749, section 5.2)."""
+_OF_CLIENT: Final = frozenset(
+    {None, "invalid_client", "unauthorized_client", "unsupported_grant_type", "invalid_request"}
+)
+"""The refusals after which the user's connection stays: the operator has to mend something (RFC 6749, section 5.2)."""
 _log = logging.getLogger("capset.connect")
 
 
@@ -65,6 +67,10 @@ class Renewals:
             renewed = await asyncio.shield(task)
             return renewed if renewed.problem is None else await self._latest(renewed)
 
+    async def aclose(self) -> None:
+        """Wait for the renewals that have begun."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def fail(self, row: CredentialRow, problem: str) -> CredentialRow:
         """Store why a credential cannot be used any more, unless it has changed since. Return the row."""
         failed = replace(row, problem=problem)
@@ -91,7 +97,7 @@ class Renewals:
                 return await self.fail(row, "its token is not valid any more, and the provider gave no refresh token")
             answer = await self._client(provider).refresh(secret.refresh, audience)
         except TokenRefused as error:
-            if error.reason in _LASTING:
+            if error.reason not in _OF_CLIENT:
                 return await self.fail(row, f"the provider has refused to renew it ({error.reason})")
             await self._store.renew(row, row)  # which ends the lease
             raise TransientError(f"The connection to {provider.name} cannot be renewed: {error.message}") from None
@@ -104,6 +110,7 @@ class Renewals:
         renewed = await self._vault.renew(row, renewed_secret, scopes=scopes, expires_at=self.expiry(answer))
         if renewed is not None:
             return renewed
-        with suppress(CapsetError):  # the user has disconnected, or connected again
-            await self._client(provider).revoke(renewed_secret.refresh or renewed_secret.value)
+        if await self._latest(row) is None:  # providers revoke all tokens of a user together, also those of a new one
+            with suppress(CapsetError):
+                await self._client(provider).revoke(renewed_secret.refresh or renewed_secret.value)
         return replace(row, problem="it was disconnected")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from capset.definitions.fields import checked_field, requiring, store_checked
 from capset.definitions.identity import FrozenValue
 from capset.definitions.names import checked_optional
 from capset.errors import DefinitionError, unknown
+from capset.net.urls import parse_url
 from capset.wire.tool_sources import ProviderShape, UserAuth
 from capset_connect.declarations import words
 from capset_connect.vault.providers import Provider
@@ -74,8 +75,24 @@ class UserServer:
     def binding(self) -> str:
         """A digest of where a credential is sent. One for another place or provider is not used any more."""
         provider, place = self.need.provider, None if self.need.is_exchanged else self.place
-        identity = provider and [provider.issuer, provider.authorize_url, provider.token_url, provider.client_id]
-        return hashlib.sha256(json.dumps([place, identity, self.need.audience if place else None]).encode()).hexdigest()
+        identity = provider and [
+            *(provider.issuer, provider.authorize_url, provider.token_url, provider.revoke_url, provider.client_id)
+        ]
+        return _digest([place, identity, self.need.audience if place else None])
+
+    def missing_scopes(self, granted: Sequence[str]) -> list[str]:
+        """Return the scopes that it declares and that were not granted; none if the provider states none.
+
+        The scopes of the provider do not count: some, such as ``offline_access``, are never in an answer.
+        """
+        if self.need.provider is None or self.need.is_exchanged or not granted:
+            return []
+        return [scope for scope in self.need.scopes if scope not in granted]
+
+    @property
+    def purpose(self) -> str:
+        """A digest of what an exchanged token is for."""
+        return _digest([self.name, self.place, self.need.audience, [*self.need.scopes]])
 
 
 def user_servers(sources: Iterable[Any]) -> Mapping[str, UserServer]:  # MCP servers and APIs; most have no ``auth``
@@ -84,18 +101,43 @@ def user_servers(sources: Iterable[Any]) -> Mapping[str, UserServer]:  # MCP ser
     Raises ``DefinitionError`` if two declare different providers of one name, and for a name that ``_TAKEN`` has.
     """
     servers = {
-        source.pin_key: UserServer(source.pin_key, source.place, source.auth)
+        source.pin_key: UserServer(source.pin_key, _place_of(source), source.auth)
         for source in sources
         if isinstance(getattr(source, "auth", None), UserCredential)
     }
     if taken := sorted(servers.keys() & _TAKEN):
         raise DefinitionError(f"a server with auth: user cannot be named {taken[0]!r}: /connections/{taken[0]} is taken")
+    for server in servers.values():
+        _check_audience(server)
     providers: dict[str, Provider] = {}
     for server in servers.values():
         provider = server.need.provider
         if provider is not None and providers.setdefault(provider.name, provider) != provider:
             raise DefinitionError(f"two files declare different providers named {provider.name!r}")
     return servers
+
+
+def _place_of(source: Any) -> str:  # as above
+    """Return where a source sends credentials: its URL, or its command with the environment and the folder."""
+    return source.url or json.dumps([source.place, dict(source.env), source.cwd], sort_keys=True)
+
+
+def _check_audience(server: UserServer) -> None:
+    """Raise ``DefinitionError`` if exchanged tokens for one server would be sent to another.
+
+    Users connect to the provider, and are not asked for each server.
+    """
+    audience = server.need.audience or ""
+    if not server.need.is_exchanged or not audience.startswith(("https://", "http://")) or "://" not in server.place:
+        return
+    if parse_url(audience).origin != parse_url(server.place).origin:
+        raise DefinitionError(
+            f"the server {server.name!r} gets tokens for {audience!r}, which is not at its own address {server.place!r}"
+        )
+
+
+def _digest(parts: list[Any]) -> str:  # JSON data
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def user_credential_of(

@@ -23,6 +23,8 @@ _USED_SECONDS: Final = 60.0
 """How precisely the time of the last use is stored."""
 _EXCHANGED_SECONDS: Final = 3_600.0
 """How long an exchanged token is used at most."""
+_OF_SUBJECT: Final = frozenset({"invalid_grant", "invalid_token", "invalid_request"})
+"""The refusals of an exchange that are about the user's own token (RFC 8693, section 2.2.2), which is renewed then."""
 _REFUSED_KEYS: Final = 10_000
 """How many keys that their servers have refused once are remembered."""
 
@@ -41,7 +43,7 @@ class UserCredentials:
         self._refused = OrderedDict[tuple[str, int], None]()
         """The keys that their servers have refused once."""
         self._exchanged: dict[tuple[str, int, str], tuple[int, str]] = {}
-        """Exchanged tokens by credential, version and server, with the time (ns) until which each is used."""
+        """Exchanged tokens by credential, version and purpose, with the time (ns) until which each is used."""
 
     def declare(self, servers: Mapping[str, UserServer]) -> None:
         """Set the servers that are used with credentials of users, after a configuration was read or reloaded."""
@@ -75,14 +77,14 @@ class UserCredentials:
         row = await self._store.find(owner.org, owner.principal, owner.server)
         if row is None:
             return _missing(owner, "is not connected")
-        if row.binding != server.binding:
-            return _missing(owner, "has to be connected again: it is at another place, or has another provider, now")
         for is_last in (False, True):
+            if row.binding != server.binding:
+                return _missing(owner, "has to be connected again: it is at another place, or has another provider, now")
             if row.problem is not None:
                 return _missing(owner, f"has to be connected again: {row.problem}")
-            if not server.need.is_exchanged and (missing := _missing_scopes(row, server)):
+            if missing := server.missing_scopes(row.scopes):
                 return _missing(owner, f"was connected without the scopes {', '.join(missing)}")
-            value = await self._value(row, server, refused)
+            value = await self._value(row, server, refused, is_renewed=is_last)
             if value is not None:
                 await self._mark_used(row)
                 return LentCredential(f"{row.id}@{row.version}", owner.principal, value)
@@ -91,25 +93,37 @@ class UserCredentials:
                 problem = "the server has refused the key" if provider is None else "the server has refused the token"
                 row = await self._renewals.fail(row, problem)
                 return _missing(owner, f"has to be connected again: {problem}")
-            renewed = await self._renewals.renew(row, provider, server.need.audience)
+            audience = None if server.need.is_exchanged else server.need.audience
+            renewed = await self._renewals.renew(row, provider, audience)
             if renewed is None:
                 return _missing(owner, "is not connected")
             row, refused = renewed, None if server.need.is_exchanged else refused
         raise AssertionError("the loop returns")
 
-    async def _value(self, row: CredentialRow, server: UserServer, refused: str | None) -> str | None:
-        """Return the key or token for a server; ``None`` if it has to be renewed first."""
+    async def aclose(self) -> None:
+        """Wait for the renewals that have begun: the next refresh token is in their answers."""
+        await self._renewals.aclose()
+
+    async def _value(
+        self, row: CredentialRow, server: UserServer, refused: str | None, *, is_renewed: bool
+    ) -> str | None:
+        """Return the key or token for a server; ``None`` if it has to be renewed first.
+
+        A token that was renewed just now is used, however soon it ends.
+        """
         provider, secret = server.need.provider, await self._vault.read(row)
         if provider is None:
             return secret.value if secret.value != refused or not self._is_refused_again(row) else None
-        if secret.value == refused or self._is_due(row):
+        if secret.value == refused or (self._is_due(row) and not is_renewed):
             return None
         if not server.need.is_exchanged:
             return secret.value
         try:
             return await self._exchange(row, secret.value, server, provider, refused)
-        except TokenRefused:
-            return None
+        except TokenRefused as error:
+            if error.reason in _OF_SUBJECT:
+                return None
+            raise
 
     def _is_refused_again(self, row: CredentialRow) -> bool:
         """Note that a server has refused a key; return whether it has done so before."""
@@ -128,7 +142,7 @@ class UserCredentials:
         self, row: CredentialRow, token: str, server: UserServer, provider: Provider, refused: str | None
     ) -> str:
         """Return a token for one server, exchanged for that of the provider, until it expires or is refused."""
-        key, now = (row.id, row.version, server.name), self._clock.time_ns()
+        key, now = (row.id, row.version, server.purpose), self._clock.time_ns()
         self._exchanged = {name: cached for name, cached in self._exchanged.items() if cached[0] > now}
         if (cached := self._exchanged.get(key)) is not None and cached[1] != refused:
             return cached[1]
@@ -145,10 +159,3 @@ class UserCredentials:
 
 def _missing(owner: CredentialOwner, state: str) -> MissingCredential:
     return MissingCredential(owner.server, owner.principal, f"{owner.server} {state}")
-
-
-def _missing_scopes(row: CredentialRow, server: UserServer) -> list[str]:
-    """Return the declared scopes that were not granted; none if the provider does not state what it granted."""
-    if server.need.provider is None or not row.scopes:
-        return []
-    return [scope for scope in server.need.scopes if scope not in row.scopes]

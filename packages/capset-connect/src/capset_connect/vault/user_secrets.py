@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, cast
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 from capset.definitions.calls.contexts import Context
-from capset.definitions.credentials import CredentialSource, MissingCredential
+from capset.definitions.credentials import CredentialSource, LentCredential, MissingCredential
 from capset.definitions.governance.policies import Request
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
-from capset.errors import DefinitionError
+from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.kernel.call.context import CallContext
+from capset_connect.mcp.server import McpServer
 from capset_connect.vault.user_auth import USER_CREDENTIAL, UserCredential
+
+
+class Lender(Protocol):
+    """What may use the credential of a user for now, such as a running call."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it may not use it any more."""
+        ...
+
+    async def lend(self, refused: str | None) -> LentCredential:
+        """Return the credential, another one than ``refused``. Raises ``CapsetError`` if there is none."""
+        ...
 
 
 class UserSecrets:
@@ -21,17 +36,15 @@ class UserSecrets:
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._value: str | None = None
-        self._renew: Callable[[str], Awaitable[str]] | None = None
+        self._lenders: list[Lender] = []
         self._is_refused = False
         self.version = 0
         """Increases whenever the credential changes."""
 
-    def lend(self, value: str, renew: Callable[[str], Awaitable[str]]) -> None:
-        """Set the credential of the newest call, and how it is renewed."""
-        self._renew = renew
-        if value != self._value:
-            self._value, self._is_refused = value, False
-            self.version += 1
+    def lend(self, value: str, lender: Lender) -> None:
+        """Set the credential of the newest call."""
+        self._lenders = [*(lender for lender in self._lenders if not lender.is_over), lender]
+        self._set(value)
 
     def refuse(self) -> None:
         """Note that the server has refused the credential, so that it is renewed before it is used again."""
@@ -41,27 +54,43 @@ class UserSecrets:
         """Return a secret, or ``None``. Raises ``CapsetError`` if a refused credential cannot be renewed."""
         if name != USER_CREDENTIAL:
             return await self._secrets.get(name)
-        if self._is_refused and self._value is not None and self._renew is not None:
+        if self._is_refused and self._value is not None:
             self._is_refused = False
-            self.lend(await self._renew(self._value), self._renew)
+            self._set(await self._renew(self._value))
         return self._value
+
+    def _set(self, value: str) -> None:
+        if value != self._value:
+            self._value, self._is_refused = value, False
+            self.version += 1
+
+    async def _renew(self, refused: str) -> str:
+        """Return another credential, by the authority of any running call: some may not have it any more."""
+        running = [lender for lender in reversed(self._lenders) if not lender.is_over]
+        error: CapsetError = ToolError("no call uses the credential any more", code="no_credential")
+        for number, lender in enumerate(running):
+            try:
+                renewed = (await lender.lend(refused)).value
+            except CapsetError as lender_error:
+                error = lender_error
+                continue
+            if renewed != refused:  # for the records of the others
+                others = (other.lend(refused) for other in running[number + 1 :])
+                await asyncio.gather(*others, return_exceptions=True)
+            return renewed
+        raise error
 
 
 async def secrets_of_call(ctx: Context, secrets: Secrets) -> UserSecrets:
     """Return the secrets for a call, with the credential of its user."""
-    call = cast("CallContext", ctx).origin
-
-    async def renew(refused: str) -> str:
-        return (await call.lend(refused)).value
-
-    own = UserSecrets(secrets)
-    own.lend((await call.lend(None)).value, renew)
+    call, own = cast("CallContext", ctx).origin, UserSecrets(secrets)
+    own.lend((await call.lend(None)).value, call)
     return own
 
 
-def needs_user(source: Any) -> bool:  # an MCP server or an API; most have no ``auth``
-    """Return whether a source is used with credentials of users."""
-    return isinstance(getattr(source, "auth", None), UserCredential)
+def needs_user(source: Any) -> bool:  # an MCP server or an API
+    """Return whether the tools of a source are listed with credentials of users; the document of an API is not."""
+    return isinstance(source, McpServer) and isinstance(source.auth, UserCredential)
 
 
 async def secrets_of(
@@ -77,15 +106,25 @@ async def secrets_of(
     if not needs_user(source):
         return secrets
 
-    async def lend(refused: str | None) -> str:
-        if credentials is None:
-            raise DefinitionError(f"{source.label}: auth: user needs a vault", hint="set CAPSET_VAULT_KEY")
-        lent = await credentials.lend(Request({}, principal), source.pin_key, refused=refused)
+    if credentials is None:
+        raise DefinitionError(f"{source.label}: auth: user needs a vault", hint="set CAPSET_VAULT_KEY")
+    own, look = UserSecrets(secrets), _Look(source, credentials, principal)
+    own.lend((await look.lend(None)).value, look)
+    return own
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look of a principal at the tools of a source."""
+
+    source: Any  # as above
+    credentials: CredentialSource
+    principal: Principal
+    is_over: bool = False
+
+    async def lend(self, refused: str | None) -> LentCredential:
+        lent = await self.credentials.lend(Request({}, self.principal), self.source.pin_key, refused=refused)
         if isinstance(lent, MissingCredential):
             hint = f"connect it, to see its tools as yourself: capset connect {lent.connection}"
-            raise DefinitionError(f"{source.label}: {lent.reason}", hint=hint)
-        return lent.value
-
-    own = UserSecrets(secrets)
-    own.lend(await lend(None), lend)
-    return own
+            raise DefinitionError(f"{self.source.label}: {lent.reason}", hint=hint)
+        return lent

@@ -14,6 +14,7 @@ from capset.errors import StoreError
 from capset.ids import Ids
 from capset.stores.base import AuthorizationRow, CredentialKind, CredentialRow, DataKeyRow, Entry, Store
 from capset_connect.vault.encryption import VaultKeys, context_of, decrypt, encrypt, new_data_key
+from capset_connect.vault.providers import AuthorizationStart
 
 _CACHED_KEYS: Final = 1_000
 """The maximum number of orgs whose data keys are cached in this process."""
@@ -101,17 +102,19 @@ class Vault:
         renewed = _sealed(renewed, secret, key)
         return renewed if await self._store.renew(row, renewed) else None
 
-    async def begin(self, owner: CredentialOwner, state: str, verifier: str, redirect_uri: str, seconds: float) -> None:
+    async def begin(
+        self, owner: CredentialOwner, start: AuthorizationStart, *, binding: str, redirect_uri: str, seconds: float
+    ) -> None:
         """Store an authorization that its ``state`` completes within some seconds, with its PKCE verifier encrypted."""
         key_id, key = await self._current_data_key(owner.org)
         now = self._clock.time_ns()
         await self._store.begin_authorization(
             AuthorizationRow(
-                id=state_hash(state),
+                id=state_hash(start.state),
                 org=owner.org,
                 principal=owner.principal,
                 server=owner.server,
-                sealed=encrypt(key, verifier.encode(), _authorization_context(owner, state)),
+                sealed=encrypt(key, start.verifier.encode(), _authorization_context(owner, start.state, binding)),
                 data_key=key_id,
                 redirect_uri=redirect_uri,
                 created_at=iso(now),
@@ -119,15 +122,15 @@ class Vault:
             )
         )
 
-    async def take(self, state: str) -> tuple[CredentialOwner, str, str] | None:
-        """Return the owner, the PKCE verifier and the redirect URI of an authorization; ``None`` if it was taken."""
-        row = await self._store.take_authorization(state_hash(state), now=iso(self._clock.time_ns()))
-        if row is None:
-            return None
+    async def take(self, state: str) -> AuthorizationRow | None:
+        """Return an authorization that has begun, once; ``None`` if it was taken or has expired."""
+        return await self._store.take_authorization(state_hash(state), now=iso(self._clock.time_ns()))
+
+    async def verifier_of(self, row: AuthorizationRow, state: str, *, binding: str) -> str:
+        """Return the PKCE verifier of an authorization. Raises ``StoreError`` for another binding than at its begin."""
         owner = CredentialOwner(row.org, row.principal, row.server)
         key = await self._data_key(row.org, row.data_key)
-        verifier = decrypt(key, row.sealed, _authorization_context(owner, state)).decode()
-        return owner, verifier, row.redirect_uri
+        return decrypt(key, row.sealed, _authorization_context(owner, state, binding)).decode()
 
     async def check(self) -> None:
         """Raise ``StoreError`` if a data key in the store cannot be unwrapped by the keys that this process has."""
@@ -193,8 +196,8 @@ def _key_context(org: str | None, id: str) -> bytes:
     return context_of("data key", org, id)
 
 
-def _authorization_context(owner: CredentialOwner, state: str) -> bytes:
-    return context_of("authorization", owner.org, owner.principal, owner.server, state_hash(state))
+def _authorization_context(owner: CredentialOwner, state: str, binding: str) -> bytes:
+    return context_of("authorization", owner.org, owner.principal, owner.server, binding, state_hash(state))
 
 
 def state_hash(state: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from base64 import urlsafe_b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -42,8 +42,10 @@ _MAX_NAME: Final = 200
 _TYPES: Final = ("jwt", "at+jwt", "application/jwt", "application/at+jwt")
 """The accepted values of a token's ``typ``, if it has one. Other tokens of the same issuer, such as those for a logout
 or a change, identify no caller."""
-_BOUND: Final = {"act": "acts for someone else", "cnf": "is bound to a key that its sender must prove to have"}
+_BOUND: Final = {"cnf": "is bound to a key that its sender must prove to have"}
 """Claims that restrict a token in ways not enforced here: such a token is refused, not partly honoured."""
+_MAX_ACTORS: Final = 4
+"""The maximum number of parties that act for one another in a token."""
 _log = logging.getLogger("capset.tokens")
 
 
@@ -196,7 +198,8 @@ class Tokens:
         granted |= roles.expand(*(role for role in _texts(claims, "roles") if role in roles.permissions))
         scopes = frozenset(filter(is_scope, (*_texts(claims, "scope"), *_texts(claims, "scp"))))
         attributes = self._attributes(claims)
-        principal = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=attributes)
+        user = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=attributes)
+        principal = _acting_for(user, _actors(claims))
         return Caller(
             principal, scopes, f"{ISSUED}{self._issuer.issuer}", cast("str | None", agent), self._parts(claims)
         )
@@ -284,6 +287,32 @@ def _claim(claims: Mapping[str, Any], named: str) -> Any:  # any JSON
         if current is None:
             return None
     return current
+
+
+def _actors(claims: Mapping[str, Any]) -> list[str]:
+    """Return the parties that act for the subject of a token, the newest first (RFC 8693, section 4.1)."""
+    actors: list[str] = []
+    act: object = claims.get("act")
+    while act is not None:
+        members = cast("Mapping[str, object]", act) if isinstance(act, Mapping) else {}
+        name = members.get("sub")
+        if not _is_name(name) or len(actors) == _MAX_ACTORS:
+            _refuse(f"its claim 'act' has no valid name, or more than {_MAX_ACTORS} of them")
+        actors.append(cast("str", name))
+        act = members.get("act")
+    return actors
+
+
+def _acting_for(user: Principal, actors: Sequence[str]) -> Principal:
+    """Return the user, or the newest of the actors, acting for those before it and for the user."""
+    principal = user
+    try:
+        for name in reversed(actors):
+            actor = Principal(name, kind="agent", permissions=user.permissions, org=user.org)
+            principal = actor.acting_for(principal)
+    except DefinitionError as error:
+        _refuse(error.message)
+    return principal
 
 
 def _is_name(value: object) -> bool:

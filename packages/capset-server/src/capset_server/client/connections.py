@@ -9,12 +9,12 @@ from typing import Any
 from typing_extensions import TypeVar
 
 from capset.wire.connections import (
+    AuthorizationAnswer,
     AuthorizationShape,
     ConnectionListShape,
     ConnectionShape,
     CredentialPageShape,
     CredentialShape,
-    DelegationInput,
     DelegationPageShape,
     DelegationShape,
     DisconnectedShape,
@@ -51,9 +51,13 @@ class ConnectionResource:
         return (await self._ask(AuthorizationShape, "POST", path)).url
 
     async def complete(self, answered: Mapping[str, str]) -> ConnectionShape:
-        """Complete an authorization by the parameters of the provider's redirect. Raises ``PermissionDenied``."""
+        """Complete an authorization by the parameters of the provider's redirect, of which some are ignored.
+
+        Raises ``PermissionDenied``.
+        """
+        known = {name: answered[name] for name in AuthorizationAnswer.model_fields if name in answered}
         path = path_of("connections", "callback")
-        return await self._connection.send(ConnectionShape, "POST", path, json_bytes(dict(answered)))
+        return await self._connection.send(ConnectionShape, "POST", path, json_bytes(known))
 
     async def disconnect(self, name: str) -> bool:
         """Delete the caller's credential; return whether the provider has revoked it. Raises ``NotFound``."""
@@ -69,10 +73,14 @@ class ConnectionResource:
         until: datetime | None = None,
     ) -> DelegationShape:
         """Let another principal use a connection when it acts for the caller. Raises as ``enter_key`` does."""
-        allowed = None if arguments is None else {argument: dict(schema) for argument, schema in arguments.items()}
-        body = DelegationInput(delegate=delegate, tools=[*tools], arguments=allowed, until=until)
-        path = path_of("connections", name, "delegations")
-        return await self._connection.send(DelegationShape, "POST", path, body.model_dump_json(exclude_none=True).encode())
+        members = {
+            "delegate": delegate,
+            "tools": [*tools],
+            "arguments": arguments and {argument: dict(schema) for argument, schema in arguments.items()},
+            "until": until and until.isoformat(),
+        }
+        body = json_bytes({name: value for name, value in members.items() if value is not None})
+        return await self._connection.send(DelegationShape, "POST", path_of("connections", name, "delegations"), body)
 
     async def delegations(self, *, limit: int = 50, cursor: str | None = None) -> DelegationPageShape:
         """List what the caller has let others use its connections for, newest first."""

@@ -59,7 +59,7 @@ async def until_approved(
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
         if answer.action == "accept":
             await _decide(exchange, approval, answer)
-            return await retry()
+            return await _then_connected(await retry(), approval, exchange, client, tasks, retry)
     elif (page := access.page(ended.error)) is not None and client.has_urls:
         if answer is None or answer.content is not None:  # to a form, whose arguments have changed since
             is_connection = isinstance(ended.error, ConnectionRequired)
@@ -68,11 +68,20 @@ async def until_approved(
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
         if answer.action == "accept" and not client.has_tasks:
             if await (await exchange.session.suspended(approval)).wait_for_decision(DECIDED_SECONDS):
-                return await retry()
+                return await _then_connected(await retry(), approval, exchange, client, tasks, retry)
             return ended
     if tasks is not None and client.has_tasks and (task := await tasks.create(ended, exchange, approval)) is not None:
         return task
     return ended
+
+
+async def _then_connected(
+    ended: Ended, approval: str, exchange: Exchange, client: McpClient, tasks: Tasks | None, retry: Again
+) -> Ended | InputRequiredResult | dict[str, Any]:
+    """Return a call that was made again; what its client can do if it waits for a connection now."""
+    if not isinstance(ended.error, ConnectionRequired) or ended.error.approval == approval:
+        return ended
+    return await until_approved(ended, exchange, client, tasks, retry)
 
 
 async def _decide(exchange: Exchange, approval: str, answer: ElicitResult) -> None:

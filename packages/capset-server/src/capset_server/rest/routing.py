@@ -121,20 +121,6 @@ Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
 
 
-_WRITTEN: Final = re.compile(r"\d{4}-\d{2}-\d{2}T", re.ASCII)
-
-
-def _written(value: object) -> object:
-    """Return a time unchanged. Numbers, which pydantic would read as seconds since 1970, are refused."""
-    if isinstance(value, str) and not _WRITTEN.match(value):
-        raise ValueError("a time is written like 2026-01-31T00:00:00Z (RFC 3339)")
-    return value
-
-
-Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
-"""A time in a query."""
-
-
 class Asked(Shape):
     """The query parameters of a request. Unknown ones are refused."""
 

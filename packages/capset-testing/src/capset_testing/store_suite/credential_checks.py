@@ -103,6 +103,10 @@ async def a_delegation_belongs_to_its_principal(make: Make) -> None:
             expect(await stored.remove_delegation(org, principal, "d-1"), False, "the end of another's delegation")
         expect(await stored.remove_delegation("acme", "user:ada", "d-1"), True, "the end of a delegation")
         expect(await stored.remove_delegation("acme", "user:ada", "d-1"), False, "the end of one that has ended")
+        await stored.put(CREDENTIAL)
+        await stored.remove("acme", "c-1")
+        page = await stored.delegations(DelegationQuery("acme", "user:ada"))
+        expect(list(page.items), [rows[2]], "the delegations of other connections than the removed one")
 
 
 async def an_org_has_one_data_key(make: Make) -> None:

@@ -34,7 +34,7 @@ class MissingCredential:
 
 
 class CredentialSource(Protocol):
-    """A source of users' credentials, such as a vault (one method, on purpose)."""
+    """A source of users' credentials, such as a vault."""
 
     async def lend(
         self, request: Request, connection: str, *, refused: str | None = None
@@ -45,4 +45,8 @@ class CredentialSource(Protocol):
         ``refused`` is a value that the server has just refused, so that another one is needed. Raises
         ``TransientError`` if it could not be renewed at the moment, and ``StoreError`` if it cannot be read.
         """
+        ...
+
+    async def aclose(self) -> None:
+        """Finish what has begun, such as a renewal, before the store is closed."""
         ...

@@ -183,10 +183,13 @@ class Principal:
     def acting_for(self, other: Principal) -> Principal:
         """Return this principal acting for another: it may do, and use, only what both may.
 
-        Raises ``DefinitionError`` if they belong to different organisations.
+        Raises ``DefinitionError`` if they belong to different organisations, or an id contains " for ".
         """
         if self.org != other.org:
             raise DefinitionError(f"{self.id!r} cannot act for {other.id!r}: they belong to different organisations")
+        for id in (self.id, other.id):
+            if " for " in id:  # the chain is one text
+                raise DefinitionError(f'{self.id!r} cannot act for {other.id!r}: an id must not contain " for " then')
         on_behalf_of = other.qualified_id + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
         allowance = lowest_allowance((self.allowance, other.allowance))
         makers = tuple(dict.fromkeys((*self.makers, *other.makers)))

@@ -142,6 +142,8 @@ class Kernel:
         runtime, self._runtime = self._open_runtime(), None
         async with self.closing:
             await runtime.drain(DRAIN_SECONDS)
+            if runtime.credentials is not None:
+                await runtime.credentials.aclose()
             runtime.refusals.flush()
             if self._checkpoints is not None:
                 await make_checkpoint(runtime, self._checkpoints, self._signing)

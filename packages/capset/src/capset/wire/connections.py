@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, Field, SecretStr
+from pydantic import Field, SecretStr
 
-from capset.wire.shapes import PageShape, Shape, StrictShape
+from capset.wire.shapes import Moment, PageShape, Shape, StrictShape
 
 
 class ConnectionShape(Shape):
@@ -96,7 +96,7 @@ class DelegationInput(StrictShape):
         description="The allowed arguments: a JSON Schema for each, as in `arguments` of a tool in a configuration "
         "file. Any arguments, if left out.",
     )
-    until: AwareDatetime | None = Field(None, description="The end. Without it, the delegation lasts until it is ended.")
+    until: Moment = Field(default=None, description="The end. Without it, the delegation lasts until it is ended.")
 
 
 class DelegationShape(Shape):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError, to_json
 
 
@@ -46,6 +47,19 @@ def as_integer(number: Any) -> Any:  # any JSON
     """Return a whole float as an integer (3.0 as 3), since JSON Schema treats it as one."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
+
+_WRITTEN: Final = re.compile(r"\d{4}-\d{2}-\d{2}T", re.ASCII)
+
+
+def _written(value: object) -> object:
+    """Return a time unchanged. Numbers, which pydantic would read as seconds since 1970, are refused."""
+    if isinstance(value, int | float) or (isinstance(value, str) and not _WRITTEN.match(value)):
+        raise ValueError("a time is written like 2026-01-31T00:00:00Z (RFC 3339)")
+    return value
+
+
+Moment = Annotated[AwareDatetime | None, Field(strict=False), BeforeValidator(_written)]
+"""A time with its offset, as a text."""
 
 WholeNumber: Final = BeforeValidator(as_integer)
 """Accepts a whole float as an integer."""

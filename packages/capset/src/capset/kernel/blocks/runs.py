@@ -91,6 +91,10 @@ class BlockRun:
     async def lend(self, refused: str | None) -> LentCredential:
         raise no_credential()
 
+    @property
+    def is_over(self) -> bool:
+        return False
+
     async def settle(self) -> SessionContext:
         """Resolve the dynamic ``uses`` for the next step, read the state, and return the context of that step."""
         self.context = await current_context(self.base, self)

@@ -108,6 +108,11 @@ class Origin(Protocol):
         ...
 
     @property
+    def is_over(self) -> bool:
+        """Whether it has ended, so that it has no credential any more."""
+        ...
+
+    @property
     def correlation(self) -> str:
         """The id that ties it to its cause."""
         ...

@@ -254,7 +254,7 @@ class Invocation:
     async def lend(self, refused: str | None) -> LentCredential:
         """Return the credential of its user; if that is the ``refused`` one, a renewed one, which the record shows."""
         lent, renew = self.lent_credential, self.renew_credential
-        if lent is None or renew is None:
+        if lent is None or renew is None or self.is_over:
             raise no_credential()
         if lent.value == refused:
             renewed = await renew(refused)
@@ -262,6 +262,11 @@ class Invocation:
                 raise ToolError(f"The credential was refused: {renewed.reason}.", code="credential_refused", status=403)
             lent = self.lent_credential = renewed
         return lent
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has an outcome."""
+        return self.outcome_entry is not None
 
     @property
     def files(self) -> SessionFiles:

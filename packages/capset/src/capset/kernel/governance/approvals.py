@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -106,10 +105,12 @@ class ApprovalService:
         while True:
             page = await self._store.list(query)
             for row in page.items:
-                with suppress(StoreError):  # one that cannot be read keeps no other from going on
+                try:
                     needs = ApprovalNeeds.of_row(row)
-                    if (needs.connect, needs.owner) == (connection, principal):
-                        await self.complete(row, owner)
+                except StoreError:
+                    continue  # one that cannot be read keeps no other from going on
+                if (needs.connect, needs.owner) == (connection, principal):
+                    await self.complete(row, owner)
             if page.next is None:
                 return
             query = replace(query, before=page.next)

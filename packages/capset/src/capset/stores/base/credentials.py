@@ -142,7 +142,7 @@ class CredentialStore(Protocol):
         ...
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
-        """Delete a credential of an org; return whether there was one."""
+        """Delete a credential of an org and its delegations; return whether there was one."""
         ...
 
     async def add_delegation(self, row: DelegationRow, *, act: Entry | None = None) -> None:

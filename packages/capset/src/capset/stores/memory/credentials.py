@@ -72,6 +72,12 @@ class MemoryCredentials:
             return False
         self._lifecycle.record(act)
         del self._rows[row.org, row.principal, row.server]
+        owned = row.org, row.principal, row.server
+        self._delegations = {
+            id: delegation
+            for id, delegation in self._delegations.items()
+            if (delegation.org, delegation.principal, delegation.server) != owned
+        }
         return True
 
     async def add_delegation(self, row: DelegationRow, *, act: Entry | None = None) -> None:

@@ -70,8 +70,19 @@ class SqlCredentials:
         await self._changes(update(credentials).where(credentials.c.id == id).values(used_at=at))
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
-        statement = delete(credentials).where(credentials.c.org == (org or ""), credentials.c.id == id)
-        return await self._writer.write(lambda connection: bool(connection.execute(statement).rowcount), act)
+        of_id = (credentials.c.org == (org or "")) & (credentials.c.id == id)
+
+        def write(connection: Connection) -> bool:
+            removed = delete(credentials).where(of_id).returning(credentials.c.principal, credentials.c.server)
+            owner = connection.execute(removed).first()
+            if owner is None:
+                return False
+            names = delegations.c
+            owned = (names.org == (org or "")) & (names.principal == owner.principal) & (names.server == owner.server)
+            connection.execute(delete(delegations).where(owned))
+            return True
+
+        return await self._writer.write(write, act)
 
     async def add_delegation(self, row: DelegationRow, *, act: Entry | None = None) -> None:
         values = asdict(row) | {"org": row.org or "", "tools": json.dumps(row.tools)}

@@ -41,7 +41,8 @@ def credential(installed: InstalledTool) -> Step | None:
                 f"Permission denied: {installed.name!r} needs a credential of its user, and this server has no vault.",
                 hint="set CAPSET_VAULT_KEY",
             )
-        return await within_deadline(call, source.lend(request_of(call, installed.tool), connection, refused=refused))
+        lending = source.lend(request_of(call, installed.tool), connection, refused=refused)
+        return await within_deadline(call, lending, "the credential was not renewed in time for")
 
     async def wait(call: Invocation, missing: MissingCredential) -> LentCredential:
         """Wait until the user has connected. Raises ``ConnectionRequired`` if the call does not wait."""

@@ -34,10 +34,21 @@ async def recheck(
     call.decision = call.decision._replace(question=None)
     await run_phases(call, REPEATED_PHASES)
     if with_approval:
+        await _recheck_approval(call)
+
+
+async def _recheck_approval(call: Invocation) -> None:
+    """Check the approval that a call has, or obtain one if it needs one now."""
+    service, request = call.context.runtime.approvals, call.approved_request
+    if request is None:
         for step in call.compiled.approval_steps:
             pending = step(call)
             if pending is not None:
                 await pending
+        return
+    current = await service.find(request.id, request.org)
+    if current is None or current.status != "approved" or service.is_overdue(current):
+        raise void_error(call, "it was used, or has ended since")
 
 
 def void_error(call: Invocation, reason: str) -> ApprovalVoid:
