@@ -2,7 +2,8 @@
 
 import asyncio
 
-from capset import Agent, Context, Kernel, PermissionDenied, Principal, tool
+from capset import Agent, Context, Kernel, Principal, tool
+from capset.errors import PermissionDenied
 from capset.kernel.runtime import EnvironmentSecrets
 from capset.stores.base import AuditQuery
 from capset.wire.connections import DelegationInput

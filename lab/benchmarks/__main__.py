@@ -48,7 +48,19 @@ MEASURES = {
     for module in (
         *(governed_call, observed_call, durable, approvals, shared_limit, registered, open_sessions, import_cpu),
         *(compose, audit_log, session_files),
-        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, mcp_rates, gateway, credentials, pages, agent_turn),
+        *(
+            fingerprints,
+            evaluating,
+            streams,
+            state,
+            rest_call,
+            rest_rates,
+            mcp_rates,
+            gateway,
+            credentials,
+            pages,
+            agent_turn,
+        ),
         *(runs, sandbox_runs),
     )
 }

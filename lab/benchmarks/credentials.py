@@ -1,4 +1,4 @@
-"""A governed call of an MCP server with the credential of its user, beside the same call with a header for all (spec 11)."""
+"""A governed call of an MCP server with the credential of its user, beside one with a header for all (spec 11)."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ async def _calling(server: McpServer, store: str) -> AsyncGenerator[Job]:
         pins = await kernel.store.pins.list(server.pin_key)
         capability = connections.capability(server, pins, approved_in(kernel, server))
         async with kernel.open(Agent("bench", uses=[capability]), principal=_ADA) as session:
-            name = f"{server.name}_look0"
+            (look,) = capability.every_tool
 
             async def call() -> object:
-                return await session.call(name, a=1, b=2)
+                return await session.call(look, a=1, b=2)
 
             yield call
 

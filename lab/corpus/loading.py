@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from capset.errors import CapsetError
-from capset_connect.pinning.offers import Offer
 from capset_connect.openapi import OpenApi, OpenApiClient
 from capset_connect.openapi.document import ApiDocument, parse_document
 from capset_connect.openapi.operations import offers_of
 from capset_connect.openapi.tools import capability_of
+from capset_connect.pinning.offers import Offer
 from capset_connect.pinning.pins import pin_of
 from lab.corpus.nodes import Operation, operations_of, tags_of
 

@@ -26,6 +26,7 @@ from capset.stores.base import (
     AuditQuery,
     ChangeFeed,
     Claim,
+    CredentialStore,
     DeliveryStore,
     Directory,
     DocumentStore,
@@ -250,6 +251,10 @@ class TappedStore:
     @property
     def workers(self) -> WorkerStore:
         return self.inner.workers
+
+    @property
+    def credentials(self) -> CredentialStore:
+        return self.inner.credentials
 
     @property
     def pins(self) -> PinStore:

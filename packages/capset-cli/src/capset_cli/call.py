@@ -225,7 +225,9 @@ async def _call_on_server(client: Client, request: TargetOptions, data: bytes, o
         result = await client.call(*call, arguments, timeout=options.timeout, approval=options.approval)
     else:
         async with client.stream(*call, arguments, timeout=options.timeout, approval=options.approval) as events:
-            with ProgressView(quiet=options.quiet, where=options.where, connect=options.connect, session=session) as view:
+            with ProgressView(
+                quiet=options.quiet, where=options.where, connect=options.connect, session=session
+            ) as view:
                 async for event in events:
                     view.show(event)
         result = events.result
@@ -255,7 +257,9 @@ def find_tool_target(registry: Registry, request: TargetOptions, settings: Setti
 async def _run(session: Session, tool: str, data: Json, options: _CallOptions) -> CallOutcome:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
-        with ProgressView(quiet=options.quiet, where=options.where, connect=options.connect, session=session.id) as view:
+        with ProgressView(
+            quiet=options.quiet, where=options.where, connect=options.connect, session=session.id
+        ) as view:
             async for message in messages:
                 view.show(message)
                 if message.kind == "reply":

@@ -17,9 +17,8 @@ from capset.errors import CapsetError, Conflict, NotFound, counted, unknown
 from capset.kernel.kernel import Kernel
 from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base.pins import ToolPin
-from capset_connect.vault.user_secrets import needs_user, secrets_of
-from capset_connect.pinning.offers import Offer
 from capset_connect.openapi.api import OpenApi
+from capset_connect.pinning.offers import Offer
 from capset_connect.pinning.pins import (
     SeenSource,
     SourceClient,
@@ -35,6 +34,7 @@ from capset_connect.pinning.pins import (
     withdraw,
 )
 from capset_connect.sources import Source, source_named
+from capset_connect.vault.user_secrets import needs_user, secrets_of
 
 _log = logging.getLogger("capset.connect")
 

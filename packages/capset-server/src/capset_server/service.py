@@ -54,8 +54,9 @@ class Service:
     ``agent`` is the default agent at ``/mcp``, for callers whose key names none. ``public_url`` is the URL at which
     clients and people reach this server, by default that of the tokens' resource. ``server_allowances`` says what the
     MCP servers of stored agents may use of the host; ``sources`` are the MCP servers and APIs that the operator
-    declares. ``connections`` are those of users, if there is a vault. ``open_id`` signs people in to the console through a provider. ``root_path`` is the path below which the
-    server is reached, by default that of the public URL. If ``takes_system_texts``, system texts of OpenAI's clients
+    declares. ``connections`` are those of users, if there is a vault. ``open_id`` signs people in to the console
+    through a provider. ``root_path`` is the path below which the server is reached, by default that of the public URL.
+    If ``takes_system_texts``, system texts of OpenAI's clients
     become context of their conversations; otherwise they are ignored.
     """
 

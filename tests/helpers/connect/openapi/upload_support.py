@@ -11,11 +11,11 @@ from fastapi import FastAPI, Request
 from starlette.datastructures import UploadFile
 
 from capset import Agent, Kernel, Principal
-from capset_connect.pinning.offers import Offer
 from capset_connect.openapi import open_apis
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.document import document_of
 from capset_connect.openapi.operations import offers_of
+from capset_connect.pinning.offers import Offer
 from tests.helpers.connect.openapi.support import Site, There
 
 BYTES = b"\x89PNG\r\n--\x00\xff"

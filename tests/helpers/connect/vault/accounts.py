@@ -104,7 +104,7 @@ class Issued(TokenMixin):
     refresh: str | None
     audience: str | None
     expires_at: float
-    is_revoked: bool = False
+    is_over: bool = False
 
     def check_client(self, client: Any) -> bool:
         return True
@@ -120,9 +120,6 @@ class Issued(TokenMixin):
 
     def get_user(self) -> str:
         return self.user
-
-    def get_client(self) -> str:
-        return "capset"
 
 
 class _Codes(AuthorizationCodeGrant):
@@ -151,19 +148,19 @@ class _Refreshing(RefreshTokenGrant):
     TOKEN_ENDPOINT_AUTH_METHODS = _METHODS
     INCLUDE_NEW_REFRESH_TOKEN = True
 
-    def authenticate_refresh_token(self, refresh_token: str) -> Issued | None:
+    def authenticate_refresh_token(self, refresh_token: str) -> Any:
         """Return the tokens. A refresh token that is used twice revokes all tokens of its user (RFC 9700)."""
         issued = next((issued for issued in self.server.issued if issued.refresh == refresh_token), None)
-        if issued is None or not issued.is_revoked:
+        if issued is None or not issued.is_over:
             return issued
         self.server.revoke(issued.user)
         return None
 
-    def authenticate_user(self, refresh_token: Issued) -> str:
+    def authenticate_user(self, refresh_token: Any) -> str:
         return refresh_token.user
 
-    def revoke_old_credential(self, refresh_token: Issued) -> None:
-        refresh_token.is_revoked = True
+    def revoke_old_credential(self, refresh_token: Any) -> None:
+        refresh_token.is_over = True
 
 
 class _Exchange(BaseGrant, TokenEndpointMixin):
@@ -181,11 +178,11 @@ class _Exchange(BaseGrant, TokenEndpointMixin):
             raise InvalidGrantError()
         self.request.user = subject.user
 
-    def create_token_response(self) -> tuple[int, dict[str, Any], list[tuple[str, str]]]:
+    def create_token_response(self) -> Any:
         fields = cast("Asked", self.request).form
         scope = fields.get("scope", "")
         token = self.generate_token(user=self.request.user, scope=scope, include_refresh_token=False)
-        token["issued_token_type"] = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105
+        token["issued_token_type"] = "urn:ietf:params:oauth:token-type:access_token"
         self.save_token(token)
         return 200, token, self.TOKEN_RESPONSE_HEADER
 
@@ -198,7 +195,7 @@ class _Revocation(RevocationEndpoint):
         return next((issued for issued in self.server.issued if token_string in (issued.access, issued.refresh)), None)
 
     def revoke_token(self, token: Issued, request: Any) -> None:
-        token.is_revoked = True
+        token.is_over = True
 
 
 class Accounts(AuthorizationServer):
@@ -244,13 +241,13 @@ class Accounts(AuthorizationServer):
         return next((issued for issued in self.issued if issued.access == access and self._is_valid(issued)), None)
 
     def _is_valid(self, issued: Issued) -> bool:
-        return not issued.is_revoked and not issued.is_expired()
+        return not issued.is_over and not issued.is_expired()
 
     def revoke(self, user: str) -> None:
         """Revoke all tokens of a user, as the user does in the provider's own settings."""
         for issued in self.issued:
             if issued.user == user:
-                issued.is_revoked = True
+                issued.is_over = True
 
     def expire(self) -> None:
         """Let all access tokens expire."""

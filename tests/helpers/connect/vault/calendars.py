@@ -29,7 +29,7 @@ def provider_of(running: Accounts) -> Provider:
         name="town",
         issuer=running.issuer,
         client_id="capset",
-        client_secret="${CLIENT_SECRET}",  # noqa: S106  # a placeholder
+        client_secret="${CLIENT_SECRET}",  # a placeholder
         internal=[running.issuer.removeprefix("http://")],
     )
 

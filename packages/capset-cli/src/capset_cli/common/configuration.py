@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,9 @@ import typer
 
 from capset.definitions.governance.allowances import Allowance, lowest_allowance
 from capset.definitions.governance.settings import Governance
-from capset.errors import DefinitionError
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.kernel.runtime import EnvironmentSecrets
 from capset_cli.common.output import err, escaped
 from capset_cli.common.upstream import Upstream
 

@@ -42,7 +42,7 @@ def format_options(**options: str | Path | Sequence[str] | None) -> str:
 
 
 def connect_options(*, agent: str | None, principal: str | None, url: str | None, db: str | None) -> str:
-    """Return the options of ``capset connect`` for a call with these: those of a server, or of a file and a database."""
+    """Return the options of ``capset connect`` for a call with these: a server, or a file and a database."""
     if url is not None:
         return format_options(url=url)
     return format_options(agent=agent or "FILE", principal=principal, db=db)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from capset_connect.declared_sources import DeclaredSources, SourceSummary
     from capset_connect.mcp import McpServers
     from capset_connect.mcp.connection import McpConnection
-    from capset_connect.pinning.offers import Offer
     from capset_connect.openapi.client import OpenApiClient
+    from capset_connect.pinning.offers import Offer
     from capset_connect.pinning.pins import Approved
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def user_vault(sources: Iterable[Source], *, is_required: bool = False) -> UserVault | None:
     """Return the vault for those of a configuration's sources that use credentials of users; ``None`` if none does.
 
-    Raises ``DefinitionError`` for invalid keys of the vault, and for missing ones if it ``is_required``. Otherwise calls
-    of these servers are refused without them.
+    Raises ``DefinitionError`` for invalid keys of the vault, and for missing ones if it ``is_required``. Otherwise,
+    calls of these servers are refused without them.
     """
     from capset_connect.vault.encryption import vault_keys
     from capset_connect.vault.user_auth import user_servers

@@ -169,7 +169,9 @@ def _connection_row(connection: ConnectionShape) -> list[str]:
     problem = connection.problem or (connection.missing_scopes and f"lacks {', '.join(connection.missing_scopes)}")
     state = "connected" if connection.usable else f"connect again: {problem}" if problem else "not connected"
     used_by = ", ".join(connection.servers)
-    return list(map(cell, (connection.name, state, connection.provider or connection.kind, used_by, connection.used_at or "–")))
+    return list(
+        map(cell, (connection.name, state, connection.provider or connection.kind, used_by, connection.used_at or "–"))
+    )
 
 
 def _credential_row(credential: CredentialShape) -> list[str]:
@@ -181,5 +183,8 @@ def _delegation_row(delegation: DelegationShape) -> list[str]:
     tools = ", ".join(delegation.tools) or "all"
     restricted = " with certain arguments" if delegation.arguments else ""
     return list(
-        map(cell, (delegation.id, delegation.connection, delegation.delegate, tools + restricted, delegation.until or "–"))
+        map(
+            cell,
+            (delegation.id, delegation.connection, delegation.delegate, tools + restricted, delegation.until or "–"),
+        )
     )

@@ -42,7 +42,7 @@ def use_connections(
     db: str | None,
     url: str | None,
 ) -> T:
-    """Run ``work`` with the connections of a server if one is named, otherwise with those of a file, and return its result.
+    """Run ``work`` with the connections of a server if one is named, otherwise of a file, and return its result.
 
     Raises ``DefinitionError`` without either, and without the vault's key.
     """

@@ -6,7 +6,6 @@ import asyncio
 import getpass
 import sys
 import webbrowser
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer

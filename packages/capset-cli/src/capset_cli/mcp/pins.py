@@ -227,7 +227,9 @@ def query_sources(sources: Sequence[Source], settings: Settings) -> list[SeenSou
 async def _query(sources: Sequence[Source], settings: Settings) -> list[SeenSource[Source]]:
     pins = await _list_pins(settings.db) if has_db(settings.db) else ()
     return await side_by_side(
-        partial(look_at, source, [pin for pin in pins if pin.server == source.pin_key], own_source_client(source, settings))
+        partial(
+            look_at, source, [pin for pin in pins if pin.server == source.pin_key], own_source_client(source, settings)
+        )
         for source in sources
     )
 

@@ -78,7 +78,9 @@ class Reload:
         try:
             configuration, registry = await self._read(about["sha256"])
             if user_servers(configuration.sources) and self._service.connections is None:
-                raise DefinitionError("servers with auth: user need a vault: start the server again, with the vault's key")
+                raise DefinitionError(
+                    "servers with auth: user need a vault: start the server again, with the vault's key"
+                )
         except CapsetError as error:
             columns: ActColumns = {"outcome": "failed", "code": error.code, "reason": error.message}
             record = await self._record(about, columns)

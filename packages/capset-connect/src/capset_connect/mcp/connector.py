@@ -29,8 +29,8 @@ from capset_connect.mcp.raw_results import raw_results
 from capset_connect.mcp.server import INHERITED, McpServer
 from capset_connect.mcp.server_headers import ServerHeaders
 from capset_connect.mcp.transports import NO_STREAMABLE_HTTP, CheckedTransport, Streams, http_streams, sse_streams
-from capset_connect.vault.user_secrets import UserSecrets
 from capset_connect.vault.user_auth import USER_CREDENTIAL, UserCredential
+from capset_connect.vault.user_secrets import UserSecrets
 
 _DRAIN_SECONDS: Final = 1.0
 """How long to wait for the other requests of a session that is over. Refused ones are sent again."""

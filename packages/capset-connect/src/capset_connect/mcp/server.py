@@ -37,8 +37,8 @@ from capset_connect.declarations import (
     words,
 )
 from capset_connect.mcp.resources import Resources, checked_resources, context_uris
-from capset_connect.vault.user_auth import PLACEHOLDER, UserCredential, user_credential_of
 from capset_connect.tool_rules import EVERY, Rules, checked_rules, options_of, rules_of, unknown_arguments
+from capset_connect.vault.user_auth import PLACEHOLDER, UserCredential, user_credential_of
 
 if TYPE_CHECKING:
     import httpx2

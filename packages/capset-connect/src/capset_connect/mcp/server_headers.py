@@ -87,5 +87,7 @@ class ServerHeaders:
 
     async def _fill(self) -> Headers:
         if self._user is not None:
-            self._version = self._user.version  # before the secrets are read, which may change it: then they are read again
+            self._version = (
+                self._user.version
+            )  # before the secrets are read, which may change it: then they are read again
         return await fill_secrets(self._server.label, "header", self._server.sent_headers, self._secret)

@@ -31,7 +31,6 @@ from capset.kernel.governance.sent_requests import sending
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.schema import schema_of
 from capset.stores.base.pins import ToolPin
-from capset_connect.pinning.guard import Guard, decided
 from capset_connect.mcp.answers import ToolAnswer, error_text
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.contents import content_of, embedded_of
@@ -40,6 +39,7 @@ from capset_connect.mcp.listing.offers import PROMPT, is_used, named
 from capset_connect.mcp.resources import AllowedUris, context_uris
 from capset_connect.mcp.server import PROMPTS, READ, McpServer, tool_options
 from capset_connect.mcp.user_connections import ConnectionsByUser
+from capset_connect.pinning.guard import Guard, decided
 from capset_connect.pinning.offers import Offer
 from capset_connect.pinning.pins import Approved, Ask, capability_with, shape_of
 from capset_connect.tool_rules import RuleNames, effect_of, rules_of
@@ -200,12 +200,8 @@ def effect_in(server: McpServer, shape: Mapping[str, Any]) -> Effect:
     return effect_of(rules.get("effect", "destructive"), shape.get("annotations", {}))
 
 
-def _handler(
-    reach: Reach, name: str, original_name: str, *, is_structured: bool
-) -> Callable[..., AsyncGenerator[Any]]:
-    async def call(
-        context: Sequence[Context], arguments: dict[str, Any], report: ProgressFnT | None
-    ) -> ForeignResult:
+def _handler(reach: Reach, name: str, original_name: str, *, is_structured: bool) -> Callable[..., AsyncGenerator[Any]]:
+    async def call(context: Sequence[Context], arguments: dict[str, Any], report: ProgressFnT | None) -> ForeignResult:
         connection, guard = await reach.of(*context)
         answer = await _verified(guard, name, lambda: connection.call(original_name, arguments, report))
         return result_of(answer, is_structured=is_structured)

@@ -41,7 +41,7 @@ LEAST: Final = 1_024
 _DELETE_SECONDS: Final = 2.0
 """The timeout for the request that ends a session."""
 _WHAT_TO_DO: Final[Mapping[int, str]] = {
-    401: "declare a credential that it accepts, in `headers`, `oauth` or `auth`; a user's own has to be connected again",
+    401: "declare a credential that it accepts, in `headers`, `oauth` or `auth`; a user connects another one",
     403: "the credential that was sent does not allow this",
 }
 """Advice to the host for some HTTP statuses."""

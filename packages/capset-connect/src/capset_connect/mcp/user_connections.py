@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 from capset.definitions.calls.contexts import Context
 from capset.definitions.secrets import Secrets
 from capset.kernel.call.context import CallContext
-from capset_connect.pinning.guard import Guard
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.rooms import LISTS_BYTES, Room
 from capset_connect.mcp.server import McpServer
+from capset_connect.pinning.guard import Guard
 from capset_connect.vault.user_secrets import UserSecrets
 
 _MOST_OPEN: Final = 64

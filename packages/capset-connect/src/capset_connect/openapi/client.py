@@ -26,13 +26,13 @@ from capset.schemas.strict_json import parse_json
 from capset.schemas.validation_errors import SchemaMismatch
 from capset_connect.client_credentials import NO_TOKEN, AccessTokens
 from capset_connect.declarations import add_internal_hint, fill_secrets, mask_text, mask_value, maskable, proxies_of
-from capset_connect.pinning.offers import Offer
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.credentials import Filled, chosen, filled
 from capset_connect.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, document_of, parse_document
 from capset_connect.openapi.operations import is_left_out, names_in, offers_of, unmatched
 from capset_connect.openapi.parameters import is_json
 from capset_connect.openapi.requests import ApiRequest, request_of
+from capset_connect.pinning.offers import Offer
 from capset_connect.vault.user_secrets import UserSecrets, secrets_of_call
 
 _EXCERPT: Final = 2_000

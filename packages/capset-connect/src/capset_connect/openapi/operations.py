@@ -11,7 +11,6 @@ from urllib.parse import urljoin
 
 from capset.errors import DefinitionError, ToolError, unknown
 from capset.net.urls import parse_url
-from capset_connect.pinning.offers import MAX_TOOLS, Offer, distinct, examined, shown
 from capset_connect.openapi.api import EFFECTS, OpenApi
 from capset_connect.openapi.arguments import arguments_of
 from capset_connect.openapi.credentials import chosen, keys_of, problem_of, security_of
@@ -19,6 +18,7 @@ from capset_connect.openapi.document import ApiDocument
 from capset_connect.openapi.nodes import Node, as_list, as_members, as_node, as_text, stripped
 from capset_connect.openapi.schemas import SchemaLibrary
 from capset_connect.openapi.swagger import servers_of
+from capset_connect.pinning.offers import MAX_TOOLS, Offer, distinct, examined, shown
 from capset_connect.tool_rules import EVERY, ToolRules, rules_of
 
 _METHODS: Final = (*(method.lower() for method in EFFECTS), "trace", "query")

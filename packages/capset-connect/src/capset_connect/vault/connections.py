@@ -10,7 +10,16 @@ from typing import Any, Final
 
 from capset.clock import iso_of
 from capset.definitions.principals import Principal
-from capset.errors import CapsetError, Conflict, DefinitionError, InvalidArguments, NotFound, PermissionDenied, StoreError, unknown
+from capset.errors import (
+    CapsetError,
+    Conflict,
+    DefinitionError,
+    InvalidArguments,
+    NotFound,
+    PermissionDenied,
+    StoreError,
+    unknown,
+)
 from capset.kernel.kernel import Kernel
 from capset.stores.base import CredentialKind, CredentialQuery, CredentialRow, DelegationQuery, DelegationRow, Page
 from capset.wire.connections import DelegationInput
@@ -72,7 +81,9 @@ class UserConnection:
         """The scopes of its servers that were not granted, if the provider states what it granted."""
         if self.row is None:
             return ()
-        return tuple(dict.fromkeys(scope for server in self.servers for scope in server.missing_scopes(self.row.scopes)))
+        return tuple(
+            dict.fromkeys(scope for server in self.servers for scope in server.missing_scopes(self.row.scopes))
+        )
 
     @property
     def problem(self) -> str | None:
@@ -130,7 +141,12 @@ class ConnectionService:
         connection = await self._declared_connection(principal, name)
         if connection.provider is not None:
             raise Conflict(f"{connection.name} is connected at {connection.provider.name}, not by a key")
-        if not (MIN_KEY_CHARACTERS <= len(key) <= MAX_KEY_CHARACTERS) or not key.isascii() or not key.isprintable() or " " in key:
+        if (
+            not (MIN_KEY_CHARACTERS <= len(key) <= MAX_KEY_CHARACTERS)
+            or not key.isascii()
+            or not key.isprintable()
+            or " " in key
+        ):
             raise InvalidArguments(
                 f"Invalid request: a key is {MIN_KEY_CHARACTERS} to {MAX_KEY_CHARACTERS:,} printable ASCII characters "
                 "without spaces"
@@ -148,9 +164,7 @@ class ConnectionService:
         client = self._client(connection.provider)
         start = await client.begin(redirect_uri, connection.scopes, connection.audience)
         owner, binding = _owner(principal, connection.name), connection.servers[0].binding
-        await self._vault.begin(
-            owner, start, binding=binding, redirect_uri=redirect_uri, seconds=AUTHORIZATION_SECONDS
-        )
+        await self._vault.begin(owner, start, binding=binding, redirect_uri=redirect_uri, seconds=AUTHORIZATION_SECONDS)
         return start.url
 
     async def finish(self, principal: Principal, answered: Mapping[str, str]) -> UserConnection:

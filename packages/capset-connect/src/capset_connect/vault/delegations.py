@@ -21,7 +21,7 @@ _PAGE: Final = 200
 
 
 def authority_of(principal: Principal) -> tuple[str, Sequence[str]]:
-    """Return the principal whose authority a call has, as ``kind:id``, and those that act for it, nearest to it last."""
+    """Return whose authority a call has, as ``kind:id``, and the principals that act for it, nearest to it last."""
     if principal.on_behalf_of is None:
         return principal.qualified_id, ()
     *between, owner = principal.on_behalf_of.split(" for ")

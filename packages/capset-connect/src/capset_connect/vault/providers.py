@@ -82,10 +82,12 @@ class Provider(FrozenValue):
         except DefinitionError as error:
             raise DefinitionError(f"provider {self.name!r:.80}: {error.message}", hint=error.hint) from None
         declared = [name for name in ("authorize_url", "token_url", "revoke_url") if getattr(self, name) is not None]
-        if (self.issuer is None) == (self.authorize_url is None or self.token_url is None) or (self.issuer and declared):
+        if (self.issuer is None) == (self.authorize_url is None or self.token_url is None) or (
+            self.issuer and declared
+        ):
             raise DefinitionError(
-                f"provider {self.name!r} needs either an issuer, or an authorize_url and a token_url, with a revoke_url "
-                "if there is one"
+                f"provider {self.name!r} needs either an issuer, or an authorize_url and a token_url, and a revoke_url "
+                "if it has one"
             )
         for name in ("issuer", *declared):
             url = getattr(self, name)

@@ -18,7 +18,6 @@ from capset.wire.tool_sources import ProviderShape, UserAuth
 from capset_connect.declarations import words
 from capset_connect.vault.providers import Provider
 
-
 USER_CREDENTIAL: Final = "USER_CREDENTIAL"
 """The name of the placeholder for the credential of the calling user, in headers, variables and credentials."""
 PLACEHOLDER: Final = f"${{{USER_CREDENTIAL}}}"
@@ -106,7 +105,9 @@ def user_servers(sources: Iterable[Any]) -> Mapping[str, UserServer]:  # MCP ser
         if isinstance(getattr(source, "auth", None), UserCredential)
     }
     if taken := sorted(servers.keys() & _TAKEN):
-        raise DefinitionError(f"a server with auth: user cannot be named {taken[0]!r}: /connections/{taken[0]} is taken")
+        raise DefinitionError(
+            f"a server with auth: user cannot be named {taken[0]!r}: /connections/{taken[0]} is taken"
+        )
     for server in servers.values():
         _check_audience(server)
     providers: dict[str, Provider] = {}

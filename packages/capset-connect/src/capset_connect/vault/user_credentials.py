@@ -79,7 +79,9 @@ class UserCredentials:
             return _missing(owner, "is not connected")
         for is_last in (False, True):
             if row.binding != server.binding:
-                return _missing(owner, "has to be connected again: it is at another place, or has another provider, now")
+                return _missing(
+                    owner, "has to be connected again: it is at another place, or has another provider, now"
+                )
             if row.problem is not None:
                 return _missing(owner, f"has to be connected again: {row.problem}")
             if missing := server.missing_scopes(row.scopes):

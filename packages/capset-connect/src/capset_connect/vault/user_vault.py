@@ -30,7 +30,7 @@ class UserVault:
         self._opened: tuple[Vault, UserCredentials] | None = None
 
     def declare(self, sources: Iterable[Any]) -> None:  # MCP servers and APIs; most have no ``auth``
-        """Set the servers that are used with credentials of users. Raises ``DefinitionError`` as ``user_servers`` does."""
+        """Set the servers that are used with credentials of users. Raises as ``user_servers`` does."""
         self._servers = user_servers(sources)
         if self._opened is not None:
             self._opened[1].declare(self._servers)

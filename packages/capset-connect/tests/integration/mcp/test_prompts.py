@@ -13,9 +13,9 @@ from capset.definitions.calls.contents import Text
 from capset.definitions.tools.mcp_offers import McpPrompt
 from capset.errors import InvalidArguments, PermissionDenied
 from capset.kernel.governance.acts import Actor
-from capset_connect.pinning.lock import import_lock, lock_text, read_lock
 from capset_connect.mcp import McpServer, approve
 from capset_connect.mcp.connection import McpConnection
+from capset_connect.pinning.lock import import_lock, lock_text, read_lock
 from tests.helpers.connect.mcp.opening import NONE, offers_of, opened, server
 from tests.helpers.kernel.support import records_of
 

@@ -10,10 +10,10 @@ import pytest
 from capset.errors import ToolError
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
-from capset_connect.pinning.offers import Offer
 from capset_connect.openapi.client import OpenApiClient
 from capset_connect.openapi.document import parse_document
 from capset_connect.openapi.operations import offers_of, rules_for
+from capset_connect.pinning.offers import Offer
 from scripts.packages import ROOT
 from tests.helpers.connect.openapi.documents import LIBRARY, api, doc, one
 from tests.helpers.connect.openapi.support import no_secret

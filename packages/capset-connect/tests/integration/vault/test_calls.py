@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,15 +20,14 @@ from capset import Agent, Kernel, Principal, tool
 from capset.definitions.calls.contexts import Context
 from capset.definitions.capabilities import AnyCapability, Capability
 from capset.errors import ConnectionRequired, PermissionDenied, ToolError
-from capset.kernel.call.session import Session
-from capset.stores.base import AuditQuery
+from capset.stores.base import ApprovalQuery, AuditQuery
 from capset.wire.connections import DelegationInput
 from capset_connect.mcp import McpServer
+from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.servers import McpServers
 from capset_connect.openapi import OpenApi
 from capset_connect.openapi.client import OpenApiClient
 from capset_connect.openapi.tools import capability_of
-from capset_connect.mcp.connection import McpConnection
 from capset_connect.pinning.pins import approve, approved_in
 from capset_connect.sources import Source
 from capset_connect.vault.connections import ConnectionService
@@ -48,6 +47,9 @@ CALLBACK = "http://127.0.0.1:9/connections/callback"
 SECRETS = Named({"CLIENT_SECRET": "client-secret-of-capset"})
 
 
+Calling = Callable[..., Awaitable[Any]]
+
+
 @dataclass
 class Site:
     """A kernel with a vault, and a capability of each source, whose tools Ada has approved."""
@@ -57,16 +59,16 @@ class Site:
     capabilities: Sequence[AnyCapability]
 
     @asynccontextmanager
-    async def session(self, principal: Principal) -> AsyncGenerator[Session]:
-        """Open a session of an agent with all tools."""
-        agent = Agent("clerk", uses=[*self.capabilities])
-        async with self.kernel.open(agent, principal=principal) as session:
-            yield session
+    async def calling(self, principal: Principal) -> AsyncGenerator[Calling]:
+        """Yield a function that calls a tool by name as a principal; with ``defer``, it does not wait."""
+        tools = {tool.name: tool for capability in self.capabilities for tool in capability.every_tool}
+        async with self.kernel.open(Agent("clerk", uses=[*self.capabilities]), principal=principal) as session:
 
-    async def record_of(self, tool: str) -> dict[str, Any]:
-        """Return the newest record of a tool."""
-        page = await self.kernel.store.audit.query(AuditQuery(tool=tool, limit=1))
-        return dict(page.items[0].columns) if hasattr(page.items[0], "columns") else vars(page.items[0])
+            async def call(name: str, /, *, defer: bool = False, **arguments: Any) -> Any:
+                chosen = session.options(approvals="defer") if defer else session
+                return await chosen.call(tools[name], **arguments)
+
+            yield call
 
 
 @asynccontextmanager
@@ -100,17 +102,19 @@ async def approve_as(kernel: Kernel, source: McpServer, by: Principal) -> None:
         await approve(kernel, source, await connection.offers(), by)
 
 
+@pytest.mark.realtime
+@pytest.mark.spec("V22")
 async def test_over_stdio_each_user_has_a_process_with_their_own_key(tmp_path: Path) -> None:
     source = server("keyed", tmp_path, env={"API_KEY": "${USER_CREDENTIAL}"}, auth=UserCredential())
-    async with opened(source) as site, site.session(ADA) as ada, site.session(BOB) as bob:
+    async with opened(source) as site, site.calling(ADA) as ada, site.calling(BOB) as bob:
         texts = [f"{user}-{number}" for number in range(20) for user in ("ada", "bob")]
         sessions = {"ada": ada, "bob": bob}
-        await asyncio.gather(*[sessions[text[:3]].call("keyed_shout", text=text) for text in texts])
+        await asyncio.gather(*[sessions[text[:3]]("keyed_shout", text=text) for text in texts])
         noted = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
         assert sorted(text for _, text in noted) == sorted(texts)
         assert all(key == f"key-of-{text[:3]}" for key, text in noted)
         await site.connections.enter_key(ADA, "keyed", "new-key-of-ada")
-        await ada.call("keyed_shout", text="again")
+        await ada("keyed_shout", text="again")
         assert (tmp_path / "calls").read_text().splitlines()[-1] == "new-key-of-ada again"
 
 
@@ -140,7 +144,7 @@ class Upstream:
         async def replay() -> dict[str, Any]:
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self.inner(scope, replay, send)  # pyright: ignore[reportArgumentType]
+        await self.inner(scope, replay, send)
 
 
 async def connect_at_provider(site: Site, running: Accounts, user: Principal, name: str) -> None:
@@ -150,10 +154,11 @@ async def connect_at_provider(site: Site, running: Accounts, user: Principal, na
     await site.connections.finish(user, back)
 
 
+@pytest.mark.spec("V11", "V22", "V23")
 async def test_over_http_each_user_has_their_own_token_which_is_renewed() -> None:
     async with accounts() as running, serving(upstream := Upstream(running)) as remote:
         provider = Provider(
-            name="town", issuer=running.issuer, client_id="capset", client_secret="${CLIENT_SECRET}",  # noqa: S106
+            name="town", issuer=running.issuer, client_id="capset", client_secret="${CLIENT_SECRET}",
             internal=[running.issuer.removeprefix("http://")],
         )  # fmt: skip
         auth = UserCredential(provider=provider, scopes=["read"], audience=remote.url)
@@ -165,14 +170,14 @@ async def test_over_http_each_user_has_their_own_token_which_is_renewed() -> Non
             pins = await site.kernel.store.pins.list("books")
             async with McpServers(SECRETS) as mcp:
                 site.capabilities = [mcp.capability(source, pins, approved_in(site.kernel, source))]
-                async with site.session(ADA) as ada, site.session(BOB) as bob:
+                async with site.calling(ADA) as ada, site.calling(BOB) as bob:
                     sessions = {"ada": ada, "bob": bob}
                     texts = [f"{user}-{number}" for number in range(20) for user in ("ada", "bob")]
-                    await asyncio.gather(*[sessions[text[:3]].call("books_echo", text=text) for text in texts])
+                    await asyncio.gather(*[sessions[text[:3]]("books_echo", text=text) for text in texts])
                     assert Counter(user for user, _ in upstream.noted) == {"ada": 20, "bob": 20}
                     assert all(text.startswith(user) for user, text in upstream.noted)
                     running.expire()  # the upstream refuses both tokens; each is renewed once
-                    await asyncio.gather(*[sessions[text[:3]].call("books_echo", text=text) for text in texts])
+                    await asyncio.gather(*[sessions[text[:3]]("books_echo", text=text) for text in texts])
                     assert Counter(user for user, _ in upstream.noted) == {"ada": 40, "bob": 40}
                     grants = Counter(request["grant_type"] for request in running.token_requests)
                     assert grants == {"authorization_code": 2, "refresh_token": 2}
@@ -192,6 +197,7 @@ def pets(noted: list[tuple[str, str]]) -> FastAPI:
     return app
 
 
+@pytest.mark.spec("V15", "V23")
 async def test_an_api_is_called_with_the_key_of_each_user() -> None:
     noted: list[tuple[str, str]] = []
     async with serving(app := pets(noted)) as remote:
@@ -199,16 +205,16 @@ async def test_an_api_is_called_with_the_key_of_each_user() -> None:
             name="pets", document=app.openapi(), url=f"http://{remote.host}", internal=[remote.host],
             auth=UserCredential(), headers={"Authorization": "Bearer ${USER_CREDENTIAL}"},
         )  # fmt: skip
-        async with opened(source) as site, site.session(ADA) as ada, site.session(BOB) as bob:
+        async with opened(source) as site, site.calling(ADA) as ada, site.calling(BOB) as bob:
             calls = [(ada, "ada-1"), (bob, "bob-1"), (ada, "ada-2")]
-            await asyncio.gather(*[session.call("pets_get_pet", name=name) for session, name in calls])
+            await asyncio.gather(*[call("pets_get_pet", name=name) for call, name in calls])
             assert sorted(noted) == [("ada", "ada-1"), ("ada", "ada-2"), ("bob", "bob-1")]
             await site.connections.enter_key(ADA, "api:pets", "wrong")
             for _ in range(2):  # the second refusal of a key counts
                 with pytest.raises(ToolError):
-                    await ada.call("pets_get_pet", name="x", approvals="defer")
+                    await ada("pets_get_pet", name="x", defer=True)
             with pytest.raises(ConnectionRequired, match="has refused the key"):
-                await ada.call("pets_get_pet", name="x", approvals="defer")
+                await ada("pets_get_pet", name="x", defer=True)
 
 
 @tool(credential="pets")
@@ -223,57 +229,79 @@ async def thief(ctx: Context) -> str:
     return (await ctx.credential()).get_secret_value()
 
 
-def api(document: dict[str, Any] | None = None) -> McpServer:
-    """Return a server that only gives the handler's connection its name."""
+def shared() -> McpServer:
+    """Return a server that only gives the connection of a handler its name."""
     return McpServer(name="pets", url="http://127.0.0.1:9/mcp", internal=["127.0.0.1:9"], auth=UserCredential())
 
 
+@pytest.mark.spec("V3", "V20", "V21", "T99")
 async def test_a_call_waits_until_its_user_has_connected_and_the_record_names_the_credential() -> None:
     vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
-    vault.declare([api()])
+    vault.declare([shared()])
     async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel:
         connections = vault.connections(kernel)
-        agent = Agent("clerk", uses=[Capability("own", tools=[whose, thief])])
-        async with kernel.open(agent, principal=ADA) as session:
+        site = Site(kernel, connections, [Capability("own", tools=[whose, thief])])
+        async with site.calling(ADA) as ada:
             with pytest.raises(ConnectionRequired) as required:
-                await session.call("whose", name="a", approvals="defer")
+                await ada("whose", defer=True, name="a")
             assert (required.value.connection, required.value.approval is not None) == ("pets", True)
-            waiting = asyncio.create_task(session.call("whose", name="a"))
-            await until(lambda: _is_pending(kernel), "the call to wait")
+            waiting = asyncio.ensure_future(ada("whose", name="b"))
+            await until(lambda: _are_pending(kernel, 2), "the call to wait")
             await connections.enter_key(ADA, "pets", "key-of-ada")
-            assert await waiting == "a key-of-ada"
-            assert await session.call("whose", name="a", approvals="defer") == "a key-of-ada"
+            assert await waiting == "b key-of-ada"
+            assert await ada("whose", defer=True, name="a") == "a key-of-ada"
             with pytest.raises(ToolError, match="declares no credential"):
-                await session.call("thief")
+                await ada("thief")
             row = await kernel.store.credentials.find("acme", "user:ada", "pets")
             assert row is not None
+            await kernel.audit.flush()
             records = (await kernel.store.audit.query(AuditQuery(tool="whose", limit=10))).items
-            assert f"{row.id}@1 user:ada" in str(records)
+            assert f"{row.id}@1 user:ada" in {record.credential for record in records}
             assert "key-of-ada" not in str(records)
             await connections.disconnect(ADA, "pets")
             with pytest.raises(ConnectionRequired):
-                await session.call("whose", name="a", approvals="defer")
+                await ada("whose", defer=True, name="a")
 
 
-async def _is_pending(kernel: Kernel) -> bool:
-    from capset.stores.base import ApprovalQuery
-
-    return bool((await kernel.store.approvals.list(ApprovalQuery("acme", "pending"))).items)
+async def _are_pending(kernel: Kernel, count: int) -> bool:
+    return len((await kernel.store.approvals.list(ApprovalQuery("acme", "pending"))).items) == count
 
 
+@pytest.mark.spec("V21")
+async def test_nothing_is_lent_after_the_end_of_a_call() -> None:
+    vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
+    vault.declare([shared()])
+    kept: list[Context] = []
+
+    @tool(credential="pets")
+    async def leak(ctx: Context) -> str:
+        """Keep the context."""
+        kept.append(ctx)
+        return (await ctx.credential()).get_secret_value()
+
+    async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel:
+        connections = vault.connections(kernel)
+        await connections.enter_key(ADA, "pets", "key-of-ada")
+        async with Site(kernel, connections, [Capability("own", tools=[leak])]).calling(ADA) as ada:
+            assert await ada("leak") == "key-of-ada"
+            with pytest.raises(ToolError):
+                await kept[0].credential()
+
+
+@pytest.mark.spec("V24", "T103")
 async def test_what_acts_for_a_user_has_the_credential_as_far_as_the_user_let_it() -> None:
     vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
-    vault.declare([api()])
+    vault.declare([shared()])
     helper = Principal("helper", kind="agent", org="acme")
     async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel:
         connections = vault.connections(kernel)
         await connections.enter_key(ADA, "pets", "key-of-ada")
-        agent = Agent("clerk", uses=[Capability("own", tools=[whose])])
+        site = Site(kernel, connections, [Capability("own", tools=[whose])])
 
         async def outcome(principal: Principal, name: str = "a") -> str:
-            async with kernel.open(agent, principal=principal) as session:
+            async with site.calling(principal) as call:
                 try:
-                    return await session.call("whose", name=name, approvals="defer")
+                    return await call("whose", defer=True, name=name)
                 except PermissionDenied as error:
                     return error.message
 
@@ -286,9 +314,9 @@ async def test_what_acts_for_a_user_has_the_credential_as_far_as_the_user_let_it
         assert "has not let" in await outcome(helper.acting_for(BOB))
         sub = Principal("sub", kind="agent", org="acme").acting_for(acting)
         assert "has not let agent:sub use" in await outcome(sub)
-        await connections.delegate(ADA, "pets", DelegationInput(delegate="agent:sub"))
+        await connections.delegate(ADA, "pets", DelegationInput(delegate="agent:sub", arguments=None))
         assert [await outcome(sub), "has not let" in await outcome(sub, "b")] == ["a key-of-ada", True]
         with pytest.raises(PermissionDenied):
-            await connections.delegate(acting, "pets", DelegationInput(delegate="agent:other"))
+            await connections.delegate(acting, "pets", DelegationInput(delegate="agent:other", arguments=None))
         await connections.end_delegation(ADA, row.id)
         assert "has not let agent:helper" in await outcome(acting)

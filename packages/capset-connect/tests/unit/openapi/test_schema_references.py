@@ -8,10 +8,10 @@ import pytest
 
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
-from capset_connect.pinning.offers import Offer
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.document import document_of
 from capset_connect.openapi.operations import offers_of
+from capset_connect.pinning.offers import Offer
 
 Data = dict[str, Any]
 

@@ -16,6 +16,7 @@ from capset.ids import Ids
 from capset.stores.base import Store
 from capset.stores.memory import MemoryStore
 from capset_connect.vault.encryption import VaultKeyRing, vault_keys
+from capset_connect.vault.providers import AuthorizationStart
 from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
 
 ADA = CredentialOwner("acme", "user:ada", "github")
@@ -34,6 +35,7 @@ def vault_in(store: Store, kernel: Kernel, *keys: str) -> Vault:
     return Vault(store, VaultKeyRing(keys or (key(),)), clock, Ids(clock))
 
 
+@pytest.mark.spec("V2", "V3", "T98")
 async def test_a_credential_is_read_as_it_was_stored_and_only_its_ciphertext_is_stored() -> None:
     store = MemoryStore()
     async with Kernel(store=store) as kernel:
@@ -47,24 +49,29 @@ async def test_a_credential_is_read_as_it_was_stored_and_only_its_ciphertext_is_
             assert "of-ada" not in text
 
 
-@pytest.mark.parametrize("change", [{"principal": "user:eve"}, {"server": "mail"}, {"org": None}, {"version": 2}, {"id": "x"}, {"binding": "c" * 64}])
+@pytest.mark.spec("V2", "T98")
+@pytest.mark.parametrize(
+    "change",
+    [{"principal": "user:eve"}, {"server": "mail"}, {"org": None}, {"version": 2}, {"id": "x"}, {"binding": "c" * 64}],
+)
 async def test_a_ciphertext_opens_only_in_its_own_row(change: dict[str, object]) -> None:
     store = MemoryStore()
     async with Kernel(store=store) as kernel:
         vault = vault_in(store, kernel)
         row = await vault.put(ADA, "key", SECRET, binding=PLACE)
         await vault.put(replace(ADA, org=None), "key", SECRET, binding=PLACE)  # so that both orgs have a data key
-        with pytest.raises(StoreError, match="cannot be decrypted|is missing"):
-            await vault.read(replace(row, **change))  # pyright: ignore[reportArgumentType] - of several types
+        with pytest.raises(StoreError, match=r"cannot be decrypted|is missing"):
+            await vault.read(replace(row, **change))
 
 
+@pytest.mark.spec("V2", "T98")
 async def test_without_its_key_the_vault_opens_nothing_and_says_which_is_missing() -> None:
     store = MemoryStore()
     async with Kernel(store=store) as kernel:
         row = await vault_in(store, kernel, key(1)).put(ADA, "key", SECRET, binding=PLACE)
         other = vault_in(store, kernel, key(2))
         for ask in (other.read(row), other.check(), other.put(ADA, "key", SECRET, binding=PLACE)):
-            with pytest.raises(StoreError, match="key [0-9a-f]{16} is not here"):
+            with pytest.raises(StoreError, match=r"key [0-9a-f]{16} is not here"):
                 await ask
         both = vault_in(store, kernel, key(2), key(1))
         assert await both.read(row) == SECRET
@@ -74,15 +81,25 @@ async def test_without_its_key_the_vault_opens_nothing_and_says_which_is_missing
             await vault_in(store, kernel, key(1)).read(row)
 
 
+@pytest.mark.spec("V10", "T102")
 async def test_an_authorization_is_taken_by_its_state_once() -> None:
     store = MemoryStore()
     async with Kernel(store=store) as kernel:
         vault = vault_in(store, kernel)
-        await vault.begin(ADA, "state-1", "verifier-1", "https://capset.example/callback", 600)
+        starts = [
+            AuthorizationStart("https://town.example", f"state-{number}", f"verifier-{number}") for number in (1, 3)
+        ]
+        options = {"binding": "b", "redirect_uri": "https://capset.example/callback"}
+        await vault.begin(ADA, starts[0], seconds=600, **options)
         assert await vault.take("state-2") is None
-        assert await vault.take("state-1") == (ADA, "verifier-1", "https://capset.example/callback")
+        begun = await vault.take("state-1")
+        assert begun is not None
+        assert (begun.principal, begun.redirect_uri) == ("user:ada", "https://capset.example/callback")
+        assert await vault.verifier_of(begun, "state-1", binding="b") == "verifier-1"
+        with pytest.raises(StoreError):
+            await vault.verifier_of(begun, "state-1", binding="of another place")
         assert await vault.take("state-1") is None
-        await vault.begin(ADA, "state-3", "verifier-3", "https://capset.example/callback", 0)
+        await vault.begin(ADA, starts[1], seconds=0, **options)
         assert await vault.take("state-3") is None
 
 

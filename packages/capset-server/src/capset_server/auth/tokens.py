@@ -294,7 +294,7 @@ def _actors(claims: Mapping[str, Any]) -> list[str]:
     actors: list[str] = []
     act: object = claims.get("act")
     while act is not None:
-        members = cast("Mapping[str, object]", act) if isinstance(act, Mapping) else {}
+        members: Mapping[str, object] = cast("Mapping[str, object]", act) if isinstance(act, Mapping) else {}
         name = members.get("sub")
         if not _is_name(name) or len(actors) == _MAX_ACTORS:
             _refuse(f"its claim 'act' has no valid name, or more than {_MAX_ACTORS} of them")

@@ -101,7 +101,7 @@ class ConnectionResource:
         return every(lambda cursor: self.credentials(limit=LARGEST_PAGE, cursor=cursor))
 
     async def revoke(self, id: str) -> bool:
-        """Delete a credential of the organisation; return whether the provider has revoked it; needs ``capset:admin``."""
+        """Delete a credential of the organisation; return whether it was revoked there; needs ``capset:admin``."""
         path = path_of("connections", "credentials", id)
         return (await self._ask(DisconnectedShape, "DELETE", path)).revoked
 

@@ -32,6 +32,7 @@ from capset.wire.audit import (
     summary_shape,
 )
 from capset.wire.chain_files import chain_pages, first_exported
+from capset.wire.shapes import Moment
 from capset_server.auth.callers import Caller
 from capset_server.http.record_exports import MEDIA_TYPES, ExportFormat, ExportResponse, record_pages
 from capset_server.rest.routing import (
@@ -39,7 +40,6 @@ from capset_server.rest.routing import (
     Asked,
     Audits,
     Id,
-    Moment,
     Served,
     StrictRoute,
     check_operator,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, cast
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import AwareDatetime, BeforeValidator, ConfigDict
+from pydantic import ConfigDict
 from pydantic_core import from_json
 from starlette.responses import Response
 from starlette.types import Scope as HttpScope

@@ -24,6 +24,7 @@ from capset.wire.runs import (
     run_page_shape,
     run_shape,
 )
+from capset.wire.shapes import Moment
 from capset.wire.traces import RunTraceShape
 from capset_server.auth.callers import Caller
 from capset_server.followers import follow_run
@@ -34,7 +35,6 @@ from capset_server.rest.routing import (
     Asked,
     CallsSome,
     Id,
-    Moment,
     Observes,
     ObservesTurns,
     Paged,

@@ -17,10 +17,11 @@ from capset.stores.base import KeyQuery, UsageQuery
 from capset.stores.base.usage import HOUR
 from capset.wire.model_usage import ModelUsageShape, model_usage_shape
 from capset.wire.operations import UsageShape, consumption_shape
+from capset.wire.shapes import Moment
 from capset_server.auth.callers import Caller
 from capset_server.auth.issuance import check_org
 from capset_server.auth.keys import is_valid
-from capset_server.rest.audit import Moment, shifted
+from capset_server.rest.audit import shifted
 from capset_server.rest.routing import Asked, Audits, Known, Served, StrictRoute, problems
 from capset_server.service import Service
 

@@ -64,8 +64,8 @@ async def test_delegations_are_made_and_ended_on_the_page_of_a_connection(here: 
         assert ("agent:helper may use calendar" in page.text, "meetings" in page.text) == (True, True)
         bad = await browser.post("/connections/calendar/delegations", data={**form, "delegate": "helper"})
         assert (bad.status_code, "field-error" in bad.text) == (422, True)
-        id = page.text.partition("/connections/delegations/")[2].partition("/end")[0]
-        ended = await browser.post(f"/connections/delegations/{id}/end", data={"token": token})
+        row = page.text.partition("/connections/delegations/")[2].partition("/end")[0]
+        ended = await browser.post(f"/connections/delegations/{row}/end", data={"token": token})
         assert "The delegation is ended." in ended.text
 
 
@@ -76,8 +76,8 @@ async def test_administrators_revoke_what_others_have_connected(here: Site) -> N
         assert "Credentials of your organisation" not in (await ada.get("/connections")).text
         page = await boss.get("/connections")
         assert ("user:ada" in page.text, KEY in page.text) == (True, False)
-        id = page.text.partition("/connections/credentials/")[2].partition("/revoke")[0]
-        done = await boss.post(f"/connections/credentials/{id}/revoke", data={"token": token_of(page)})
+        row = page.text.partition("/connections/credentials/")[2].partition("/revoke")[0]
+        done = await boss.post(f"/connections/credentials/{row}/revoke", data={"token": token_of(page)})
         assert "The credential is deleted" in done.text
         assert "connected" not in (await ada.get("/connections")).text.partition("not connected")[0].partition("<h2")[2]
 
@@ -86,13 +86,15 @@ async def test_administrators_revoke_what_others_have_connected(here: Site) -> N
 async def test_a_provider_leads_back_to_the_console() -> None:
     async with accounts() as running:
         vault = vault_of(provider_of(running))
-        async with site(agents=[secretary], vault=vault, public_url="https://tools.example.com") as server:
-            async with browsing(server, "ada") as browser:
-                token = token_of(await browser.get("/connections"))
-                leaving = await browser.post("/connections/calendar/authorize", data={"token": token})
-                start = running.issuer + leaving.text.partition(f'href="{running.issuer}')[2].partition('"')[0]
-                back = await consent(start.replace("&amp;", "&"))
-                page = await browser.get("/connections/callback", params=back)
-                assert "calendar is connected" in page.text
-                again = await browser.get("/connections/callback", params=back)
-                assert (again.status_code, "has ended or expired" in again.text) == (403, True)
+        async with (
+            site(agents=[secretary], vault=vault, public_url="http://127.0.0.1:9") as server,
+            browsing(server, "ada") as browser,
+        ):
+            token = token_of(await browser.get("/connections"))
+            leaving = await browser.post("/connections/calendar/authorize", data={"token": token})
+            start = running.issuer + leaving.text.partition(f'href="{running.issuer}')[2].partition('"')[0]
+            back = await consent(start.replace("&amp;", "&"))
+            page = await browser.get("/connections/callback", params=back)
+            assert "calendar is connected" in page.text
+            again = await browser.get("/connections/callback", params=back)
+            assert (again.status_code, "has ended or expired" in again.text) == (403, True)

@@ -42,7 +42,9 @@ async def test_a_client_is_led_to_the_page_and_goes_on_when_its_user_has_connect
     (request,) = first["inputRequests"].values()
     assert (request["params"]["mode"], request["params"]["url"]) == ("url", PAGE)
     more = {"inputResponses": {name: {"action": "accept"} for name in first["inputRequests"]}}
-    waiting = asyncio.create_task(ada.call("meetings", more={**more, "requestState": first["requestState"]}, day="Monday"))
+    waiting = asyncio.create_task(
+        ada.call("meetings", more={**more, "requestState": first["requestState"]}, day="Monday")
+    )
     await moment(0.05)
     assert not waiting.done()
     await connect(here)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from capset.errors import ConnectionRequired, Conflict, InvalidArguments, NotFound, PermissionDenied
+from capset.errors import Conflict, ConnectionRequired, InvalidArguments, NotFound, PermissionDenied
 from capset_server.client import Client, error_of
 from tests.helpers.connect.vault.accounts import accounts, consent
 from tests.helpers.connect.vault.calendars import provider_of, secretary, vault_of
@@ -91,7 +91,9 @@ async def test_delegations_are_created_listed_and_ended(here: Site) -> None:
     async with client(here) as ada, client(here, "spy") as spy:
         until = datetime.now(UTC) + timedelta(days=1)
         allowed = {"day": {"enum": ["Monday"]}}
-        row = await ada.connections.delegate("calendar", "agent:helper", tools=["meetings"], arguments=allowed, until=until)
+        row = await ada.connections.delegate(
+            "calendar", "agent:helper", tools=["meetings"], arguments=allowed, until=until
+        )
         assert (row.delegate, row.tools, row.arguments) == ("agent:helper", ["meetings"], allowed)
         assert (await ada.connections.delegations()).items == [row]
         assert (await spy.connections.delegations()).items == []

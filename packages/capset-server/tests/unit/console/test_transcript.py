@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from capset_server.console.transcripts.conversation import Changes, Transcript, prompt_text
 from capset_server.console.transcripts.events import SessionEvent, preview
 from capset_server.console.transcripts.timeline import timeline_of
-from capset_server.console.transcripts.conversation import Changes, Transcript, prompt_text
 
 
 class Talk:

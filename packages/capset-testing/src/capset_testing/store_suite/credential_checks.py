@@ -38,7 +38,11 @@ async def a_principal_has_one_credential_for_a_server(make: Make) -> None:
         stored = store.credentials
         expect(await stored.find("acme", "user:ada", "github"), None, "a credential of a new store")
         of_none = replace(CREDENTIAL, id="c-2", org=None)
-        others = [of_none, replace(CREDENTIAL, id="c-3", principal="user:bob"), replace(CREDENTIAL, id="c-4", server="x")]
+        others = [
+            of_none,
+            replace(CREDENTIAL, id="c-3", principal="user:bob"),
+            replace(CREDENTIAL, id="c-4", server="x"),
+        ]
         for row in (CREDENTIAL, *others):
             await stored.put(row)
         for row in (CREDENTIAL, *others):
@@ -81,7 +85,7 @@ async def a_version_of_a_credential_is_renewed_once(make: Make) -> None:
 
 
 async def a_delegation_belongs_to_its_principal(make: Make) -> None:
-    """Check that delegations are listed for their principal alone, by server and delegate, and that only it ends them."""
+    """Check that delegations are listed for their principal alone, and that only it ends them."""
     async with open_store(make) as store:
         stored = store.credentials
         rows = [

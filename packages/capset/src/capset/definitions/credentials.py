@@ -24,8 +24,8 @@ class LentCredential:
 class MissingCredential:
     """Why a call has no credential.
 
-    ``connection`` is what its ``owner`` (``kind:id``) has to connect, and ``reason`` the sentence for callers, without a
-    full stop. Without an ``owner``, no connection helps, and the call is refused.
+    ``connection`` is what its ``owner`` (``kind:id``) has to connect, and ``reason`` the sentence for callers, without
+    a full stop. Without an ``owner``, no connection helps, and the call is refused.
     """
 
     connection: str

@@ -187,8 +187,8 @@ class Principal:
         """
         if self.org != other.org:
             raise DefinitionError(f"{self.id!r} cannot act for {other.id!r}: they belong to different organisations")
-        for id in (self.id, other.id):
-            if " for " in id:  # the chain is one text
+        for name in (self.id, other.id):
+            if " for " in name:  # the chain is one text
                 raise DefinitionError(f'{self.id!r} cannot act for {other.id!r}: an id must not contain " for " then')
         on_behalf_of = other.qualified_id + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
         allowance = lowest_allowance((self.allowance, other.allowance))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -19,12 +19,12 @@ from capset.composition.compose import Composition, compose
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.calls.messages import Message
+from capset.definitions.credentials import CredentialSource
 from capset.definitions.governance.acts import ActName
 from capset.definitions.governance.channels import NotificationChannel
 from capset.definitions.governance.limits import Budget, budget_of
 from capset.definitions.governance.settings import Governance
 from capset.definitions.principals import Principal
-from capset.definitions.credentials import CredentialSource
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, Conflict, DefinitionError, NotFound
 from capset.evaluation.code import is_code_read, read_code
@@ -66,8 +66,9 @@ class Kernel:
 
     ``store`` is a URL whose scheme an installed store provides (``sqlite:///FILE``, ``memory://``) or a ``Store``.
     ``redis`` is the URL of a Redis server through which the processes of the store notify each other of changes at
-    once. ``secrets`` is the source for ``ctx.secret``, by default the environment; ``credentials`` makes the
-    source of users' credentials, such as a vault in the store. ``generator`` runs the model steps of blocks. ``governance`` applies to every call; ``workspace`` is the only folder of the host that tools may read.
+    once. ``secrets`` is the source for ``ctx.secret``, by default the environment; ``credentials`` makes the source of
+    users' credentials, such as a vault in the store. ``generator`` runs the model steps of blocks. ``governance``
+    applies to every call; ``workspace`` is the only folder of the host that tools may read.
     ``checkpoints`` signs the records and sets their retention; by default, records are unsigned and kept forever.
     ``observers`` are notified of every call; by default, calls are traced if the host has set up OpenTelemetry.
     ``channels`` notify people of approval requests; a server sends what is queued for them. Entering opens the kernel,

@@ -76,10 +76,10 @@ class AuthorizationAnswer(StrictShape):
     """The parameters with which the provider has redirected back."""
 
     state: str = Field(max_length=500)
-    code: str | None = Field(None, max_length=8_192)
-    iss: str | None = Field(None, max_length=2_000)
-    error: str | None = Field(None, max_length=500)
-    error_description: str | None = Field(None, max_length=2_000)
+    code: str | None = Field(default=None, max_length=8_192)
+    iss: str | None = Field(default=None, max_length=2_000)
+    error: str | None = Field(default=None, max_length=500)
+    error_description: str | None = Field(default=None, max_length=2_000)
 
 
 class DelegationInput(StrictShape):
@@ -92,7 +92,7 @@ class DelegationInput(StrictShape):
         default_factory=list[str], max_length=200, description="The names of the tools; all of them, if left out."
     )
     arguments: dict[str, dict[str, Any]] | None = Field(
-        None,
+        default=None,
         description="The allowed arguments: a JSON Schema for each, as in `arguments` of a tool in a configuration "
         "file. Any arguments, if left out.",
     )
@@ -119,4 +119,3 @@ class DisconnectedShape(Shape):
     """A connection that was deleted. ``revoked`` is whether the provider has confirmed that it revoked the access."""
 
     revoked: bool
-

@@ -78,7 +78,8 @@ class ProviderShape(StrictShape):
     """An authorization server at which users connect their accounts."""
 
     issuer: str | None = Field(
-        None, description="Its issuer URL, whose metadata has the endpoints; or else declare `authorize_url` and `token_url`."
+        None,
+        description="Its issuer URL, whose metadata has the endpoints; else give `authorize_url` and `token_url`.",
     )
     authorize_url: str | None = Field(None, description="The page at which users grant access.")
     token_url: str | None = Field(None, description="The token endpoint.")

@@ -15,9 +15,9 @@ from capset.errors import CapsetError, NotFound, PermissionDenied
 from capset_server.console.forms import number
 from capset_server.console.markup import SHOWN, shorten
 from capset_server.console.page import PageRequest, PageRoute
+from capset_server.console.transcripts.conversation import Transcript, TranscriptEntry, TranscriptTurn, prompt_text
 from capset_server.console.transcripts.events import SessionEvent, session_events, whole_event
 from capset_server.console.transcripts.timeline import timeline_of
-from capset_server.console.transcripts.conversation import Transcript, TranscriptEntry, TranscriptTurn, prompt_text
 from capset_server.rest.calls import EventStream
 
 WINDOW: Final = 500

@@ -19,12 +19,12 @@ from capset.kernel.call.child_contexts import child_context, current_context
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.dispatch import MAX_DEPTH
 from capset.kernel.call.execution import (
-    no_credential,
     NO_OPTIONS,
     CallOptions,
     Execution,
     Origin,
     execution_of,
+    no_credential,
     options_within,
     run_for,
 )

@@ -148,7 +148,8 @@ class CallContext:
         return SecretStr(value)
 
     async def credential(self, *, refused: SecretStr | None = None) -> SecretStr:
-        return SecretStr((await self.origin.lend(refused and refused.get_secret_value())).value)
+        value = None if refused is None else refused.get_secret_value()
+        return SecretStr((await self.origin.lend(value)).value)
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await call_from(self.origin, tool, args, kwargs)

@@ -354,7 +354,9 @@ def has_scope(context: SessionContext, scope: StoredScope) -> bool:
 def no_credential() -> ToolError:
     """Return the error for a handler that asks for a credential which its tool does not declare."""
     return ToolError(
-        "this tool declares no credential of its user", code="no_credential", hint='declare it: @tool(credential="NAME")'
+        "this tool declares no credential of its user",
+        code="no_credential",
+        hint='declare it: @tool(credential="NAME")',
     )
 
 

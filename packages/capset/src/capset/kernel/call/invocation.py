@@ -256,7 +256,7 @@ class Invocation:
         lent, renew = self.lent_credential, self.renew_credential
         if lent is None or renew is None or self.is_over:
             raise no_credential()
-        if lent.value == refused:
+        if refused is not None and lent.value == refused:
             renewed = await renew(refused)
             if isinstance(renewed, MissingCredential):
                 raise ToolError(f"The credential was refused: {renewed.reason}.", code="credential_refused", status=403)

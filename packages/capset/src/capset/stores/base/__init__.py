@@ -79,7 +79,17 @@ from capset.stores.base.runs import RunKind, RunQuery, RunRow, RunState, RunStor
 from capset.stores.base.schedules import ScheduleQuery, ScheduleRow, ScheduleStore
 from capset.stores.base.sessions import VERSION_FIELDS, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
-from capset.stores.base.store import ChangeFeed, ChangeKind, ChangeNotice, NoticeCallback, CHANGES_GROUP, GROUP, Store, make_store, share_changes
+from capset.stores.base.store import (
+    CHANGES_GROUP,
+    GROUP,
+    ChangeFeed,
+    ChangeKind,
+    ChangeNotice,
+    NoticeCallback,
+    Store,
+    make_store,
+    share_changes,
+)
 from capset.stores.base.usage import (
     ModelUser,
     StepClaim,

@@ -84,9 +84,9 @@ class AuthorizationRow:
 class DelegationRow:
     """What another principal may use a credential for when it acts for the owner.
 
-    ``principal`` is the owner and ``delegate`` the other one, both ``kind:id``. ``tools`` are the names of the tools, or
-    empty for all; ``arguments`` is the JSON text of the allowed arguments by tool rules (``ToolRules.arguments``), or
-    ``None`` for any; ``expires_at`` is the end, or ``None``.
+    ``principal`` is the owner and ``delegate`` the other one, both ``kind:id``. ``tools`` are the names of the tools,
+    or empty for all; ``arguments`` is the JSON text of the allowed arguments, by tool rules (``ToolRules.arguments``),
+    or ``None`` for any; ``expires_at`` is the end, or ``None``.
     """
 
     id: str

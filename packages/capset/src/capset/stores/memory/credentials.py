@@ -74,8 +74,8 @@ class MemoryCredentials:
         del self._rows[row.org, row.principal, row.server]
         owned = row.org, row.principal, row.server
         self._delegations = {
-            id: delegation
-            for id, delegation in self._delegations.items()
+            delegation_id: delegation
+            for delegation_id, delegation in self._delegations.items()
             if (delegation.org, delegation.principal, delegation.server) != owned
         }
         return True

@@ -95,9 +95,7 @@ class SqlCredentials:
 
     async def remove_delegation(self, org: str | None, principal: str, id: str, *, act: Entry | None = None) -> bool:
         names = delegations.c
-        statement = delete(delegations).where(
-            names.org == (org or ""), names.principal == principal, names.id == id
-        )
+        statement = delete(delegations).where(names.org == (org or ""), names.principal == principal, names.id == id)
         return await self._writer.write(lambda connection: bool(connection.execute(statement).rowcount), act)
 
     async def add_data_key(self, row: DataKeyRow) -> DataKeyRow:
@@ -137,8 +135,8 @@ class SqlCredentials:
             stored = connection.execute(select(authorizations).where(of_id)).mappings().first()
             if not connection.execute(delete(authorizations).where(of_id)).rowcount or stored is None:
                 return None
-            values: dict[str, Any] = dict(stored)
-            row = AuthorizationRow(**values | {"org": values["org"] or None})
+            values: dict[str, Any] = {**stored, "org": stored["org"] or None}
+            row = AuthorizationRow(**values)
             return row if row.expires_at > now else None
 
         return await self._writer.write(write)
@@ -173,5 +171,5 @@ def _delegation(mapping: RowMapping) -> DelegationRow:
 
 
 def _data_key(mapping: RowMapping) -> DataKeyRow:
-    values: dict[str, Any] = dict(mapping)
-    return DataKeyRow(**values | {"org": values["org"] or None})
+    values: dict[str, Any] = {**mapping, "org": mapping["org"] or None}
+    return DataKeyRow(**values)

@@ -42,9 +42,10 @@ def plain_call(
 ) -> PlainCall | None:
     """Return how plain calls of a tool begin, or ``None`` if it has none.
 
-    A tool has none if it changes something, asks for approval itself, needs a credential of its user, takes a context or arguments that are not
-    scalars, is counted by the store, has a retry or a timeout, is not a coroutine function, has policies that are not
-    simple (``InstalledTool.has_simple_policies``), or has stages that this module does not know.
+    A tool has none if it changes something, asks for approval itself, needs a credential of its user, takes a context
+    or arguments that are not scalars, is counted by the store, has a retry or a timeout, is not a coroutine function,
+    has policies that are not simple (``InstalledTool.has_simple_policies``), or has stages that this module does not
+    know.
     """
     tool, limits = installed.tool, CallLimits(installed)
     if (
