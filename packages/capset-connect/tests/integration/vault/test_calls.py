@@ -209,7 +209,7 @@ async def test_an_api_is_called_with_the_key_of_each_user() -> None:
             calls = [(ada, "ada-1"), (bob, "bob-1"), (ada, "ada-2")]
             await asyncio.gather(*[call("pets_get_pet", name=name) for call, name in calls])
             assert sorted(noted) == [("ada", "ada-1"), ("ada", "ada-2"), ("bob", "bob-1")]
-            await site.connections.enter_key(ADA, "api:pets", "wrong")
+            await site.connections.enter_key(ADA, "api:pets", "wrong-key-of-ada")
             for _ in range(2):  # the second refusal of a key counts
                 with pytest.raises(ToolError):
                     await ada("pets_get_pet", name="x", defer=True)
@@ -231,7 +231,7 @@ async def thief(ctx: Context) -> str:
 
 def shared() -> McpServer:
     """Return a server that only gives the connection of a handler its name."""
-    return McpServer(name="pets", url="http://127.0.0.1:9/mcp", internal=["127.0.0.1:9"], auth=UserCredential())
+    return McpServer(name="pets", url="https://pets.example/mcp", auth=UserCredential())
 
 
 @pytest.mark.spec("V3", "V20", "V21", "T99")
