@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import pytest
 
 from capset_connect.vault.encryption import new_vault_key
@@ -84,7 +87,7 @@ def test_the_vaults_key_is_made_checked_and_rotated(run: Run, file: str, monkeyp
     assert run("vault", "check").code == 0
     old, new = run("vault", "key").out.strip(), run("vault", "key").out.strip()
     assert old != new
-    first = __import__("os").environ["CAPSET_VAULT_KEY"]
+    first = os.environ["CAPSET_VAULT_KEY"]
     monkeypatch.setenv("CAPSET_VAULT_KEY", new)
     missing = run("vault", "check")
     assert (missing.code, "is not here" in missing.said) == (1, True)
@@ -108,7 +111,10 @@ async def test_a_provider_redirects_to_an_address_on_this_machine(
         command = ("connect", "calendar", "--agent", "desk.yaml", "--no-browser")
         with capset.start(*command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as process:
             assert process.stderr is not None
-            line = await asyncio.to_thread(process.stderr.readline)
+            line = ""
+            while "grant access at" not in line:
+                line = await asyncio.to_thread(process.stderr.readline)
+                assert line, "the command has ended"
             back = await consent_and_follow(line.partition(" at ")[2].strip())
             out, err = await asyncio.to_thread(process.communicate)
         assert (process.returncode, out, back) == (0, "calendar is connected\n", 200), err
@@ -116,12 +122,8 @@ async def test_a_provider_redirects_to_an_address_on_this_machine(
 
 async def consent_and_follow(page: str) -> int:
     """Consent at the provider, as a browser does, and follow its redirect; return the status."""
-    import httpx2
-
     back = await consent(page)
     async with httpx2.AsyncClient(trust_env=False) as browser:
-        from urllib.parse import parse_qs, urlsplit
-
         redirect_uri = parse_qs(urlsplit(page).query)["redirect_uri"][0]
         assert (await browser.get(redirect_uri.replace("/callback", "/favicon.ico"))).status_code == 404
         return (await browser.get(redirect_uri, params=back)).status_code

@@ -11,9 +11,9 @@ import pytest
 from capset import Principal
 from tests.helpers.connect.vault.calendars import secretary, vault_of
 from tests.helpers.server.mcp.support import PREFIX
-from tests.helpers.server.mcp.tasking import TASKS, Tasker
+from tests.helpers.server.mcp.tasking import TASKS, Tasker, text_in
 from tests.helpers.server.support import Site, site
-from tests.waiting import moment
+from tests.waiting import moment, until
 
 pytestmark = pytest.mark.spec("V20")
 PUBLIC = "https://tools.example.com/capset"
@@ -67,5 +67,10 @@ async def test_a_task_waits_for_the_connection(here: Site) -> None:
     assert f"It is connected at {PAGE}" in task["statusMessage"]
     assert task["_meta"][f"{PREFIX}approval_url"] == PAGE
     await connect(here)
-    done = await ada.ended(task["taskId"])
-    assert done["result"]["content"][0]["text"] == f"Monday: {len(KEY)}"
+
+
+    async def ended() -> bool:
+        return (await ada.get(task["taskId"]))["status"] != "working"
+
+    await until(ended, "the task to end")
+    assert text_in(await ada.get(task["taskId"])) == f"Monday: {len(KEY)}"

@@ -86,6 +86,7 @@ def entry(id: str, **changes: str | int | None) -> SampleEntry:
         "code_hash": "6" * 64,
         "act": "key.create",
         "source": "cli ada",
+        "credential": "c-1@1 user:ada",
     }
     return SampleEntry(values | changes)
 
