@@ -36,8 +36,10 @@ class TurnMeter:
         self._used = AgentUsage() if turn.journal is None else usage_of(turn.journal.usage)
         self._reserved: dict[str, AgentUsage] = {}
         """The maximum usage of each running step of this run and its child runs."""
-        self._refusal: CapsetError | None = None
-        """The reason why the calls of the last step must not be made, if any."""
+        self._overrun: BudgetExceeded | None = None
+        """The budget or limit that the last step has exceeded, so that its calls must not be made, if any."""
+        self._failure: CapsetError | None = None
+        """Why the last step cannot be counted, if it cannot: even a final answer does not stand then."""
         self._settled_at = asyncio.get_running_loop().time()
         self._parent = _CURRENT_METER.get()
         """The meter of the parent run, whose agent called this one as a tool."""
@@ -92,16 +94,17 @@ class TurnMeter:
 
         ``unpriced`` is the name of the model if its price is not known.
         """
-        self._refusal = None
+        self._overrun = self._failure = None
         try:
             for run in self._runs():
                 run._budget.check(run._used + used)
-            if unpriced is not None and self.limits_cost:
-                raise BudgetExceeded(
-                    f"The turn was ended: its cost is limited, and the price of {unpriced!r} is not known"
-                )
         except BudgetExceeded as error:
-            self._refusal = error
+            self._overrun = error
+        if unpriced is not None and self.limits_cost:
+            self._failure = BudgetExceeded(
+                f"The turn was ended: its cost is limited, and the price of {unpriced!r} is not known"
+            )
+        if self._overrun is not None or self._failure is not None:
             used = replace(used, calls=0)  # the calls are not made
         self._release(step)
         for run in self._runs():
@@ -113,18 +116,25 @@ class TurnMeter:
         self._settled_at = now
         try:
             await self._limits.settle(step, used + AgentUsage(seconds=seconds))
-        except (BudgetExceeded, StoreError) as error:
-            self._refusal = self._refusal or error
+        except BudgetExceeded as error:
+            self._overrun = self._overrun or error
+        except StoreError as error:
+            self._failure = self._failure or error
         finally:
             self._settlements.notify()
 
-    def check(self) -> None:
+    def check(self, *, is_final: bool = False) -> None:
         """Raise ``BudgetExceeded`` if the usage is too high; the calls of the last step must then not be made.
 
-        Raises ``StoreError`` if the step could not be settled.
+        An answer that ``is_final`` stands, since it was paid for; the next step is refused. Raises ``StoreError`` if
+        the step could not be settled, and ``BudgetExceeded`` if its price is limited and not known.
         """
-        if self._refusal is not None:
-            raise self._refusal
+        if self._failure is not None:
+            raise self._failure
+        if is_final:
+            return
+        if self._overrun is not None:
+            raise self._overrun
         for run in self._runs():
             run._budget.check(run._used)
 

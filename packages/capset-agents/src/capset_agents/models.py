@@ -30,17 +30,17 @@ class ModelChoice:
     def __init__(
         self,
         default: str | Model | Script | None,
-        allowed: Iterable[str] | Mapping[str, str | Model] = (),
+        allowed: Iterable[str] | Mapping[str, str | Model | Script] = (),
         *,
         record: CassetteFile | None = None,
     ) -> None:
-        """Take a default model and the allowed ones: pydantic-ai's names, or the host's own names with models.
+        """Take a default model and the allowed ones: pydantic-ai's names, or the host's own with models or scripts.
 
         If ``record`` is given, the answers of all models are recorded in it.
         """
         self._record = record
         self._default = default
-        self._allowed: dict[str, str | Model] = (
+        self._allowed: dict[str, str | Model | Script] = (
             {**allowed} if isinstance(allowed, Mapping) else {name: name for name in allowed}
         )
         self._models: dict[str, Model] = {}
@@ -60,7 +60,7 @@ class ModelChoice:
                 )
             raise ModelUnavailable(
                 unknown("model", name, [*self._allowed, *([self._default] if isinstance(self._default, str) else [])])
-                + "; agents use only models that the host allows, with --allow-model NAME"
+                + "; agents use only models that the host allows: in the served file, or with --allow-model NAME"
             )
         if isinstance(choice, Script):
             return ScriptedModel(script=choice, agent=agent)

@@ -282,13 +282,14 @@ class _TurnRun:
                 self._emit_response(journal, message)
 
     async def _check(self, response: ModelResponse) -> None:
-        """Raise ``BudgetExceeded`` if an answer exceeds a budget, and refuse its calls on record."""
+        """Raise ``BudgetExceeded`` if an answer with calls exceeds a budget, and refuse the calls on record."""
+        is_final = all(part.tool_name == OUTPUT_TOOL for part in response.tool_calls)
         try:
             if self._is_retried:  # the budget starts again, and refused calls were not counted
                 self._is_retried = False
                 step = await self._meter.reserve(AgentUsage())
                 await self._meter.settle(step, AgentUsage(calls=len(response.tool_calls)))
-            self._meter.check()
+            self._meter.check(is_final=is_final)
         except BudgetExceeded as error:
             for part in response.tool_calls:
                 if part.tool_name != OUTPUT_TOOL:

@@ -36,7 +36,7 @@ async def test_what_a_turn_may_use_is_bounded(url: str, budget: TurnBudget, done
     shelf = Shelf()
     moves: Moves = [Call("look", text="a"), [Call("look", text="b"), Call("look", text="c")], "Done."]
     if budget.tokens:
-        moves = ["word " * 50]
+        moves = [Call("look", text="word " * 50)]
     async with site(url, shelf, moves, budget=budget) as host:
         row = await host.session()
         await host.say(row, "go")
@@ -47,7 +47,17 @@ async def test_what_a_turn_may_use_is_bounded(url: str, budget: TurnBudget, done
         await host.kernel.audit.flush()
         records = (await host.kernel.audit.query(AuditQuery(session=row.id))).items
         limited = [str(record.outcome) for record in records if record.tool == "look" and record.phase == "outcome"]
-        assert sorted(limited) == ["limited"] * (budget.calls or 0) * 2 + ["succeeded"] * len(done), "also on record"
+        refused = 2 if budget.calls else 1 if budget.tokens else 0
+        assert sorted(limited) == ["limited"] * refused + ["succeeded"] * len(done), "also on record"
+
+
+@pytest.mark.spec("R14")
+async def test_a_final_answer_stands_though_it_used_more_than_was_left(url: str) -> None:
+    async with site(url, Shelf(), ["word " * 50], budget=TurnBudget(tokens=60)) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        kind, data = await host.last(row)
+        assert (kind, data["output"]) == ("turn.ended", "word " * 50)
 
 
 @pytest.mark.spec("R14")

@@ -20,7 +20,16 @@ from capset.kernel.registry import Registry
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
 from capset_cli.common.exits import Exit, guarded, require_extra
-from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
+from capset_cli.common.models import (
+    AllowedModels,
+    MaxCost,
+    MaxSteps,
+    MaxTokens,
+    ModelOption,
+    SummariseAt,
+    has_model,
+    make_runner,
+)
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who
 from capset_cli.common.output import cell, err
 from capset_cli.common.process import on_termination_signal
@@ -98,11 +107,10 @@ def worker_command(
     configuration = None if file is None else load_configuration(file, installed, upstream)
     governance = Governance() if configuration is None else configuration.governance
     limits = request_limits(http_limit or (), file=governance.file_bytes)
-    runner = (
-        make_runner(model, allow_model or (), max_steps, max_cost, max_tokens, summarise_at)
-        if model or allow_model
-        else None
-    )
+    runner = None
+    if has_model(model, allow_model, configuration):
+        budget = max_steps, max_cost, max_tokens, summarise_at
+        runner = make_runner(model, allow_model or (), *budget, configuration=configuration)
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
     server_allowances = ServerAllowances(agent_host or (), agent_secret or ())
     options = _WorkerOptions(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,11 +12,16 @@ import typer
 from capset.errors import DefinitionError
 from capset_agents.budgets import MAX_STEPS, SUMMARISE_AT
 from capset_cli.common.exits import require_extra
+from capset_cli.common.output import err, escaped
 
 if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
     from capset_agents.models import ModelChoice
     from capset_agents.playback.cassettes import CassetteFile
+    from capset_agents.playback.scripts import Script
     from capset_agents.runner import AgentRunner
+    from capset_connect.config_file import Configuration
 
 _SCRIPT: Final = "script:"
 _CASSETTE: Final = "cassette:"
@@ -33,7 +39,9 @@ ModelOption = Annotated[
 AllowedModels = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow-model", metavar="NAME", help="Another model that agents may use by this name; may be repeated."
+        "--allow-model",
+        metavar="NAME",
+        help="Another model that agents may use by this name, beside those that the file names; may be repeated.",
     ),
 ]
 Record = Annotated[
@@ -82,10 +90,13 @@ def make_runner(
     tokens: int | None = None,
     summarise_at: int | None = None,
     *,
+    configuration: Configuration | None = None,
     record: Path | None = None,
     append: bool = False,
 ) -> AgentRunner:
     """Return the runner of agents. It records the models' answers in ``record``, replacing it unless ``append``.
+
+    The agents of a configuration use the models that its files name, or the script or cassette that ``model`` is.
 
     Raises ``DefinitionError`` if the extra ``agent`` is missing, or a script or a cassette cannot be read or recorded.
     """
@@ -96,24 +107,55 @@ def make_runner(
 
     for name in allowed:
         if name.startswith((_SCRIPT, _CASSETTE)):
-            raise DefinitionError("--allow-model: a script or a cassette can only be used with --model")
+            raise DefinitionError(
+                "--allow-model: a script or a cassette can only be used with --model, or as the model of a file"
+            )
     if record is not None and model is not None and model.startswith(_CASSETTE):
         raise DefinitionError("--record: the answers of a cassette are already recorded", hint="name another --model")
     recorded = None if record is None else CassetteFile(record, append=append)
     budget = TurnBudget(steps=steps or MAX_STEPS, cost=cost, tokens=tokens)
     threshold = SUMMARISE_AT if summarise_at is None else summarise_at or None
-    return AgentRunner(_model_choice(model, allowed, recorded), budget=budget, summarise_at=threshold)
+    named: Mapping[str, Path] = {} if configuration is None else configuration.models
+    return AgentRunner(_model_choice(model, allowed, named, recorded), budget=budget, summarise_at=threshold)
 
 
-def _model_choice(model: str | None, allowed: Sequence[str], record: CassetteFile | None) -> ModelChoice:
+def has_model(model: str | None, allowed: Sequence[str] | None, configuration: Configuration | None) -> bool:
+    """Return whether a server runs agents: a model is given, or its file names one.
+
+    Without the extra for models, such a file is served, with a warning: its tools can be called.
+    """
+    if model is not None or allowed:
+        return True
+    if configuration is None or not configuration.models:
+        return False
+    if find_spec("pydantic_ai") is None:
+        names = ", ".join(configuration.models)
+        warning = f"{configuration.path} names the model {names}, and agents need the extra agent: none is run"
+        err().print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
+        return False
+    return True
+
+
+def _model_choice(
+    model: str | None, allowed: Sequence[str], named: Mapping[str, Path], record: CassetteFile | None
+) -> ModelChoice:
+    """Return the models. ``named`` are those that files name, each with the folder of its file."""
     from capset_agents.models import ModelChoice
+
+    models: dict[str, str | Model | Script] = {name: name for name in allowed}
+    default = None if model is None else _model_of(model, Path())
+    if default is not None and not isinstance(default, str):  # it replaces the models that agents name
+        replaced = (*allowed, *named) if model is not None and model.startswith(_CASSETTE) else named
+        return ModelChoice(default, {**models, **dict.fromkeys(replaced, default)}, record=record)
+    models |= {name: _model_of(name, folder) for name, folder in named.items()}
+    return ModelChoice(default, models, record=record)
+
+
+def _model_of(name: str, folder: Path) -> str | Model | Script:
+    """Return the script or the cassette that a name stands for, in a file relative to a folder, or the name itself."""
     from capset_agents.playback.cassette_model import CassetteModel
     from capset_connect.scripts import read_script
 
-    if model is not None and model.startswith(_CASSETTE):
-        # It also replaces the models that agents name: their answers were recorded with the rest.
-        cassette = CassetteModel(model.removeprefix(_CASSETTE))
-        return ModelChoice(cassette, dict.fromkeys(allowed, cassette))
-    if model is not None and model.startswith(_SCRIPT):
-        return ModelChoice(read_script(Path(model.removeprefix(_SCRIPT))), allowed, record=record)
-    return ModelChoice(model, allowed, record=record)
+    if name.startswith(_CASSETTE):
+        return CassetteModel(folder / name.removeprefix(_CASSETTE))
+    return read_script(folder / name.removeprefix(_SCRIPT)) if name.startswith(_SCRIPT) else name

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from capset_server.client import Client
 
 T = TypeVar("T")
+_SHORT_OF_RIGHTS: Final = re.compile(r"\b(lacks?|needs? the (scope|permission))\b")
+"""Matches refusals for want of a scope or a permission, which another key may have."""
 Url = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="Use this server instead (or CAPSET_URL), with the key in CAPSET_KEY."),
@@ -71,7 +74,9 @@ class Server:
             raise
         except PermissionDenied as error:
             error.hint = error.hint or (
-                "a key has the scopes and permissions that it was made with: "
+                None
+                if _SHORT_OF_RIGHTS.search(error.message) is None
+                else "a key has the scopes and permissions that it was made with: "
                 "capset key create NAME --principal WHO --scope SCOPE --grant PERMISSION"
             )
             raise

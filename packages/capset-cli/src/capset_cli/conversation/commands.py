@@ -227,10 +227,13 @@ def _run_conversation(
     local_options |= dict(zip(("max-steps", "max-cost", "max-tokens", "summarise-at"), limits, strict=True))
     if (server := select_server(url, **local_options)) is not None:
         return asyncio.run(_run_remotely(work, server, options))
-    runner = make_runner(model, allow_model or (), *limits, record=record, append=options.session is not None)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(None, None, None, usage_limit)
     target = find_target(Registry.installed(), options.agent, options.session, settings, allowance)
+    is_appended = options.session is not None
+    runner = make_runner(
+        model, allow_model or (), *limits, configuration=target.configuration, record=record, append=is_appended
+    )
     return asyncio.run(_run_locally(work, settings, target, runner, options))
 
 

@@ -29,7 +29,16 @@ from capset_cli.common.actors import local_actor
 from capset_cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset_cli.common.configuration import ServedFile, load_configuration, make_kernel
 from capset_cli.common.exits import Exit, guarded, require_extra
-from capset_cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, SummariseAt, make_runner
+from capset_cli.common.models import (
+    AllowedModels,
+    MaxCost,
+    MaxSteps,
+    MaxTokens,
+    ModelOption,
+    SummariseAt,
+    has_model,
+    make_runner,
+)
 from capset_cli.common.options import Attribute, Db, Env, Grant, Redis, Who
 from capset_cli.common.output import cell, err, escaped
 from capset_cli.common.settings import Settings, load_settings
@@ -209,8 +218,9 @@ def serve_command(
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
     limits = request_limits(http_limit or (), file=governance.file_bytes)
     runner = None
-    if model is not None or allow_model:
-        runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens, summarise_at)
+    if has_model(model, allow_model, configuration):
+        budget = max_steps, max_cost, max_tokens, summarise_at
+        runner = make_runner(model, allow_model or (), *budget, configuration=configuration)
     url = None if public is None else public.url
     options = _ServerOptions(
         host=host,

@@ -49,6 +49,21 @@ def test_a_configuration_file_has_its_agent(keeper: Command) -> None:
     assert (missing.code, "say what the agent is to do" in missing.err) == (2, True)
 
 
+def test_the_model_that_a_file_names_runs_its_agent(keeper: Command) -> None:
+    (keeper.folder / "desk").mkdir()
+    model = script(keeper.folder / "desk", {"text": "By the file's script."})
+    named = f"script:{Path(model.removeprefix('script:')).name}"
+    (keeper.folder / "desk" / "capset.yaml").write_text(json.dumps({"name": "clerk", "model": named}))
+    done = keeper("run", "desk/capset.yaml", "go")
+    assert (done.code, done.out.strip()) == (0, "By the file's script."), done.err
+    other = script(keeper.folder, {"text": "By another script."})
+    done = keeper("run", "desk/capset.yaml", "go", "--model", other)
+    assert (done.code, done.out.strip()) == (0, "By another script."), done.err
+    (keeper.folder / "desk" / "capset.yaml").write_text(json.dumps({"name": "clerk", "model": "script:none.yaml"}))
+    missing = keeper("run", "desk/capset.yaml", "go")
+    assert (missing.code, "none.yaml" in missing.said) == (2, True)
+
+
 @pytest.mark.realtime
 @pytest.mark.spec("R25")
 def test_an_agent_of_a_file_has_others_work_and_waits_for_them(keeper: Command) -> None:

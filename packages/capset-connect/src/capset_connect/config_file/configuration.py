@@ -94,6 +94,12 @@ class Configuration:
         return self.governance, self.workspace, signed, self.channels
 
     @property
+    def models(self) -> Mapping[str, Path]:
+        """The models that the agents of the file and of its sub-agents' files name, with the folders of the files."""
+        inner = {name: folder for configuration in self.inner for name, folder in configuration.models.items()}
+        return inner if self.agent.model is None else {**inner, self.agent.model: self.path.parent}
+
+    @property
     def tools(self) -> tuple[AnyTool, ...]:
         """The tools of all actions, in the order of the file."""
         return tuple(action.tool for action in self.actions.values())

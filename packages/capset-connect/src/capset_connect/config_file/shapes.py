@@ -225,7 +225,9 @@ class ConfigurationShape(StrictShape):
     system_prompt: str = Field("", description="The system prompt.")
     instructions: list[str] = Field(default_factory=list[str], description="Texts after the system prompt, in order.")
     model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL_CHARACTERS)] | None = Field(
-        None, description="The model that runs the agent, such as `openai:gpt-5`; `--model`, if left out."
+        None,
+        description="The model that runs the agent, such as `openai:gpt-5`, or `script:FILE` relative to this file; "
+        "`--model`, if left out.",
     )
     capabilities: list[Entry] = Field(
         default_factory=list[Entry],

@@ -156,7 +156,9 @@ def _window_error(call: Invocation, session_windows: SessionWindows, now: int) -
 def _exceeded_error(call: Invocation, counted_limit: CountedLimit, remaining: float) -> LimitExceeded:
     call.deny(f"the limit of {counted_limit.limit}")
     wait = duration_text(remaining)
-    message = f"Rate limit exceeded: {counted_limit.label} is limited to {counted_limit.limit}; try again in {wait}."
+    label, limit = counted_limit.label, counted_limit.limit
+    each = " for each principal" if limit.per == "principal" and label != "this principal" else ""
+    message = f"Rate limit exceeded: {label} is limited to {limit}{each}; try again in {wait}."
     return LimitExceeded(message, retry_after=remaining)
 
 

@@ -61,7 +61,7 @@ async def test_a_refusal_names_its_window_and_says_when_one_more_fits() -> None:
             await desk.session.call(ping)
             desk.clock.advance(pause)
         with pytest.raises(
-            LimitExceeded, match="Rate limit exceeded: 'ping' is limited to 2/10s; try again in 7 s"
+            LimitExceeded, match="Rate limit exceeded: 'ping' is limited to 2/10s for each principal; try again in 7 s"
         ) as refused:
             await desk.session.call(ping)
         assert (refused.value.status, refused.value.retryable, refused.value.retry_after) == (429, True, 7.0)
