@@ -78,6 +78,15 @@ async def test_what_a_token_says_is_who_acts() -> None:
         assert caller == Caller(grace, frozenset(READ.split()), f"jwt:{ISSUER}")
 
 
+@pytest.mark.spec("V16")
+async def test_a_token_with_an_actor_is_that_of_the_actor(door: Issuing) -> None:
+    act = {"sub": "helper", "act": {"sub": "planner"}}
+    access_token = token(act=act, permissions=["notes:read"], scope="capset:call")
+    principal = (await door.site.service.callers.identify(f"Bearer {access_token}")).principal
+    assert (principal.qualified_id, principal.on_behalf_of) == ("agent:helper", "agent:planner for user:grace")
+    assert (principal.permissions, principal.org) == ({"notes:read"}, "acme")
+
+
 @pytest.mark.spec("P14", "T20")
 async def test_an_organisation_sees_its_own(door: Issuing) -> None:
     async with door.site.client() as ada:
@@ -115,6 +124,11 @@ def encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
+def _nested(actors: int) -> dict[str, Any]:
+    """Return a claim of so many parties that act for one another."""
+    return {"sub": f"bot-{actors}", **({"act": _nested(actors - 1)} if actors > 1 else {})}
+
+
 def forged() -> dict[str, str]:
     """Return tokens that are none, by what is wrong with them."""
     now, good, mallory = int(time.time()), token(), key("mallory")
@@ -129,7 +143,7 @@ def forged() -> dict[str, str]:
         "iat": [now + 60],
         "sub": [None, " ", 7, "a" * 201, "a\0b"],
         "org": ["", ["acme"]],
-        "act": [{"sub": "bot"}],
+        "act": ["bot", {}, {"sub": ""}, {"sub": "x for user:ada"}, {"sub": "a", "act": {"sub": 7}}, _nested(5)],
         "cnf": [{"jkt": "x"}],
         "scope": [{"capset:admin": True}],
         "permissions": [[1]],
