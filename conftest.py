@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -112,7 +113,8 @@ def postgres() -> Generator[Server]:
         server = Server(Path(tempfile.mkdtemp(prefix="capset-pg-")))
     except Exception as error:
         pytest.skip(f"no PostgreSQL server can be started here: {error!r}")
-    asyncio.run(server.prepare())
+    with ThreadPoolExecutor(1) as thread:  # an async test may be the first that asks for it, while its loop runs
+        thread.submit(asyncio.run, server.prepare()).result()
     yield server
     server.remove()
 

@@ -86,28 +86,28 @@ async def test_it_does_what_the_page_says(capset: Command, tmp_path: Path) -> No
             ada, bob = (server.key(name, org="acme", grant=permissions) for name in ("ada", "bob"))
             own = server.key("ada", org="acme", grant=["restarts:approve"], scopes=["capset:approve"])
             fred = server.key("fred", org="acme", grant=["restarts:approve"], scopes=["capset:approve"])
-            client = openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=ada)
-            first = await client.responses.create(model="incidents", input="Search is slow. Restart it if need be.")
-            calls = [item.name for item in first.output if item.type == "mcp_call"]
-            assert calls == ["read_incidents", "status_get_status", "clock_get_current_time"]
-            (request,) = [item for item in first.output if item.type == "mcp_approval_request"]
-            assert json.loads(request.arguments)["service"] == "search"
-            approve = f"{server.url}/v1/approvals/{request.id}/approve"
-            async with httpx2.AsyncClient(trust_env=False) as http:
-                refused = await http.post(approve, json={}, headers={"Authorization": f"Bearer {own}"})
-                assert refused.status_code == 403, refused.text
-                granted = await http.post(approve, json={}, headers={"Authorization": f"Bearer {fred}"})
-                assert granted.status_code == 200, granted.text
+            async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=ada) as client:
+                first = await client.responses.create(model="incidents", input="Search is slow. Restart it if need be.")
+                calls = [item.name for item in first.output if item.type == "mcp_call"]
+                assert calls == ["read_incidents", "status_get_status", "clock_get_current_time"]
+                (request,) = [item for item in first.output if item.type == "mcp_approval_request"]
+                assert json.loads(request.arguments)["service"] == "search"
+                approve = f"{server.url}/v1/approvals/{request.id}/approve"
+                async with httpx2.AsyncClient(trust_env=False) as http:
+                    refused = await http.post(approve, json={}, headers={"Authorization": f"Bearer {own}"})
+                    assert refused.status_code == 403, refused.text
+                    granted = await http.post(approve, json={}, headers={"Authorization": f"Bearer {fred}"})
+                    assert granted.status_code == 200, granted.text
 
-            async def restarted() -> bool:
-                later = await client.responses.create(model="incidents", previous_response_id=first.id, input=[])
-                return "Search was restarted." in later.output_text
+                async def restarted() -> bool:
+                    later = await client.responses.create(model="incidents", previous_response_id=first.id, input=[])
+                    return "Search was restarted." in later.output_text
 
-            await until(restarted, "the turn to go on after the approval")
-            payments = await client.responses.create(
-                model="incidents", previous_response_id=first.id, input="And payments?"
-            )
-            assert "I may not restart payments." in payments.output_text
+                await until(restarted, "the turn to go on after the approval")
+                payments = await client.responses.create(
+                    model="incidents", previous_response_id=first.id, input="And payments?"
+                )
+                assert "I may not restart payments." in payments.output_text
             async with connected(server, bob) as tools:
                 names = sorted(tool.name for tool in (await tools.list_tools()).tools)
                 assert names == ["clock_get_current_time", "read_incidents", "restart_service", "status_get_status"]

@@ -27,8 +27,7 @@ from capset_cli.common.models import (
     MaxTokens,
     ModelOption,
     SummariseAt,
-    has_model,
-    make_runner,
+    make_server_runner,
 )
 from capset_cli.common.options import Attribute, Db, Env, Grant, Who
 from capset_cli.common.output import cell, err
@@ -107,10 +106,8 @@ def worker_command(
     configuration = None if file is None else load_configuration(file, installed, upstream)
     governance = Governance() if configuration is None else configuration.governance
     limits = request_limits(http_limit or (), file=governance.file_bytes)
-    runner = None
-    if has_model(model, allow_model, configuration):
-        budget = max_steps, max_cost, max_tokens, summarise_at
-        runner = make_runner(model, allow_model or (), *budget, configuration=configuration)
+    budget = max_steps, max_cost, max_tokens, summarise_at
+    runner = make_server_runner(model, allow_model, budget, configuration)
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
     server_allowances = ServerAllowances(agent_host or (), agent_secret or ())
     options = _WorkerOptions(

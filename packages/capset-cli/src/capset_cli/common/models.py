@@ -119,21 +119,26 @@ def make_runner(
     return AgentRunner(_model_choice(model, allowed, named, recorded), budget=budget, summarise_at=threshold)
 
 
-def has_model(model: str | None, allowed: Sequence[str] | None, configuration: Configuration | None) -> bool:
-    """Return whether a server runs agents: a model is given, or its file names one.
+def make_server_runner(
+    model: str | None,
+    allowed: Sequence[str] | None,
+    budget: tuple[int | None, float | None, int | None, int | None],
+    configuration: Configuration | None,
+) -> AgentRunner | None:
+    """Return the runner of a server's agents, or ``None`` if no model is given and its file names none.
 
-    Without the extra for models, such a file is served, with a warning: its tools can be called.
+    ``budget`` has the steps, the cost, the tokens and the threshold of summaries, as ``make_runner`` takes them.
+    Without the extra for models, a file that names one is served, with a warning: its tools can be called.
     """
-    if model is not None or allowed:
-        return True
-    if configuration is None or not configuration.models:
-        return False
-    if find_spec("pydantic_ai") is None:
-        names = ", ".join(configuration.models)
-        warning = f"{configuration.path} names the model {names}, and agents need the extra agent: none is run"
-        err().print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
-        return False
-    return True
+    if model is None and not allowed:
+        if configuration is None or not configuration.models:
+            return None
+        if find_spec("pydantic_ai") is None:
+            names = ", ".join(configuration.models)
+            warning = f"{configuration.path} names the model {names}, and agents need the extra agent: none is run"
+            err().print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
+            return None
+    return make_runner(model, allowed or (), *budget, configuration=configuration)
 
 
 def _model_choice(

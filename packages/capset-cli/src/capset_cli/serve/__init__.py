@@ -36,8 +36,7 @@ from capset_cli.common.models import (
     MaxTokens,
     ModelOption,
     SummariseAt,
-    has_model,
-    make_runner,
+    make_server_runner,
 )
 from capset_cli.common.options import Attribute, Db, Env, Grant, Redis, Who
 from capset_cli.common.output import cell, err, escaped
@@ -217,10 +216,8 @@ def serve_command(
     governance = Governance() if configuration is None else configuration.governance
     allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
     limits = request_limits(http_limit or (), file=governance.file_bytes)
-    runner = None
-    if has_model(model, allow_model, configuration):
-        budget = max_steps, max_cost, max_tokens, summarise_at
-        runner = make_runner(model, allow_model or (), *budget, configuration=configuration)
+    budget = max_steps, max_cost, max_tokens, summarise_at
+    runner = make_server_runner(model, allow_model, budget, configuration)
     url = None if public is None else public.url
     options = _ServerOptions(
         host=host,

@@ -65,6 +65,19 @@ def test_the_model_that_a_file_names_runs_its_agent(keeper: Command) -> None:
 
 
 @pytest.mark.realtime
+def test_a_session_goes_on_with_the_model_that_its_file_names(keeper: Command) -> None:
+    script(keeper.folder, call("burn", text="letters"), {"text": "Burnt."})
+    (keeper.folder / "clerk.yaml").write_text("{name: clerk, model: 'script:script.json', capabilities: [shelf]}")
+    waits = keeper("run", "clerk.yaml", "burn them", "--no-wait")
+    assert waits.code == 3, waits.err
+    (request,) = keeper("approvals", "list", "--json").json["items"]
+    assert keeper("approvals", "approve", request["id"], "--principal", "boss").code == 0
+    (session,) = keeper("sessions", "list", "--json").json["items"]
+    done = keeper("run", "--session", session["id"])
+    assert (done.code, done.out.strip()) == (0, "Burnt."), done.err
+
+
+@pytest.mark.realtime
 @pytest.mark.spec("R25")
 def test_an_agent_of_a_file_has_others_work_and_waits_for_them(keeper: Command) -> None:
     """The session goes on without the files, and with what they said."""

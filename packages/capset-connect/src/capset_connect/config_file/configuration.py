@@ -85,7 +85,7 @@ class Configuration:
     files: Mapping[Path, str]
     """The SHA-256 of the file, of the Python files that it names, and the same of its sub-agents' files."""
     is_needed: bool
-    """Whether sessions of the agent can be continued only with the file: it declares more than an agent has."""
+    """Whether sessions of the agent can be continued only with the file: it declares more than an agent, or a model."""
 
     @property
     def lasting(self) -> tuple[object, ...]:

@@ -226,7 +226,7 @@ class Reading:
             channels=channels,
             shared=(*upstream_capabilities, *([] if capability is None else [capability])),
             files=self._files(digest),
-            is_needed=bool(own_members) or any(inner.is_needed for inner in self._inner),
+            is_needed=bool(own_members) or agent.model is not None or any(inner.is_needed for inner in self._inner),
         )
 
     def _files(self, digest: str) -> Mapping[Path, str]:
