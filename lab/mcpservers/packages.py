@@ -73,7 +73,7 @@ def _installed(name: str, entry: dict[str, Any], world: Path) -> PublicServer:
     if "npm" in entry:
         command = (*NODE, str(_script(entry["npm"])))
     else:
-        command = (str(_environment(name, entry) / "bin" / entry.get("program", entry["pypi"])),)
+        command = (str(python_environment(name, entry) / "bin" / entry.get("program", entry["pypi"])),)
     filled = _filled(entry, world)
     return PublicServer(
         name,
@@ -104,7 +104,7 @@ def _script(package: str) -> Path:
     return folder / program
 
 
-def _environment(name: str, entry: dict[str, Any]) -> Path:
+def python_environment(name: str, entry: dict[str, Any]) -> Path:
     """Install a package of PyPI's into an environment of its own, and return that."""
     folder = FOLDER / "python" / name
     requirements = [f"{entry['pypi']}=={entry['version']}", *entry.get("with", ())]

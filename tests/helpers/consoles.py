@@ -120,9 +120,9 @@ class Terminal:
 
     def _serve(self, command: str) -> str:
         log = self._folder / f"server{len(self._servers)}.log"
-        words = [*shlex.split(command), "--port", self._port]
+        words, environ = [*shlex.split(command), "--port", self._port], self._environ() | self._exported()
         with log.open("wb") as errors:
-            server = subprocess.Popen(words, cwd=self._folder, env=self._environ(), stdout=errors, stderr=errors)
+            server = subprocess.Popen(words, cwd=self._folder, env=environ, stdout=errors, stderr=errors)
         self._servers.append(server)
         wait_until(
             lambda: "serves http://" in log.read_text(encoding="utf-8") or server.poll() is not None,
@@ -139,6 +139,11 @@ class Terminal:
         site = str(self._folder.with_name(f"{self._folder.name}-site"))
         home = {"HOME": str(self._folder), "UV_CACHE_DIR": str(Path.home() / ".cache" / "uv"), "PYTHONPATH": site}
         return inherited | home | {"PATH": path, "NO_PROXY": "*", "COLUMNS": "200", "LANG": "C.UTF-8"}
+
+    def _exported(self) -> dict[str, str]:
+        """Return the settings of capset that the reader has exported."""
+        lines = self.run("env").splitlines()
+        return dict(line.split("=", 1) for line in lines if line.startswith("CAPSET_"))
 
     def _with_ids(self, command: str) -> str:
         return re.sub(_ID, lambda match: self._ids.get(match[0], match[0]), command)

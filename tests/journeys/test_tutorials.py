@@ -9,7 +9,7 @@ import pytest
 from scripts.packages import ROOT
 from tests.helpers.consoles import File, Terminal, Typed, follow, steps
 
-PAGES = ["auditor", "first-agent", "first-server", "gateway", "mcp-servers", "package"]
+PAGES = ["acting-for-a-user", "auditor", "first-agent", "first-server", "gateway", "mcp-servers", "package"]
 
 
 @pytest.mark.realtime

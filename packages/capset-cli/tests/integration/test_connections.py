@@ -17,7 +17,7 @@ import pytest
 from capset_connect.vault.encryption import new_vault_key
 from tests.helpers.cli.support import Command, Run
 from tests.helpers.connect.mcp.opening import SCRIPT
-from tests.helpers.connect.vault.accounts import accounts, consent
+from tests.helpers.connect.vault.accounts import accounts, follow_consent
 
 AGENT = """\
 name: desk
@@ -115,15 +115,15 @@ async def test_a_provider_redirects_to_an_address_on_this_machine(
             while "grant access at" not in line:
                 line = await asyncio.to_thread(process.stderr.readline)
                 assert line, "the command has ended"
-            back = await consent_and_follow(line.partition(" at ")[2].strip())
+            page = line.partition(" at ")[2].strip()
+            assert await status_of(page, "/favicon.ico") == 404
+            status = await follow_consent(page)
             out, err = await asyncio.to_thread(process.communicate)
-        assert (process.returncode, out, back) == (0, "calendar is connected\n", 200), err
+        assert (process.returncode, out, status) == (0, "calendar is connected\n", 200), err
 
 
-async def consent_and_follow(page: str) -> int:
-    """Consent at the provider, as a browser does, and follow its redirect; return the status."""
-    back = await consent(page)
+async def status_of(page: str, path: str) -> int:
+    """Return what another path beside the redirect URI of a page answers."""
+    redirect_uri = parse_qs(urlsplit(page).query)["redirect_uri"][0]
     async with httpx2.AsyncClient(trust_env=False) as browser:
-        redirect_uri = parse_qs(urlsplit(page).query)["redirect_uri"][0]
-        assert (await browser.get(redirect_uri.replace("/callback", "/favicon.ico"))).status_code == 404
-        return (await browser.get(redirect_uri, params=back)).status_code
+        return (await browser.get(redirect_uri.replace("/callback", path))).status_code

@@ -315,6 +315,14 @@ async def consent(url: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}
 
 
+async def follow_consent(url: str) -> int:
+    """Consent, and follow the way back to the redirect URI; return the status there."""
+    back = await consent(url)
+    redirect_uri = parse_qs(urlsplit(url).query)["redirect_uri"][0]
+    async with httpx2.AsyncClient(trust_env=False) as browser:
+        return (await browser.get(redirect_uri, params=back)).status_code
+
+
 @asynccontextmanager
 async def accounts() -> AsyncGenerator[Accounts]:
     """Run the authorization server on a free port of this machine."""

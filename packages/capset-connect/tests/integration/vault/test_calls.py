@@ -6,20 +6,19 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI, Header, HTTPException
-from starlette.requests import Request as HttpRequest
-from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from capset import Agent, Kernel, Principal, tool
 from capset.definitions.calls.contexts import Context
 from capset.definitions.capabilities import AnyCapability, Capability
-from capset.errors import ConnectionRequired, PermissionDenied, ToolError
+from capset.errors import CapsetError, ConnectionRequired, PermissionDenied, ToolError
 from capset.stores.base import ApprovalQuery, AuditQuery
 from capset.wire.connections import DelegationInput
 from capset_connect.mcp import McpServer
@@ -37,9 +36,9 @@ from capset_connect.vault.user_auth import UserCredential
 from capset_connect.vault.user_secrets import secrets_of
 from capset_connect.vault.user_vault import UserVault
 from tests.helpers.connect.mcp.opening import Named, server
-from tests.helpers.connect.mcp.raw import raw
 from tests.helpers.connect.mcp.urls import serving
 from tests.helpers.connect.vault.accounts import Accounts, accounts, consent
+from tests.helpers.connect.vault.upstreams import Upstream
 from tests.waiting import until
 
 ADA, BOB = Principal("ada", org="acme"), Principal("bob", org="acme")
@@ -118,35 +117,6 @@ async def test_over_stdio_each_user_has_a_process_with_their_own_key(tmp_path: P
         assert (tmp_path / "calls").read_text().splitlines()[-1] == "new-key-of-ada again"
 
 
-@dataclass
-class Upstream:
-    """An MCP server over HTTP that takes the tokens of a provider, and notes whose token came with which text."""
-
-    accounts: Accounts
-    noted: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    inner: ASGIApp = field(default_factory=lambda: raw(tools=[{
-        "name": "echo", "description": "Say it.",
-        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
-    }]))  # fmt: skip
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        request = HttpRequest(scope, receive)
-        issued = self.accounts.active(request.headers.get("authorization", "").removeprefix("Bearer "))
-        if issued is None:
-            await Response(status_code=401)(scope, receive, send)
-            return
-        if request.method == "POST" and (message := await request.json()).get("method") == "tools/call":
-            self.noted.append((issued.user, message["params"]["arguments"]["text"]))
-        body = await request.body()
-
-        async def replay() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self.inner(scope, replay, send)
-
-
 async def connect_at_provider(site: Site, running: Accounts, user: Principal, name: str) -> None:
     """Connect a user as a browser does."""
     running.user = user.id
@@ -215,6 +185,33 @@ async def test_an_api_is_called_with_the_key_of_each_user() -> None:
                     await ada("pets_get_pet", name="x", defer=True)
             with pytest.raises(ConnectionRequired, match="has refused the key"):
                 await ada("pets_get_pet", name="x", defer=True)
+
+
+@pytest.mark.spec("V4", "V21", "T101")
+async def test_a_redirect_to_another_host_does_not_take_the_key_along() -> None:
+    async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(status_code=200)(scope, receive, send)
+
+    async with serving(nothing) as thief:
+
+        async def away(scope: Scope, receive: Receive, send: Send) -> None:
+            await RedirectResponse(thief.url, 307)(scope, receive, send)
+
+        async with serving(away) as upstream:
+            hosts = [upstream.host, thief.host]
+            source = McpServer(name="books", url=upstream.url, internal=hosts, auth=UserCredential())
+            api = OpenApi(
+                name="pets", document=pets([]).openapi(), url=f"http://{upstream.host}", internal=hosts,
+                auth=UserCredential(), headers={"Authorization": "Bearer ${USER_CREDENTIAL}"},
+            )  # fmt: skip
+            async with opened(api) as site, site.calling(ADA) as ada:
+                with pytest.raises(ToolError, match="which is not followed"):
+                    await ada("pets_get_pet", name="x")
+            with pytest.raises(CapsetError):
+                async with opened(source):
+                    pass
+            assert {headers["authorization"] for headers in upstream.headers} == {"Bearer key-of-ada"}
+            assert thief.headers == []
 
 
 @tool(credential="pets")
