@@ -14,7 +14,7 @@ from capset import Agent, Kernel, Principal
 from capset.kernel.runtime import EnvironmentSecrets
 from capset_connect.mcp import McpServer, McpServers
 from capset_connect.mcp.connection import McpConnection
-from capset_connect.pinning.pins import approve, approved_in
+from capset_connect.pins.tool_pins import approve, approved_in
 from capset_connect.vault.encryption import VaultKeyRing, new_vault_key
 from capset_connect.vault.user_auth import UserCredential
 from capset_connect.vault.user_secrets import secrets_of

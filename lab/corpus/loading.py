@@ -22,8 +22,8 @@ from capset_connect.openapi import OpenApi, OpenApiClient
 from capset_connect.openapi.document import ApiDocument, parse_document
 from capset_connect.openapi.operations import offers_of
 from capset_connect.openapi.tools import capability_of
-from capset_connect.pinning.offers import Offer
-from capset_connect.pinning.pins import pin_of
+from capset_connect.pins.offers import Offer
+from capset_connect.pins.tool_pins import pin_of
 from lab.corpus.nodes import Operation, operations_of, tags_of
 
 DOCUMENT_SECONDS: Final = 600

@@ -18,7 +18,7 @@ from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, InvalidArguments
 from capset.kernel.call.session import Session
 from capset_connect.openapi import OpenApi, OpenApiClient, open_apis
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 from lab.corpus import documents
 from lab.corpus.expected import Place, Unsendable, differences
 from lab.corpus.loading import MOST_AT_ONCE, NoSecrets, kind_of

@@ -19,7 +19,7 @@ from tests.helpers.server.console.app import sign_in
 from tests.helpers.server.running import Running, running
 
 KEY = "sk-the-key-of-ada-5fd1c5"
-SERVER = f"""\
+SERVER = """\
 import os
 import sys
 from pathlib import Path
@@ -28,24 +28,24 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 server, key = MCPServer("notes"), os.environ["NOTES_KEY"]
-print(f"started with {{key}}", file=sys.stderr, flush=True)
+print(f"started with {key}", file=sys.stderr, flush=True)
 
 
 @server.tool()
 def tell(text: str) -> dict[str, str]:
-    Path(os.environ["NOTED"]).write_text(f"{{key}} {{text}}")
-    print(f"called with {{key}}", file=sys.stderr, flush=True)
-    return {{"key": key, "note": f"noted with {{key}}: {{text}}"}}
+    Path(os.environ["NOTED"]).write_text(f"{key} {text}")
+    print(f"called with {key}", file=sys.stderr, flush=True)
+    return {"key": key, "note": f"noted with {key}: {text}"}
 
 
 @server.tool(structured_output=False)
 def fail() -> str:
-    raise ToolError(f"the service refused {{key}}")
+    raise ToolError(f"the service refused {key}")
 
 
 @server.tool(structured_output=False)
 def end() -> str:
-    print(f"ends with {{key}}", file=sys.stderr, flush=True)
+    print(f"ends with {key}", file=sys.stderr, flush=True)
     os._exit(3)
 
 
@@ -65,9 +65,9 @@ mcp_servers:
 SCRIPT = """\
 steps:
   - text: What is the key? I shall ask the server.
-    calls: [{tool: notes_tell, arguments: {text: hello}}]
-  - calls: [{tool: notes_fail, arguments: {}}]
-  - calls: [{tool: notes_end, arguments: {}}]
+    calls: [{tool: notes_tell, arguments: {text: hello}]
+  - calls: [{tool: notes_fail, arguments: {}]
+  - calls: [{tool: notes_end, arguments: {}]
   - text: It does not say.
 """
 

@@ -15,7 +15,7 @@ import pytest
 
 from capset import Registry
 from capset_connect.config_file import read_configuration
-from capset_connect.pinning.pins import capability_with
+from capset_connect.pins.tool_pins import capability_with
 from tests.helpers.cli.gateway import call, connected
 from tests.helpers.cli.support import Command
 from tests.helpers.connect.openapi.support import serving_beside

@@ -24,7 +24,7 @@ from capset_connect.config_file.checks import told_of, told_of_problems
 from capset_connect.config_file.source_checks import source_problems, source_warnings
 from capset_connect.mcp.server import PROMPTS, READ
 from capset_connect.openapi.api import OpenApi
-from capset_connect.pinning.pins import capability_with
+from capset_connect.pins.tool_pins import capability_with
 from capset_connect.sources import Source
 
 

@@ -33,7 +33,7 @@ from capset_cli.db import sql_store_at
 from capset_connect.config_file import Configuration, InvalidConfiguration, read_configuration
 from capset_connect.declarations import secrets_in
 from capset_connect.declared_sources import approvals_text, need_of
-from capset_connect.pinning.pins import capability_with
+from capset_connect.pins.tool_pins import capability_with
 
 Level = Literal["ok", "note", "problem"]
 _COLOURS: Final = {"ok": "green", "note": "yellow", "problem": "red"}

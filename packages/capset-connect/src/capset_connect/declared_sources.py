@@ -18,8 +18,8 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base.pins import ToolPin
 from capset_connect.openapi.api import OpenApi
-from capset_connect.pinning.offers import Offer
-from capset_connect.pinning.pins import (
+from capset_connect.pins.offers import Offer
+from capset_connect.pins.tool_pins import (
     SeenSource,
     SourceClient,
     Standing,

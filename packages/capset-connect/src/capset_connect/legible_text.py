@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from capset_connect.pinning.offers import is_hidden
+from capset_connect.pins.offers import is_hidden
 
 _INDENTED: Final = json.JSONEncoder(indent=2, ensure_ascii=False)
 

@@ -17,7 +17,7 @@ from capset.net.urls import parse_url
 from capset.schemas.strict_json import parse_json
 from capset.schemas.validation_errors import SchemaMismatch
 from capset_connect.declarations import add_internal_hint, mask_text, maskable
-from capset_connect.pinning.offers import shown
+from capset_connect.pins.offers import shown
 
 ClientMethod = Literal["basic", "post"]
 """How a client's credentials are sent: in the header ``Authorization``, or as parameters (RFC 6749, section 2.3.1)."""

@@ -12,7 +12,7 @@ from capset.definitions.tools.options import Effect, Limits, checked_options
 from capset.errors import DefinitionError, closest, unknown
 from capset.schemas.json_schema import JsonSchema, compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 
 EVERY: Final = "*"
 """The name of the rules for every tool, which apply where its own rules say nothing."""

@@ -13,8 +13,8 @@ from capset.errors import DefinitionError
 from capset.fingerprint.canonical import canonical, digest
 from capset.kernel.governance.acts import Actor
 from capset.stores.base.pins import ToolPin
-from capset_connect.pinning.lock import import_lock, lock_text, read_lock
-from capset_connect.pinning.pins import approve
+from capset_connect.pins.lock import import_lock, lock_text, read_lock
+from capset_connect.pins.tool_pins import approve
 from tests.helpers.connect.mcp.opening import ADA, offers_of, server
 from tests.helpers.kernel.support import records_of
 

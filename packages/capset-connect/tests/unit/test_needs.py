@@ -7,8 +7,8 @@ import pytest
 from capset.stores.base.pins import ToolPin
 from capset_connect.declared_sources import need_of
 from capset_connect.mcp import McpServer
-from capset_connect.pinning.offers import Offer
-from capset_connect.pinning.pins import SeenSource, standings
+from capset_connect.pins.offers import Offer
+from capset_connect.pins.tool_pins import SeenSource, standings
 
 SERVER = McpServer(name="books", command=["books"])
 PIN = ToolPin("books", "add", "0" * 64, "{}", "ada", "2026-01-01T00:00:00.000000Z")

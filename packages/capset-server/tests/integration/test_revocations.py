@@ -26,7 +26,7 @@ from capset_connect.agents.server_allowances import ServerAllowances
 from capset_connect.agents.store import StoredAgents
 from capset_connect.mcp import McpServer, open_mcp_servers
 from capset_connect.openapi import OpenApi, open_apis
-from capset_connect.pinning.pins import withdraw
+from capset_connect.pins.tool_pins import withdraw
 from capset_server.auth.keys import revoke_key
 from tests.databases import require_scheme
 from tests.helpers.connect.mcp.urls import There

@@ -18,7 +18,7 @@ from capset.errors import (
 from capset.kernel.call.session import Session
 from capset_connect.mcp import McpServer, open_mcp_servers
 from capset_connect.mcp.connection import McpConnection
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 from tests.waiting import until
 
 SCRIPT = Path(__file__).with_name("servers.py")

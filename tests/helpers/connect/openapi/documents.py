@@ -7,7 +7,7 @@ from typing import Any
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.document import ApiDocument, document_of
 from capset_connect.openapi.operations import offers_of
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 
 LIBRARY = """
 openapi: 3.0.3

@@ -15,7 +15,7 @@ from capset_connect.openapi import open_apis
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.document import document_of
 from capset_connect.openapi.operations import offers_of
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 from tests.helpers.connect.openapi.support import Site, There
 
 BYTES = b"\x89PNG\r\n--\x00\xff"

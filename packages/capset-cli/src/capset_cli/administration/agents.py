@@ -14,7 +14,7 @@ from capset.wire.agents import AgentDetail, AgentDiffShape, AgentInput, AgentPag
 from capset_connect.agents.permissions import Author
 from capset_connect.agents.store import StoredAgents
 from capset_connect.agents.wire import detail_of, diff_of, page_of, shown_preview, versions_of
-from capset_connect.pinning.tool_states import server_page, server_states
+from capset_connect.pins.tool_states import server_page, server_states
 
 
 class LocalAgents:

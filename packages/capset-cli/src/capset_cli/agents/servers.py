@@ -18,7 +18,7 @@ from capset_cli.common.options import AsJson, Db
 from capset_cli.common.output import cell, err, escaped, out, print_json, print_table, short_hash
 from capset_cli.common.remote import Url
 from capset_cli.common.texts import one_line
-from capset_connect.pinning.offers import described
+from capset_connect.pins.offers import described
 
 if TYPE_CHECKING:
     from capset_cli.administration import Admin

@@ -15,7 +15,7 @@ from capset_cli.common.configuration import print_warnings
 from capset_cli.common.output import err, escaped
 from capset_cli.common.remote import format_options
 from capset_connect.declared_sources import need_of
-from capset_connect.pinning.pins import unlisted
+from capset_connect.pins.tool_pins import unlisted
 from capset_connect.sources import Source
 
 if TYPE_CHECKING:

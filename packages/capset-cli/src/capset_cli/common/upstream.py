@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from capset_connect.mcp import McpServers
     from capset_connect.mcp.connection import McpConnection
     from capset_connect.openapi.client import OpenApiClient
-    from capset_connect.pinning.offers import Offer
-    from capset_connect.pinning.pins import Approved
+    from capset_connect.pins.offers import Offer
+    from capset_connect.pins.tool_pins import Approved
 
 
 @asynccontextmanager
@@ -203,7 +203,7 @@ class Upstream:
 
     async def _load_all_pins(self, sources: Sequence[Source]) -> Mapping[str, Sequence[ToolPin]]:
         """Return the pins of each source, by their key."""
-        from capset_connect.pinning.pins import side_by_side
+        from capset_connect.pins.tool_pins import side_by_side
 
         if not (any(source.trust_first_use for source in sources) or has_db(self._db)):
             return {}
@@ -212,7 +212,7 @@ class Upstream:
         return {source.pin_key: approved for source, approved in zip(sources, pins, strict=True)}
 
     async def _load_pins(self, source: Source, kernel: Kernel) -> Sequence[ToolPin]:
-        from capset_connect.pinning.pins import pins_of
+        from capset_connect.pins.tool_pins import pins_of
 
         async def offers() -> Sequence[Offer]:
             async with source_client(source, kernel.secrets) as client:

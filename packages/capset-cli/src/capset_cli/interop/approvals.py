@@ -19,7 +19,7 @@ from capset_cli.mcp.pins import query_sources, tool_effect
 from capset_connect.declared_sources import need_of
 from capset_connect.mcp.client_files import read_client_file
 from capset_connect.mcp.server import server_of
-from capset_connect.pinning.pins import SeenSource, Standing, approve
+from capset_connect.pins.tool_pins import SeenSource, Standing, approve
 from capset_connect.sources import Source
 
 

@@ -26,8 +26,8 @@ from capset_cli.common.texts import one_line
 from capset_cli.common.upstream import own_source_client
 from capset_connect.config_file import read_configuration
 from capset_connect.mcp.server import OF_AGENTS, McpServer
-from capset_connect.pinning.offers import described, hash_of, shown
-from capset_connect.pinning.pins import (
+from capset_connect.pins.offers import described, hash_of, shown
+from capset_connect.pins.tool_pins import (
     SeenSource,
     Standing,
     approve,
@@ -43,7 +43,7 @@ from capset_connect.plain_files import read_text
 from capset_connect.sources import KEYS, Source
 
 if TYPE_CHECKING:
-    from capset_connect.pinning.lock import Locked, LockImport
+    from capset_connect.pins.lock import Locked, LockImport
 
 AgentFile = Annotated[Path, typer.Option("--agent", metavar="FILE", help="The configuration file that declares them.")]
 _SOURCE: Final = "The name of a server, or api:NAME for an API, as the file declares it"
@@ -170,7 +170,7 @@ def lock_command(
     Tools whose descriptions have problems are imported only by name; if any are left out, it exits with 3. A file with
     a tool that cannot be called is refused.
     """
-    from capset_connect.pinning.lock import lock_text, read_lock
+    from capset_connect.pins.lock import lock_text, read_lock
 
     settings = load_settings(db=db, principal=principal)
     if file.suffix != ".json":
@@ -269,7 +269,7 @@ def _parse_reference(reference: str) -> tuple[str, str]:
 
 
 async def _import(settings: Settings, locked: Locked, names: Sequence[str]) -> LockImport:
-    from capset_connect.pinning.lock import import_lock
+    from capset_connect.pins.lock import import_lock
 
     async with Kernel(store=settings.db) as kernel:
         return await import_lock(kernel, locked, local_actor(settings.principal), named=names)
@@ -332,7 +332,7 @@ def _row(report: SeenSource[Source], tool: Standing) -> Iterator[str]:
 
 def tool_effect(report: SeenSource[Source], tool: Standing) -> str:
     """Return the effect of a tool under its source's rules."""
-    from capset_connect.pinning.tool_states import effect_in_source
+    from capset_connect.pins.tool_states import effect_in_source
 
     shape: Mapping[str, Any] = {}
     if tool.pin is not None:

@@ -56,7 +56,7 @@ async def _withdraw(key: str, tools: Sequence[str] | None, settings: Settings) -
 
     Raises ``DefinitionError`` for a source or tools that were never approved.
     """
-    from capset_connect.pinning.pins import withdraw
+    from capset_connect.pins.tool_pins import withdraw
 
     source = source_named(key)
     async with Kernel(store=require_db(settings.db)) as kernel:

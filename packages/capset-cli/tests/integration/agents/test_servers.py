@@ -10,8 +10,8 @@ import pytest
 
 from capset import Kernel
 from capset_connect.mcp.server import McpServer
-from capset_connect.pinning.offers import examined
-from capset_connect.pinning.pins import pin_of
+from capset_connect.pins.offers import examined
+from capset_connect.pins.tool_pins import pin_of
 from tests.helpers.cli.environments import environment
 from tests.helpers.cli.support import Done, Run, run_here
 from tests.helpers.server.rest.market import market

@@ -31,7 +31,7 @@ from capset.wire.tool_sources import AgentServerShape, ServerToolsShape
 from capset_connect.agents.server_allowances import AllowedSecrets, ServerAllowances
 from capset_connect.declarations import secrets_in
 from capset_connect.mcp.server import McpServer, McpSource
-from capset_connect.pinning.pins import (
+from capset_connect.pins.tool_pins import (
     Approved,
     SeenSource,
     Standing,

@@ -49,7 +49,7 @@ from capset_connect.agents.rows import (
     size_of,
     text_of,
 )
-from capset_connect.pinning.pins import Standing
+from capset_connect.pins.tool_pins import Standing
 
 _CACHED: Final = 1_000
 _PREVIEWS: Final = 2

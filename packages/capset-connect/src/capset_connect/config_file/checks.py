@@ -15,7 +15,7 @@ from capset.wire.operations import ActionCheck, ConfigCheckShape, ProblemShape
 from capset_connect.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem
 from capset_connect.config_file.handlers import Unloaded
 from capset_connect.config_file.reader import parsed
-from capset_connect.pinning.pins import capability_with
+from capset_connect.pins.tool_pins import capability_with
 
 Format = Literal["yaml", "json", "toml"]
 _NAME: Final = "configuration"

@@ -14,7 +14,7 @@ from capset.definitions.names import TOOL, checked_copy
 from capset.errors import CapsetError, DefinitionError
 from capset.schemas.parameters import check_object
 from capset_connect.interop.json_types import mapped_result, mapped_schema
-from capset_connect.pinning.offers import examined
+from capset_connect.pins.offers import examined
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX: Final = 64

@@ -10,12 +10,12 @@ from capset_connect.mcp.server import McpServer
 
 if TYPE_CHECKING:
     from capset_connect.mcp.servers import McpServers, open_mcp_servers
-    from capset_connect.pinning.pins import approve
+    from capset_connect.pins.tool_pins import approve
 
 __all__ = ["McpServer", "McpServers", "approve", "open_mcp_servers"]
 _PLACES: Final = {
     "McpServers": "capset_connect.mcp.servers",
-    "approve": "capset_connect.pinning.pins",
+    "approve": "capset_connect.pins.tool_pins",
     "open_mcp_servers": "capset_connect.mcp.servers",
 }
 

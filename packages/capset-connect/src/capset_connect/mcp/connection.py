@@ -41,12 +41,12 @@ from capset_connect.mcp.failures import (
     unreachable,
     unreadable,
 )
-from capset_connect.mcp.listing.meter import ListMeter
-from capset_connect.mcp.listing.offers import is_used, kept_of, offers_of, unmatched
+from capset_connect.mcp.lists.meter import ListMeter
+from capset_connect.mcp.lists.offers import is_used, kept_of, offers_of, unmatched
 from capset_connect.mcp.rooms import Room
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.transports import INTERRUPTED, NOT_SENT, SESSION_OVER
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 
 _LASTING_SECONDS: Final = 1.0
 """A connection that breaks sooner counts as a failure, except the first one, which is reopened at once."""

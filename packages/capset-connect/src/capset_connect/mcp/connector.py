@@ -23,7 +23,7 @@ from capset.net.proxies import ProxySelector
 from capset_connect.client_credentials import AccessTokens
 from capset_connect.declarations import fill_secrets, maskable, proxies_of
 from capset_connect.mcp.failures import was_closed
-from capset_connect.mcp.listing.meter import ListMeter
+from capset_connect.mcp.lists.meter import ListMeter
 from capset_connect.mcp.processes import ProcessOutput, process_streams
 from capset_connect.mcp.raw_results import raw_results
 from capset_connect.mcp.server import INHERITED, McpServer

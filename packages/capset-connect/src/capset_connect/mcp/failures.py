@@ -12,7 +12,7 @@ from mcp_types import CONNECTION_CLOSED
 
 from capset.errors import CapsetError, ToolError, TransientError
 from capset_connect.mcp.server import McpServer
-from capset_connect.pinning.offers import shown
+from capset_connect.pins.offers import shown
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0

@@ -20,11 +20,11 @@ from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 from capset.errors import DefinitionError, ToolError
 from capset_connect.declarations import mask_text
 from capset_connect.mcp import keeper
-from capset_connect.mcp.listing.meter import MEMBERS, ListMeter
+from capset_connect.mcp.lists.meter import MEMBERS, ListMeter
 from capset_connect.mcp.raw_results import UnreadableLine
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.transports import LEAST, Meter, Streams, too_large
-from capset_connect.pinning.offers import shown
+from capset_connect.pins.offers import shown
 
 _GRACE_SECONDS: Final = 2.0
 """How long a process may take to exit after its input is closed."""

@@ -28,8 +28,8 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from capset_connect.mcp.answers import METHOD, RAW, UNREADABLE, is_question
-from capset_connect.mcp.listing.members import readable_result
-from capset_connect.mcp.listing.meter import METHODS
+from capset_connect.mcp.lists.members import readable_result
+from capset_connect.mcp.lists.meter import METHODS
 
 if TYPE_CHECKING:
     from capset_connect.mcp.transports import Streams

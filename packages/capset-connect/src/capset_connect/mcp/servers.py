@@ -17,7 +17,7 @@ from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.tools import capability_of
 from capset_connect.mcp.user_connections import ConnectionsByUser
-from capset_connect.pinning.pins import Approved, approved_in, pins_of, side_by_side
+from capset_connect.pins.tool_pins import Approved, approved_in, pins_of, side_by_side
 from capset_connect.vault.user_auth import UserCredential
 
 

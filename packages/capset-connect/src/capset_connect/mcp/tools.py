@@ -35,13 +35,13 @@ from capset_connect.mcp.answers import ToolAnswer, error_text
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.contents import content_of, embedded_of
 from capset_connect.mcp.failures import NotListed
-from capset_connect.mcp.listing.offers import PROMPT, is_used, named
+from capset_connect.mcp.lists.offers import PROMPT, is_used, named
 from capset_connect.mcp.resources import AllowedUris, context_uris
 from capset_connect.mcp.server import PROMPTS, READ, McpServer, tool_options
 from capset_connect.mcp.user_connections import ConnectionsByUser
-from capset_connect.pinning.guard import Guard, decided
-from capset_connect.pinning.offers import Offer
-from capset_connect.pinning.pins import Approved, Ask, capability_with, shape_of
+from capset_connect.pins.guard import Guard, decided
+from capset_connect.pins.offers import Offer
+from capset_connect.pins.tool_pins import Approved, Ask, capability_with, shape_of
 from capset_connect.tool_rules import RuleNames, effect_of, rules_of
 
 CONTEXT_CHARS: Final = 16 * 1024

@@ -27,7 +27,7 @@ from capset.net.proxies import ProxySelector
 from capset_connect.client_credentials import NO_TOKEN
 from capset_connect.declarations import add_internal_hint
 from capset_connect.mcp.answers import METHOD, VERSION
-from capset_connect.mcp.listing.meter import METHODS, ListMeter
+from capset_connect.mcp.lists.meter import METHODS, ListMeter
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.server_headers import Headers, ServerHeaders
 

@@ -15,7 +15,7 @@ from capset.kernel.call.context import CallContext
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.rooms import LISTS_BYTES, Room
 from capset_connect.mcp.server import McpServer
-from capset_connect.pinning.guard import Guard
+from capset_connect.pins.guard import Guard
 from capset_connect.vault.user_secrets import UserSecrets
 
 _MOST_OPEN: Final = 64
@@ -42,7 +42,7 @@ class OwnConnection:
 class ConnectionsByUser:
     """One connection for each user, opened on demand; idle ones are closed.
 
-    Over HTTP, a credential that the user has connected anew gets a connection of its own, because it may be of another
+    Over HTTP, a credential that replaces another one gets a connection of its own, because it may be of another
     account. A process has the credential that it was started with, so each value has a process of its own.
     """
 

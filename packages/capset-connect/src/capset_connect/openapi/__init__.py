@@ -10,12 +10,12 @@ from capset_connect.openapi.api import OpenApi
 if TYPE_CHECKING:
     from capset_connect.openapi.client import OpenApiClient
     from capset_connect.openapi.tools import open_apis
-    from capset_connect.pinning.pins import approve
+    from capset_connect.pins.tool_pins import approve
 
 __all__ = ["OpenApi", "OpenApiClient", "approve", "open_apis"]
 _PLACES: Final = {
     "OpenApiClient": "capset_connect.openapi.client",
-    "approve": "capset_connect.pinning.pins",
+    "approve": "capset_connect.pins.tool_pins",
     "open_apis": "capset_connect.openapi.tools",
 }
 

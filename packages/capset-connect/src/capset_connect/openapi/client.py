@@ -32,7 +32,7 @@ from capset_connect.openapi.document import MAX_DOCUMENT_BYTES, ApiDocument, doc
 from capset_connect.openapi.operations import is_left_out, names_in, offers_of, unmatched
 from capset_connect.openapi.parameters import is_json
 from capset_connect.openapi.requests import ApiRequest, request_of
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 from capset_connect.vault.user_secrets import UserSecrets, secrets_of_call
 
 _EXCERPT: Final = 2_000

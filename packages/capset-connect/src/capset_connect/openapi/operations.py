@@ -18,7 +18,7 @@ from capset_connect.openapi.document import ApiDocument
 from capset_connect.openapi.nodes import Node, as_list, as_members, as_node, as_text, stripped
 from capset_connect.openapi.schemas import SchemaLibrary
 from capset_connect.openapi.swagger import servers_of
-from capset_connect.pinning.offers import MAX_TOOLS, Offer, distinct, examined, shown
+from capset_connect.pins.offers import MAX_TOOLS, Offer, distinct, examined, shown
 from capset_connect.tool_rules import EVERY, ToolRules, rules_of
 
 _METHODS: Final = (*(method.lower() for method in EFFECTS), "trace", "query")

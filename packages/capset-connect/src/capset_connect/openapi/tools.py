@@ -18,8 +18,8 @@ from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.client import OpenApiClient
 from capset_connect.openapi.operations import is_named, names_of, rules_for
 from capset_connect.openapi.uploads import takes_files, upload_policy, with_uploads
-from capset_connect.pinning.guard import Guard
-from capset_connect.pinning.pins import Approved, approved_in, capability_with, pins_of, shape_of
+from capset_connect.pins.guard import Guard
+from capset_connect.pins.tool_pins import Approved, approved_in, capability_with, pins_of, shape_of
 from capset_connect.tool_rules import RuleNames, options_of, unknown_arguments
 
 

@@ -23,7 +23,7 @@ from capset.errors import (
 from capset.kernel.kernel import Kernel
 from capset.stores.base import CredentialKind, CredentialQuery, CredentialRow, DelegationQuery, DelegationRow, Page
 from capset.wire.connections import DelegationInput
-from capset_connect.pinning.offers import shown
+from capset_connect.pins.offers import shown
 from capset_connect.token_requests import TokenRefused
 from capset_connect.tool_rules import argument_policy
 from capset_connect.vault.providers import Provider, ProviderClient
@@ -192,7 +192,7 @@ class ConnectionService:
             verifier = await self._vault.verifier_of(begun, state, binding=connection.servers[0].binding)
         except StoreError:
             raise PermissionDenied(
-                f"Permission denied: {connection.name} was declared anew since. Connect again."
+                f"Permission denied: {connection.name} is declared otherwise now. Connect again."
             ) from None
         try:
             answer = await self._client(provider).redeem(

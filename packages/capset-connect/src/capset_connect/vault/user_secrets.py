@@ -18,7 +18,7 @@ from capset_connect.vault.user_auth import USER_CREDENTIAL, UserCredential
 
 
 class Lender(Protocol):
-    """What may use the credential of a user for now, such as a running call."""
+    """A holder of the right to use a credential of a user, such as a running call."""
 
     @property
     def is_over(self) -> bool:

@@ -20,8 +20,8 @@ from capset_connect.agents.permissions import Author
 from capset_connect.agents.server_allowances import ServerAllowances
 from capset_connect.agents.store import StoredAgents, new_session_row
 from capset_connect.mcp.server import McpServer
-from capset_connect.pinning.offers import examined
-from capset_connect.pinning.pins import pin_of
+from capset_connect.pins.offers import examined
+from capset_connect.pins.tool_pins import pin_of
 from tests.helpers.connect.mcp.urls import serving
 
 ROOT = Author("user:root", is_admin=True)

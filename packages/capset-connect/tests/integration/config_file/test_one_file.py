@@ -8,7 +8,7 @@ import pytest
 
 from capset import Agent, Capability, Kernel, Principal, Registry
 from capset.errors import PermissionDenied
-from capset_connect.pinning.pins import capability_with
+from capset_connect.pins.tool_pins import capability_with
 from tests.helpers.connect.config_file.support import REGISTRY, add, folder, read, refused
 
 POLICIES = """

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from capset_connect.mcp.connection import McpConnection
-from capset_connect.pinning.guard import Guard
-from capset_connect.pinning.pins import pin_of
+from capset_connect.pins.guard import Guard
+from capset_connect.pins.tool_pins import pin_of
 from tests.helpers.connect.mcp.opening import NONE
 from tests.helpers.connect.mcp.scripted import ADD, plain, scripted
 from tests.helpers.connect.mcp.urls import declared, serving

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.errors import PermissionDenied, ToolError
-from capset_connect.mcp.listing.members import members_of, readable_result
+from capset_connect.mcp.lists.members import members_of, readable_result
 from tests.helpers.connect.mcp.opening import offers_of, opened
 from tests.helpers.connect.mcp.raw import ECHO, NEWEST, OLDER, done, error, not_allowed, result
 from tests.helpers.connect.mcp.urls import declared, serving

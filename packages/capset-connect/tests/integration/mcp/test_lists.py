@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from capset.errors import ToolError, TransientError
 from capset_connect.mcp import McpServer
 from capset_connect.mcp.connection import McpConnection
-from capset_connect.mcp.listing.meter import LIST_BYTES, ListMeter
+from capset_connect.mcp.lists.meter import LIST_BYTES, ListMeter
 from capset_connect.mcp.rooms import Room
 from tests.helpers.connect.mcp.opening import NONE, offers_of, server
 from tests.helpers.connect.mcp.scripted import ADD, VERSION

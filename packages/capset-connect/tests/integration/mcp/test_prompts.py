@@ -15,7 +15,7 @@ from capset.errors import InvalidArguments, PermissionDenied
 from capset.kernel.governance.acts import Actor
 from capset_connect.mcp import McpServer, approve
 from capset_connect.mcp.connection import McpConnection
-from capset_connect.pinning.lock import import_lock, lock_text, read_lock
+from capset_connect.pins.lock import import_lock, lock_text, read_lock
 from tests.helpers.connect.mcp.opening import NONE, offers_of, opened, server
 from tests.helpers.kernel.support import records_of
 

@@ -23,8 +23,8 @@ from capset.errors import (
 )
 from capset_connect.mcp import McpServer, approve
 from capset_connect.mcp.connection import McpConnection
-from capset_connect.pinning.offers import shown
-from capset_connect.pinning.pins import standings
+from capset_connect.pins.offers import shown
+from capset_connect.pins.tool_pins import standings
 from capset_connect.tool_rules import effect_of
 from tests.helpers.connect.mcp.opening import ADA, NONE, offers_of, opened, refused, server
 from tests.helpers.kernel.support import records_of

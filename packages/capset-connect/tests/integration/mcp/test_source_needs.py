@@ -18,7 +18,7 @@ from capset_connect import declared_sources
 from capset_connect.declared_sources import DeclaredSources, SourceSummary
 from capset_connect.mcp import McpServer, McpServers
 from capset_connect.mcp.connection import McpConnection
-from capset_connect.pinning.pins import approve, approved_in
+from capset_connect.pins.tool_pins import approve, approved_in
 from tests.helpers.connect.mcp.opening import NONE, Named
 from tests.helpers.connect.mcp.scripted import ADD, plain, scripted
 from tests.helpers.connect.mcp.urls import declared, serving

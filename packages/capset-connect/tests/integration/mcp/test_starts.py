@@ -14,8 +14,8 @@ from capset import Agent, Kernel, Principal
 from capset.stores.base.pins import ToolPin
 from capset_connect.declared_sources import DeclaredSources
 from capset_connect.mcp import McpServer, McpServers, open_mcp_servers
-from capset_connect.pinning.offers import examined
-from capset_connect.pinning.pins import AT_ONCE, pin_of, side_by_side
+from capset_connect.pins.offers import examined
+from capset_connect.pins.tool_pins import AT_ONCE, pin_of, side_by_side
 from tests.helpers.connect.mcp.opening import NONE, SCRIPT, server
 from tests.waiting import moment, until
 

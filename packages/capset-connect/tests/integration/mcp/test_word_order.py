@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.errors import PermissionDenied
-from capset_connect.pinning.offers import hash_of
-from capset_connect.pinning.pins import standings
+from capset_connect.pins.offers import hash_of
+from capset_connect.pins.tool_pins import standings
 from tests.helpers.connect.mcp.opening import offers_of, opened
 from tests.helpers.connect.mcp.raw import ECHO, raw
 from tests.helpers.connect.mcp.urls import declared, serving

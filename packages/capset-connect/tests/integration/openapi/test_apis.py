@@ -24,7 +24,7 @@ from capset.errors import (
 )
 from capset_connect.openapi import OpenApi, OpenApiClient, approve, open_apis
 from capset_connect.openapi.client import seconds_until
-from capset_connect.pinning.pins import standings
+from capset_connect.pins.tool_pins import standings
 from tests.helpers.connect.openapi.support import (
     ADA,
     declared,

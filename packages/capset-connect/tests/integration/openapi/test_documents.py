@@ -13,7 +13,7 @@ from capset.schemas.validation_errors import SchemaMismatch
 from capset_connect.openapi.client import OpenApiClient
 from capset_connect.openapi.document import parse_document
 from capset_connect.openapi.operations import offers_of, rules_for
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 from scripts.packages import ROOT
 from tests.helpers.connect.openapi.documents import LIBRARY, api, doc, one
 from tests.helpers.connect.openapi.support import no_secret
@@ -299,7 +299,7 @@ async def test_a_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.spec("M8")
 def test_integers_beyond_2_to_the_53_stay_integers() -> None:
-    from capset_connect.pinning.pins import pin_of, shape_of
+    from capset_connect.pins.tool_pins import pin_of, shape_of
 
     offer = one(parameter(schema={"type": "integer", "maximum": 2**63 - 1}))
     declared = api()

@@ -9,7 +9,7 @@ import pytest
 
 from capset_connect.openapi.document import parse_document
 from capset_connect.openapi.operations import offers_of
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 from tests.helpers.connect.openapi.documents import api, doc
 from tests.helpers.connect.openapi.support import echo, opened, serving, things
 from tests.helpers.connect.openapi.upload_support import encoded

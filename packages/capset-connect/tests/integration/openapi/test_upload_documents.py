@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capset_connect.openapi.api import OpenApi
-from capset_connect.pinning.pins import pin_of
+from capset_connect.pins.tool_pins import pin_of
 from tests.helpers.connect.openapi.upload_support import FILE, offered
 
 

@@ -27,7 +27,7 @@ from capset_connect.mcp.servers import McpServers
 from capset_connect.openapi import OpenApi
 from capset_connect.openapi.client import OpenApiClient
 from capset_connect.openapi.tools import capability_of
-from capset_connect.pinning.pins import approve, approved_in
+from capset_connect.pins.tool_pins import approve, approved_in
 from capset_connect.sources import Source
 from capset_connect.vault.connections import ConnectionService
 from capset_connect.vault.encryption import VaultKeyRing, new_vault_key

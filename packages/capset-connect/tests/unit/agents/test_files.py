@@ -14,7 +14,7 @@ from capset_connect.agents.definitions import build_agent
 from capset_connect.config_file import read_configuration
 from capset_connect.mcp import McpServer
 from capset_connect.openapi import OpenApi
-from capset_connect.pinning.pins import capability_with
+from capset_connect.pins.tool_pins import capability_with
 
 REGISTRY = Registry.of([Capability("noop"), Capability("test_math"), Capability("memory")])
 

@@ -11,7 +11,7 @@ from capset.schemas.validation_errors import SchemaMismatch
 from capset_connect.openapi.api import OpenApi
 from capset_connect.openapi.document import document_of
 from capset_connect.openapi.operations import offers_of
-from capset_connect.pinning.offers import Offer
+from capset_connect.pins.offers import Offer
 
 Data = dict[str, Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final, Literal
 
-from capset_connect.pinning.offers import described, look_alikes
+from capset_connect.pins.offers import described, look_alikes
 
 _COMPARED: Final = 1_000
 """Maximum number of lines of a side to align; if there are more, all of them count as changed."""

@@ -13,7 +13,7 @@ from capset.wire.agent_servers import (
     ToolApprovals,
     ToolWithdrawals,
 )
-from capset_connect.pinning.tool_states import server_page, server_states
+from capset_connect.pins.tool_states import server_page, server_states
 from capset_server.auth.callers import Caller
 from capset_server.rest.routing import Asked, Id, Served, StrictRoute, needs, problems
 

@@ -16,7 +16,7 @@ from capset.wire.agent_servers import (
     ToolWithdrawals,
 )
 from capset_connect.declared_sources import DeclaredSources
-from capset_connect.pinning.tool_states import source_page, source_shape
+from capset_connect.pins.tool_states import source_page, source_shape
 from capset_server.auth.callers import Caller
 from capset_server.rest.agent_servers import Administers, ToolFilter
 from capset_server.rest.routing import Id, Served, StrictRoute, problems

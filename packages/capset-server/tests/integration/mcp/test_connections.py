@@ -68,7 +68,6 @@ async def test_a_task_waits_for_the_connection(here: Site) -> None:
     assert task["_meta"][f"{PREFIX}approval_url"] == PAGE
     await connect(here)
 
-
     async def ended() -> bool:
         return (await ada.get(task["taskId"]))["status"] != "working"
 

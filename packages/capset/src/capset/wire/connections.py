@@ -35,7 +35,7 @@ class ConnectionShape(Shape):
 
 
 class ConnectionListShape(Shape):
-    """What a caller can connect, by name."""
+    """The connections of a caller, by name."""
 
     items: list[ConnectionShape]
 
@@ -83,7 +83,7 @@ class AuthorizationAnswer(StrictShape):
 
 
 class DelegationInput(StrictShape):
-    """What another principal may use a connection for when it acts for the caller."""
+    """The use of a connection that the caller allows another principal that acts for it."""
 
     delegate: str = Field(
         pattern="^(user|agent|org):.", max_length=300, description="The other principal, such as `agent:helper`."
@@ -100,7 +100,7 @@ class DelegationInput(StrictShape):
 
 
 class DelegationShape(Shape):
-    """What another principal may use a connection of the caller for. It may have expired."""
+    """The use of a connection that the caller has allowed another principal. It may have expired."""
 
     id: str
     connection: str

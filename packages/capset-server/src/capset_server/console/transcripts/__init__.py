@@ -1,1 +1,1 @@
-"""What happened in a session: its events, its conversation, and the time line of a run."""
+"""The events of a session, its conversation, and the time line of a run."""

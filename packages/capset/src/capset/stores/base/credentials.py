@@ -82,7 +82,7 @@ class AuthorizationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationRow:
-    """What another principal may use a credential for when it acts for the owner.
+    """The use of a credential that its owner allows another principal that acts for it.
 
     ``principal`` is the owner and ``delegate`` the other one, both ``kind:id``. ``tools`` are the names of the tools,
     or empty for all; ``arguments`` is the JSON text of the allowed arguments, by tool rules (``ToolRules.arguments``),

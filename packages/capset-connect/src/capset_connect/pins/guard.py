@@ -10,8 +10,8 @@ from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, StoreError, ToolError, TransientError
 from capset.kernel.revocation import RevocationWatch
 from capset.stores.base.pins import ToolPin
-from capset_connect.pinning.offers import Offer
-from capset_connect.pinning.pins import Approved, Ask, ToolSource, is_as_approved
+from capset_connect.pins.offers import Offer
+from capset_connect.pins.tool_pins import Approved, Ask, ToolSource, is_as_approved
 from capset_connect.tool_rules import RuleNames
 
 

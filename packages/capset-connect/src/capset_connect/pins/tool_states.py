@@ -18,7 +18,7 @@ from capset.wire.pages import fitting_items
 from capset_connect.declared_sources import ANY_FILE, SourceSummary
 from capset_connect.mcp.server import McpServer
 from capset_connect.openapi.api import OpenApi
-from capset_connect.pinning.pins import SeenSource, Standing, shape_of
+from capset_connect.pins.tool_pins import SeenSource, Standing, shape_of
 from capset_connect.sources import Source
 
 AnySource = TypeVar("AnySource", bound=Source)

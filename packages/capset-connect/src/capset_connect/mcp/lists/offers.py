@@ -14,9 +14,9 @@ from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from capset.errors import ToolError, unknown
-from capset_connect.mcp.listing.members import as_object, members_of
+from capset_connect.mcp.lists.members import as_object, members_of
 from capset_connect.mcp.server import PROMPTS, READ, McpServer, misnamed_rule
-from capset_connect.pinning.offers import MAX_TOOLS, Offer, distinct, examined, shown, unusable
+from capset_connect.pins.offers import MAX_TOOLS, Offer, distinct, examined, shown, unusable
 from capset_connect.tool_rules import EVERY
 
 _MAX_PAGES: Final = 100

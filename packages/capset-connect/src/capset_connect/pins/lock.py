@@ -16,8 +16,8 @@ from capset.kernel.kernel import Kernel
 from capset.stores.base.pins import ToolPin
 from capset_connect.mcp.server import McpSource
 from capset_connect.openapi.api import EFFECTS, ApiSource
-from capset_connect.pinning.offers import Offer, examined, is_hidden
-from capset_connect.pinning.pins import Standing, approve, shape_of, standings
+from capset_connect.pins.offers import Offer, examined, is_hidden
+from capset_connect.pins.tool_pins import Standing, approve, shape_of, standings
 from capset_connect.sources import source_named
 
 VERSION: Final = 1

@@ -26,7 +26,7 @@ from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.kernel import Kernel
 from capset.stores.base import AuditQuery
 from capset.stores.base.pins import ToolPin
-from capset_connect.pinning.offers import Offer, hash_of
+from capset_connect.pins.offers import Offer, hash_of
 
 State = Literal["approved", "changed", "new", "gone", "left out"]
 """How a tool compares with its pin. A tool is ``left out`` if the declaration of its source does not select it."""
