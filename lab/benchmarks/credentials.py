@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import AsyncGenerator
@@ -26,6 +27,7 @@ from lab.benchmarks.turns import Job, in_turns
 TARGET = 1.05
 """The most that the vault may cost, beside a static header: issue and spec 11."""
 _ADA = Principal("ada", org="acme")
+_KEY = "the-key-of-ada"
 _STATIC, _OWN = "static header", "credential of its user"
 
 
@@ -47,7 +49,7 @@ async def _times(folder: Path, upstream: str, *, rounds: int) -> dict[str, float
         "url": f"{upstream}/mcp", "internal": [upstream.removeprefix("http://")], "rules": {"*": {"effect": "read"}},
     }  # fmt: skip
     servers = {
-        _STATIC: McpServer(name="static", headers={"Authorization": "Bearer the-key"}, **options),
+        _STATIC: McpServer(name="static", headers={"Authorization": "Bearer ${BENCH_KEY}"}, **options),
         _OWN: McpServer(name="own", auth=UserCredential(), **options),
     }
     async with AsyncExitStack() as stack:
@@ -62,11 +64,12 @@ async def _times(folder: Path, upstream: str, *, rounds: int) -> dict[str, float
 async def _calling(server: McpServer, store: str) -> AsyncGenerator[Job]:
     """Yield a job that calls the server's tool as Ada, through the whole pipeline."""
     secrets = EnvironmentSecrets()
+    os.environ["BENCH_KEY"] = _KEY
     vault = UserVault(VaultKeyRing([new_vault_key()]), secrets)
     vault.declare([server])
     async with Kernel(store=store, credentials=vault.open) as kernel, McpServers(secrets) as connections:
         if isinstance(server.auth, UserCredential):
-            await vault.connections(kernel).enter_key(_ADA, server.pin_key, "the-key")
+            await vault.connections(kernel).enter_key(_ADA, server.pin_key, _KEY)
         own_secrets = await secrets_of(server, secrets, kernel.credentials, _ADA)
         async with McpConnection(server, own_secrets) as connection:
             await approve(kernel, server, await connection.offers(), _ADA)

@@ -65,9 +65,9 @@ mcp_servers:
 SCRIPT = """\
 steps:
   - text: What is the key? I shall ask the server.
-    calls: [{tool: notes_tell, arguments: {text: hello}]
-  - calls: [{tool: notes_fail, arguments: {}]
-  - calls: [{tool: notes_end, arguments: {}]
+    calls: [{tool: notes_tell, arguments: {text: hello}}]
+  - calls: [{tool: notes_fail, arguments: {}}]
+  - calls: [{tool: notes_end, arguments: {}}]
   - text: It does not say.
 """
 
@@ -125,7 +125,7 @@ async def use(server: Running) -> list[str]:
             await ada.connections.list(),
         ):
             said.append(page.model_dump_json())
-        paths = ["/", "/connections", "/connections/notes", f"/sessions/{session.id}", "/audit", f"/runs/{turn.id}"]
+        paths = ["/", "/connections", "/connections/notes", f"/sessions/{session.id}", "/audit", f"/runs/{turn.turn}"]
     async with httpx2.AsyncClient(base_url=server.url, follow_redirects=True) as browser:
         await sign_in(browser, key)
         said += [(await browser.get(path)).text for path in paths]
@@ -136,7 +136,7 @@ async def use(server: Running) -> list[str]:
 
 
 def by_hand() -> list[tuple[str, dict[str, str]]]:
-    return [("notes_fail", {}), ("notes_end", {}), ("notes_tell", {"text": "by hand"})]
+    return [("notes_fail", {}), ("notes_tell", {"text": "by hand"}), ("notes_end", {})]
 
 
 def commands() -> list[list[str]]:

@@ -89,7 +89,9 @@ async def test_it_does_what_the_page_says(capset: Command, tmp_path: Path) -> No
             async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=ada) as client:
                 first = await client.responses.create(model="incidents", input="Search is slow. Restart it if need be.")
                 calls = [item.name for item in first.output if item.type == "mcp_call"]
-                assert calls == ["read_incidents", "status_get_status", "clock_get_current_time"]
+                assert sorted(calls) == ["clock_get_current_time", "read_incidents", "status_get_status"], (
+                    "some at once"
+                )
                 (request,) = [item for item in first.output if item.type == "mcp_approval_request"]
                 assert json.loads(request.arguments)["service"] == "search"
                 approve = f"{server.url}/v1/approvals/{request.id}/approve"

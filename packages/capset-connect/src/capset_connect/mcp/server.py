@@ -236,7 +236,7 @@ class McpServer(McpSource):
         if self.trust_first_use:
             raise DefinitionError(
                 f"MCP server {self.name!r}: trust_first_use cannot be used with auth: user",
-                hint="connect it, and approve its tools as yourself: capset mcp approve",
+                hint="connect it, and approve its tools as yourself: capset mcp approve NAME --agent FILE",
             )
 
     @property

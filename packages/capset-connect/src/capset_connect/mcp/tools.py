@@ -40,7 +40,6 @@ from capset_connect.mcp.resources import AllowedUris, context_uris
 from capset_connect.mcp.server import PROMPTS, READ, McpServer, tool_options
 from capset_connect.mcp.user_connections import ConnectionsByUser
 from capset_connect.pins.guard import Guard, decided
-from capset_connect.pins.offers import Offer
 from capset_connect.pins.tool_pins import Approved, Ask, capability_with, shape_of
 from capset_connect.tool_rules import RuleNames, effect_of, rules_of
 
@@ -151,13 +150,9 @@ def capability_of(
     return capability_with(server, tools, offers, context)
 
 
-def _asks(connection: McpConnection | None) -> tuple[Ask, Ask | None]:
+def _asks(connection: McpConnection | None) -> tuple[Ask | None, Ask | None]:
     """Return how a guard asks for the tools, now and again; without a connection, it cannot."""
-    return (_unlisted, None) if connection is None else (connection.offers, connection.latest_offers)
-
-
-async def _unlisted() -> Sequence[Offer]:
-    raise TransientError("The tools are listed on the connection of each user.")
+    return (None, None) if connection is None else (connection.offers, connection.latest_offers)
 
 
 def _tool(reach: Reach, name: str, shape: Mapping[str, Any]) -> AnyTool:

@@ -27,7 +27,7 @@ class Guard:
     def __init__(
         self,
         source: ToolSource,
-        offers: Ask,
+        offers: Ask | None,
         pins: Mapping[str, ToolPin],
         approved: Approved | None,
         latest: Ask | None = None,
@@ -35,6 +35,8 @@ class Guard:
         last_offers: Callable[[], Sequence[Offer] | None] = lambda: None,
     ) -> None:
         """``offers`` returns the tools as described; ``pins`` are the pins by the tools' local names.
+
+        Without ``offers``, only what is withdrawn is refused.
 
         ``approved`` looks up the approvals at each call; ``None`` if they cannot be withdrawn. ``latest`` asks the
         source again before a tool is refused: it may have been approved since ``offers`` asked. ``last_offers`` returns
@@ -121,6 +123,8 @@ class Guard:
         return f"The approval of the tool {pin.tool!r} of the {self._source.label} was withdrawn"
 
     async def _looked(self, problem: Callable[[Sequence[Offer]], str | None]) -> str | None:
+        if self._offers is None:
+            return None
         message = problem(await self._offers())
         if message is None or self._latest is None:
             return message

@@ -283,6 +283,7 @@ class ConnectionService:
         row = await self._vault.put(
             owner, connection.kind, secret, binding=binding, scopes=scopes, expires_at=expires_at, act=act
         )
+        self._credentials.forget(owner)
         # The credential that this one replaces is not revoked: providers revoke all tokens of a user together.
         await kernel.approvals.complete_connection(connection.name, principal)
         return UserConnection(connection.name, connection.servers, row)
@@ -293,6 +294,7 @@ class ConnectionService:
         act = kernel.act("credential.disconnect", about, by=by, org=by.org)
         if not await kernel.store.credentials.remove(row.org, row.id, act=act):
             raise NotFound(f"{row.server} is not connected")
+        self._credentials.forget(CredentialOwner(row.org, row.principal, row.server))
         return await self._revoke_at_provider(row)
 
     async def _revoke_at_provider(self, row: CredentialRow) -> bool:

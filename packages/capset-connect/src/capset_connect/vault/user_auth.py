@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,7 +57,7 @@ class UserCredential(FrozenValue):
         return own if self.provider is None else (*own, *self.provider.secrets)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UserServer:
     """A server that is used with credentials of users: its name, its URL or command, and the declaration."""
 
@@ -70,7 +71,7 @@ class UserServer:
         provider = self.need.provider
         return f"provider:{provider.name}" if provider is not None and provider.exchange else self.name
 
-    @property
+    @cached_property
     def binding(self) -> str:
         """A digest of where a credential is sent. One for another place or provider is not used any more."""
         provider, place = self.need.provider, None if self.need.is_exchanged else self.place

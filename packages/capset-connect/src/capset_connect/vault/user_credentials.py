@@ -9,13 +9,15 @@ from typing import Final
 from capset.clock import Clock
 from capset.definitions.credentials import LentCredential, MissingCredential
 from capset.definitions.governance.policies import Request
+from capset.kernel.revocation import MAX_AGE_SECONDS
+from capset.kernel.ttl_cache import TtlCache
 from capset.stores.base import CredentialRow, Store
 from capset_connect.token_requests import TokenAnswer, TokenRefused
 from capset_connect.vault.delegations import Delegations, authority_of
 from capset_connect.vault.providers import Provider, ProviderClient
 from capset_connect.vault.renewals import Renewals
 from capset_connect.vault.user_auth import UserServer
-from capset_connect.vault.vault import CredentialOwner, Vault
+from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
 
 _MARGIN_SECONDS: Final = 60.0
 """How long before its end an access token is renewed, so that it does not expire on its way."""
@@ -39,6 +41,7 @@ class UserCredentials:
         self._client = client
         self._delegations = Delegations(store.credentials, clock)
         self._renewals = Renewals(vault, store.credentials, clock, client)
+        self._opened = TtlCache[CredentialOwner, tuple[CredentialRow, CredentialSecret] | None](MAX_AGE_SECONDS)
         self._declared: Mapping[str, UserServer] = {}
         self._refused = OrderedDict[tuple[str, int], None]()
         """The keys that their servers have refused once."""
@@ -74,6 +77,21 @@ class UserCredentials:
             if refusal is not None:
                 return MissingCredential(connection, None, refusal)
         owner = CredentialOwner(principal.org, authority_of(principal)[0], server.connection)
+        lent = None if refused is not None else await self._cached(owner, server)
+        return lent or await self._read(owner, server, refused)
+
+    def forget(self, owner: CredentialOwner) -> None:
+        """Read a credential again at its next use, because this process has changed it."""
+        self._opened.invalidate(lambda known, _: known == owner)
+
+    async def aclose(self) -> None:
+        """Wait for the renewals that have begun: the next refresh token is in their answers."""
+        await self._renewals.aclose()
+
+    async def _read(
+        self, owner: CredentialOwner, server: UserServer, refused: str | None
+    ) -> LentCredential | MissingCredential:
+        """Return the credential as it is stored now, renewed if necessary, or why there is none."""
         row = await self._store.find(owner.org, owner.principal, owner.server)
         if row is None:
             return _missing(owner, "is not connected")
@@ -88,23 +106,44 @@ class UserCredentials:
                 return _missing(owner, f"was connected without the scopes {', '.join(missing)}")
             value = await self._value(row, server, refused, is_renewed=is_last)
             if value is not None:
-                await self._mark_used(row)
+                if self._is_use_unmarked(row):
+                    await self._store.mark_used(row.id, self._renewals.time())
+                    self.forget(owner)
                 return LentCredential(f"{row.id}@{row.version}", owner.principal, value)
             provider = server.need.provider
             if provider is None or is_last:
                 problem = "the server has refused the key" if provider is None else "the server has refused the token"
                 row = await self._renewals.fail(row, problem)
+                self.forget(owner)
                 return _missing(owner, f"has to be connected again: {problem}")
             audience = None if server.need.is_exchanged else server.need.audience
             renewed = await self._renewals.renew(row, provider, audience)
+            self.forget(owner)
             if renewed is None:
                 return _missing(owner, "is not connected")
             row, refused = renewed, None if server.need.is_exchanged else refused
         raise AssertionError("the loop returns")
 
-    async def aclose(self) -> None:
-        """Wait for the renewals that have begun: the next refresh token is in their answers."""
-        await self._renewals.aclose()
+    async def _cached(self, owner: CredentialOwner, server: UserServer) -> LentCredential | None:
+        """Return a credential that was read a moment ago, if a call can use it as it is."""
+        opened = await self._opened.get(owner, lambda: self._open(owner))
+        if opened is None:
+            return None
+        row, secret = opened
+        if (
+            row.binding != server.binding
+            or row.problem is not None
+            or server.need.is_exchanged
+            or server.missing_scopes(row.scopes)
+            or self._is_due(row)
+            or self._is_use_unmarked(row)
+        ):
+            return None
+        return LentCredential(f"{row.id}@{row.version}", owner.principal, secret.value)
+
+    async def _open(self, owner: CredentialOwner) -> tuple[CredentialRow, CredentialSecret] | None:
+        row = await self._store.find(owner.org, owner.principal, owner.server)
+        return None if row is None else (row, await self._vault.read(row))
 
     async def _value(
         self, row: CredentialRow, server: UserServer, refused: str | None, *, is_renewed: bool
@@ -154,9 +193,8 @@ class UserCredentials:
             self._exchanged[key] = now + round(lifetime * 1e9), answer.access
         return answer.access
 
-    async def _mark_used(self, row: CredentialRow) -> None:
-        if row.used_at is None or row.used_at <= self._renewals.time(-_USED_SECONDS):
-            await self._store.mark_used(row.id, self._renewals.time())
+    def _is_use_unmarked(self, row: CredentialRow) -> bool:
+        return row.used_at is None or row.used_at <= self._renewals.time(-_USED_SECONDS)
 
 
 def _missing(owner: CredentialOwner, state: str) -> MissingCredential:

@@ -25,6 +25,7 @@ from capset_connect.vault.user_auth import UserCredential, UserServer
 from capset_connect.vault.user_credentials import UserCredentials
 from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
 from tests.helpers.connect.vault.accounts import Accounts, accounts, consent
+from tests.waiting import until
 
 CALLBACK = "http://127.0.0.1:9/connections/callback"
 ADA, BOB = Principal("ada", org="acme"), Principal("bob", org="acme")
@@ -105,8 +106,7 @@ class Site:
 
 
 @asynccontextmanager
-async def connecting(**options: Any) -> AsyncGenerator[Site]:
-    exchange = options.pop("exchange", False)
+async def connecting(*, exchange: bool = False) -> AsyncGenerator[Site]:
     async with accounts() as running, Kernel(store=(store := MemoryStore())) as kernel:
         provider = Provider(
             name="town",
@@ -116,9 +116,7 @@ async def connecting(**options: Any) -> AsyncGenerator[Site]:
             internal=[running.issuer.removeprefix("http://")],
             exchange=exchange,
         )
-        need = UserCredential(
-            provider=provider, **{"scopes": ["read"], "audience": "https://calendar.example", **options}
-        )
+        need = UserCredential(provider=provider, scopes=["read"], audience="https://calendar.example")
         yield Site(kernel, store, running, need)
 
 
@@ -211,6 +209,20 @@ async def test_a_credential_that_is_removed_during_its_renewal_is_not_stored_aga
         assert isinstance(missing, MissingCredential)
         assert "is not connected" in missing.reason
         assert await site.store.credentials.get("acme", row.id) is None
+
+
+@pytest.mark.spec("V14")
+async def test_another_process_uses_what_was_disconnected_no_more_within_a_second() -> None:
+    async with connecting() as site:
+        row, process = await site.connect(ADA), site.process()
+        first = await process.lend(Request({}, ADA), SERVER)
+        assert [site.user_of(first), site.user_of(await process.lend(Request({}, ADA), SERVER))] == ["ada", "ada"]
+        await site.store.credentials.remove("acme", row.id)
+
+        async def is_missing() -> bool:
+            return isinstance(await process.lend(Request({}, ADA), SERVER), MissingCredential)
+
+        await until(is_missing, "the other process to notice")
 
 
 @pytest.mark.spec("V12")

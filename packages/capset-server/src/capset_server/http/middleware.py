@@ -109,10 +109,7 @@ class ServerMiddleware:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 request_info.status = message["status"]
-                has_cache_control = (
-                    any(name == b"cache-control" for name, _ in message["headers"]) if is_page else False
-                )
-                message["headers"] = [*message["headers"], stamp, *(_SAFE[:1] if has_cache_control else _SAFE)]
+                message = _stamped(message, stamp, is_page=is_page)
                 if message["status"] in (401, 403) and (resource := self._service.callers.resource) is not None:
                     lead_to_issuer(message, resource, path_of(scope), request_info.header(b"authorization"))
             if len(message.get("body", b"")) > PART:
@@ -218,6 +215,13 @@ class ServerMiddleware:
                 **request_info.notes,
             }
         )
+
+
+def _stamped(message: Message, stamp: tuple[bytes, bytes], *, is_page: bool) -> Message:
+    """Return a copy of the start of a response, which may be used for others, with the headers that all have."""
+    headers: list[tuple[bytes, bytes]] = [*message["headers"]]
+    sets_caching = is_page and any(name == b"cache-control" for name, _ in headers)
+    return {**message, "headers": [*headers, stamp, *(_SAFE[:1] if sets_caching else _SAFE)]}
 
 
 def head_alone(send: Send) -> Send:

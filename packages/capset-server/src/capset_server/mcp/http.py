@@ -374,7 +374,9 @@ def _giving(send: Send, ticket: str) -> Send:
 
     async def giving(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] < 400:
-            MutableHeaders(scope=message)[_SESSION] = ticket
+            headers = MutableHeaders(raw=list(message["headers"]))
+            headers[_SESSION] = ticket
+            message = {**message, "headers": headers.raw}
         await send(message)
 
     return giving

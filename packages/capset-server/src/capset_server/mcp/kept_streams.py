@@ -40,16 +40,12 @@ SEND_SECONDS: Final = 30.0
 """How long a client may accept nothing before it counts as disconnected."""
 _QUESTION: Final = re.compile(r"[0-9a-f]{8}\.[0-9a-f]{32}\.[0-9]+")
 _END: Final = b"\r\n\r\n"
-_START: Final[Message] = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [
-        (b"content-type", b"text/event-stream"),
-        (b"cache-control", b"no-cache, no-transform"),
-        (b"connection", b"keep-alive"),
-        (b"x-accel-buffering", b"no"),
-    ],
-}
+_HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+)
 
 
 class AnswerOwner(NamedTuple):
@@ -211,7 +207,7 @@ class KeptStream:
             for message in self._plain:
                 yield message
             return
-        yield _START
+        yield {"type": "http.response.start", "status": 200, "headers": [*_HEADERS]}
         if self.is_resumable:
             yield _body(b"%bretry: %d\r\ndata: %b" % (self._id(after), RETRY_MS, _END))
         while reader == self._reader:

@@ -62,3 +62,21 @@ async def test_a_key_without_the_permission_sees_no_files(shared: Site) -> None:
         assert (await mcp_client.list_resources()).resources == []
         with pytest.raises(MCPError, match="lacks the permission session_files:read"):
             await mcp_client.read_resource("capset://files/a.txt")
+
+
+@pytest.mark.spec("M11", "P13")
+async def test_a_response_has_the_headers_of_its_own_request_only(shared: Site) -> None:
+    async with shared.client() as ada:
+        path = f"/mcp/sessions/{await make_session(ada)}"
+        about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+        accept = {"Accept": "application/json, text/event-stream"}
+        opened = await ada.post(path, json=message, headers=accept)
+        ticket = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+        message |= {"method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "/a"}}}
+        for correlation in ("first", "second"):
+            headers = {**accept, **ticket, "MCP-Protocol-Version": "2025-11-25", "X-Correlation-Id": correlation}
+            response = await ada.post(path, json=message, headers=headers)
+            assert response.headers["content-type"].startswith("text/event-stream")
+            assert "mcp-session-id" not in response.headers
+            assert response.headers.get_list("x-correlation-id") == [correlation]
