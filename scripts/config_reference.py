@@ -33,6 +33,7 @@ _SERVERS: Final = {
 PAGES: Final = {
     "configuration.md": _WHOLE,
     "gateway.md": _SERVERS,
+    "connections.md": {"ProviderShape": "A provider", "UserCredentialShape": "Credentials of users"},
     "approvals-where-people-are.md": {"ChannelShape": "A channel"},
 }
 """The sections of each page, by the names of their shapes."""
