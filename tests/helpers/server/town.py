@@ -11,10 +11,13 @@ from typing import Any
 
 import httpx2
 
+from capset import Principal
 from capset.ext import Governance
+from capset.wire.connections import DelegationInput
 from capset_testing.store_suite.delivery_checks import PERSON, delivery_row
 from capset_testing.store_suite.run_checks import run_row
 from capset_testing.store_suite.schedule_checks import schedule_row
+from tests.helpers.connect.vault.calendars import vault_of
 from tests.helpers.server.approving import asked, till
 from tests.helpers.server.runners import Parrot
 from tests.helpers.server.support import Site, make_agent, site
@@ -47,8 +50,8 @@ async def a_town(folder: Path, **options: Any) -> AsyncGenerator[Town]:
     """Serve a town; ``options`` are those of ``site``."""
     database = folder / "capset.db"
     governance = Governance(own_approvals=True)
-    store = f"sqlite:///{database}"
-    async with site(till, store=store, governance=governance, generator=Parrot(), **options) as server:
+    options = {"store": f"sqlite:///{database}", "governance": governance, "vault": vault_of("shelf"), **options}
+    async with site(till, generator=Parrot(), **options) as server:
         async with server.client() as client:
             ada = await with_channel(server, await belongings(client, SECRET))
             document = (await client.get("/openapi.json")).json()
@@ -68,7 +71,18 @@ async def with_channel(server: Site, belongings: Belongings) -> Belongings:
     await store.runs.add(run)
     schedule = schedule_row(server.kernel.new_id(), session=belongings.session, content=f'"{SECRET}"', next_at="9999")
     await store.schedules.add(schedule)
-    return replace(belongings, delivery=delivery.id, person=person.id, run=run.id, schedule=schedule.id)
+    belongings = replace(belongings, delivery=delivery.id, person=person.id, run=run.id, schedule=schedule.id)
+    return replace(belongings, **await connected(server))
+
+
+async def connected(server: Site) -> dict[str, str]:
+    """Connect a server with the secret as the key, let an agent use it, and return the ids of both."""
+    connections, ada = server.service.connections, Principal("ada", org="acme")
+    assert connections is not None
+    connection = await connections.enter_key(ada, "shelf", SECRET)
+    assert connection.row is not None
+    delegation = await connections.delegate(ada, "shelf", DelegationInput(delegate="agent:helper"))
+    return {"credential": connection.row.id, "delegation": delegation.id}
 
 
 async def belongings(client: httpx2.AsyncClient, secret: str) -> Belongings:

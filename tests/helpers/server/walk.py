@@ -36,6 +36,8 @@ class Belongings:
     person: str = "nowhere"
     run: str = "nowhere"
     schedule: str = "nowhere"
+    credential: str = "nowhere"
+    delegation: str = "nowhere"
 
 
 ADMINISTERED = frozenset(
@@ -44,6 +46,7 @@ ADMINISTERED = frozenset(
         *("list_keys", "create_key", "get_key", "revoke_key", "list_principals", "list_orgs"),
         *("list_people", "add_person", "remove_person", "retry_delivery", "export_chain"),
         *("list_tool_sources", "get_tool_source", "approve_source_tools", "withdraw_source_tools"),
+        *("list_credentials", "revoke_credential"),
     }
 )
 """The operations of administrators alone: others are told that, whatever it is about."""
@@ -99,6 +102,9 @@ def steps(document: dict[str, Any], belongings: Belongings) -> list[Step]:
         "reject": {"json": {}},
         "decide_approvals": {"json": {"answer": "reject", "requests": [{"id": belongings.refusal}]}},
         "create_key": {"json": {"name": "mine", "principal": "mine"}},
+        "complete_authorization": {"json": {"state": "unknown", "code": "unknown"}},
+        "create_delegation": {"json": {"delegate": "agent:helper"}},
+        "enter_key": {"json": {"key": "key-of-the-caller"}},
         "add_person": {"json": {"team": "T1", "user": "U1", "principal": "bea"}},
         "check_config": {"json": {"content": "actions: []", "format": "yaml"}},
         "write_file": {"content": b"overwritten"},
@@ -170,6 +176,17 @@ def steps(document: dict[str, Any], belongings: Belongings) -> list[Step]:
         "list_deliveries": "",
         "get_delivery": "delivery",
         "retry_delivery": "delivery",
+        "list_connections": "",
+        "get_connection": "",
+        "enter_key": "",
+        "authorize_connection": "",
+        "complete_authorization": "",
+        "create_delegation": "",
+        "list_delegations": "",
+        "end_delegation": "delegation",
+        "disconnect": "",
+        "list_credentials": "",
+        "revoke_credential": "credential",
         "list_people": "",
         "add_person": "",
         "remove_person": "person",
@@ -221,6 +238,8 @@ def steps(document: dict[str, Any], belongings: Belongings) -> list[Step]:
         "person": belongings.person,
         "run": belongings.run,
         "schedule": belongings.schedule,
+        "credential": belongings.credential,
+        "delegation": belongings.delegation,
     }
     requests: list[Step] = []
     for template, operations in document["paths"].items():
@@ -234,7 +253,14 @@ def steps(document: dict[str, Any], belongings: Belongings) -> list[Step]:
             path = path.replace("{number}", "0")
             requests.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
     assert len(requests) == len(subjects), "an operation has gone, or two share a name"
-    last = ("delete_schedule", "delete_file", "delete_session", "archive_agent")  # what ends what the others are about
+    last = (
+        "end_delegation",
+        "disconnect",
+        "delete_schedule",
+        "delete_file",
+        "delete_session",
+        "archive_agent",
+    )  # what ends what the others are about
     requests.sort(key=lambda step: last.index(step.name) if step.name in last else -1)
     return [*_mcp(belongings), *requests]
 

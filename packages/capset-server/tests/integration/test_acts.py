@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from capset.definitions.governance.acts import ACTS
+from capset_connect.vault.encryption import new_vault_key
 from capset_server.app import make_api
 from scripts.packages import ROOT
 from tests.helpers.connect.mcp.urls import described, serving
@@ -39,6 +40,7 @@ EXEMPT = {
     "fork_session": "grants nothing: each call in it is on record with its id",
     "cancel_turn": "an event of the turn says by whom",
     "resume_turn": "an event of the turn says that it goes on; its calls are records",
+    "authorize_connection": "keeps only the way back, for ten minutes; completing it is an act",
     "record_link": "what it keeps is a record of its own, with the principal",
 }
 """The operations that are neither reads nor acts, each with the reason."""
@@ -79,6 +81,12 @@ ACT_OF = {
     "withdraw_agent_mcp_tools": "mcp.approve",
     "create_key": "key.create",
     "revoke_key": "key.revoke",
+    "enter_key": "credential.connect",
+    "complete_authorization": "credential.connect",
+    "disconnect": "credential.disconnect",
+    "revoke_credential": "credential.disconnect",
+    "create_delegation": "delegation.create",
+    "end_delegation": "delegation.end",
     "approve_source_tools": "mcp.approve",
     "withdraw_source_tools": "mcp.approve",
 }
@@ -121,6 +129,7 @@ CONFIG = {
             "handler": "./handlers.py:careful",
         }
     ],
+    "mcp_servers": {"shelf": {"url": "https://shelf.example/mcp", "auth": "user"}},
 }
 
 
@@ -146,7 +155,7 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
 
 async def every_act(tmp_path: Path) -> None:
     options = ("capset.json", "--model", "script:script.json", "--agent-host", "*=127.0.0.1")
-    with running(tmp_path, *options, HOOK=SECRET) as server:
+    with running(tmp_path, *options, HOOK=SECRET, CAPSET_VAULT_KEY=new_vault_key()) as server:
         key = server.key(scopes=EVERYTHING, grant=["session_files:read", "session_files:write"])
         other = server.key("bob", scopes=EVERYTHING)
 
@@ -185,6 +194,11 @@ async def every_act(tmp_path: Path) -> None:
             for action in ("pause", "pause", "resume"):
                 await asked(ada, "POST", f"{schedule}/{action}")
             await asked(ada, "DELETE", schedule)
+            for _ in range(2):
+                await asked(ada, "PUT", "/v1/connections/shelf/key", json={"key": "key-of-ada"})
+            lent = await asked(ada, "POST", "/v1/connections/shelf/delegations", json={"delegate": "agent:helper"})
+            await asked(ada, "DELETE", f"/v1/connections/delegations/{lent['id']}")
+            await asked(ada, "DELETE", "/v1/connections/shelf")
             response = await ada.post(
                 f"/v1/sessions/{session}/messages", json={"content": "hello"}, headers={"Accept": "text/event-stream"}
             )
@@ -221,6 +235,11 @@ async def every_act(tmp_path: Path) -> None:
         "schedule.change",
         "schedule.change",
         "schedule.delete",
+        "credential.connect",
+        "credential.connect",
+        "delegation.create",
+        "delegation.end",
+        "credential.disconnect",
         "session.rewind",
         "session.delete",
         "agent.archive",
@@ -245,7 +264,7 @@ async def every_act(tmp_path: Path) -> None:
     assert {record["phase"] for record in calls["items"]} == {"outcome"}, "by default, calls"
     decided = [row for row in rows if row["act"].startswith("approval.")]
     assert [(row["principal"], row["tool"], row["session"]) for row in decided] == [("bob", "careful", careful)] * 2
-    secrets = (key, other, made_key["key"])
+    secrets = (key, other, made_key["key"], "key-of-ada")
     assert not any(secret in json.dumps(row) for secret in secrets for row in rows), "no secrets"
 
 

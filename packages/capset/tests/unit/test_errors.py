@@ -46,6 +46,7 @@ def test_a_refusal_is_told_apart_from_a_failure() -> None:
     assert {error_class.__name__ for error_class in TREE if error_class.refusal} == {
         *("Unauthenticated", "NotFound", "PermissionDenied", "InvalidArguments", "ArgumentsTooLarge"),
         *("ApprovalRequired", "ApprovalRejected", "ApprovalExpired", "ApprovalVoid"),
+        "ConnectionRequired",
         *("LimitExceeded", "BudgetExceeded", "NoFreeSlot", "TooManyRefusals"),
     }
     assert {error_class.__name__ for error_class in TREE if error_class.retryable} == {

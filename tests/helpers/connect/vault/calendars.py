@@ -34,10 +34,10 @@ def provider_of(running: Accounts) -> Provider:
     )
 
 
-def vault_of(provider: Provider | None = None) -> UserVault:
-    """Return a vault for the server ``calendar``, which takes a key, or tokens of a provider."""
+def vault_of(server: str = "calendar", provider: Provider | None = None) -> UserVault:
+    """Return a vault for a server, which takes a key, or tokens of a provider."""
     scopes = () if provider is None else ("read",)
     auth = UserCredential(provider=provider, scopes=scopes)
     vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
-    vault.declare([McpServer(name="calendar", url="https://calendar.example/mcp", auth=auth)])
+    vault.declare([McpServer(name=server, url=f"https://{server}.example/mcp", auth=auth)])
     return vault

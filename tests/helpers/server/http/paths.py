@@ -22,6 +22,8 @@ NOUNS: Final = {
     "people": "person",
     "runs": "run",
     "schedules": "schedule",
+    "credentials": "credential",
+    "delegations": "delegation",
 }
 """The kind of an id in a path, by the noun before it."""
 PARAMETERS: Final = {"path": "secret.txt", "version": "1", "turn": "turn-1", "name": "shelf", "number": "0"}
@@ -34,7 +36,9 @@ def paths_of(document: dict[str, Any], belongings: Belongings) -> Iterator[tuple
     A noun or a parameter that this does not know fails: whoever adds one says here whose it is.
     """
     for template in [*document["paths"], "/mcp/agents/{id}", "/mcp/sessions/{id}"]:
-        noun = re.match(r"(?:/v1|/mcp)/([\w-]+)/\{(?:id|hash)\}", template)
+        if template.startswith("/v1/connections/{name}"):  # each caller's own
+            continue
+        noun = re.match(r"(?:/v1/connections|/v1|/mcp)/([\w-]+)/\{(?:id|hash)\}", template)
         if noun is None:
             assert "{" not in template, f"whose is what {template} names?"
         elif noun[1] != "capabilities":  # which are everybody's

@@ -46,6 +46,11 @@ ACT_OF = {
     "people add": "person.add",
     "people remove": "person.remove",
     "deliveries retry": "delivery.retry",
+    "connect": "credential.connect",
+    "connections disconnect": "credential.disconnect",
+    "connections revoke": "credential.disconnect",
+    "connections delegate": "delegation.create",
+    "connections end": "delegation.end",
 }
 READS = "reads, and changes nothing"
 CALLS = "what it calls is on record"
@@ -63,6 +68,9 @@ EXEMPT = {
     **dict.fromkeys(("call", "bench", "kernel", "mcp serve", "replay", "demo", "run", "chat", "worker"), CALLS),
     **dict.fromkeys(("sessions create", "sessions fork"), "grants nothing: each call in it is on record with its id"),
     **dict.fromkeys(("mcp list", "mcp diff"), READS),
+    **dict.fromkeys(("connections list", "connections credentials", "connections delegations", "vault check"), READS),
+    "vault key": "writes a new key, and opens no database",
+    "vault rotate": "wraps the same data keys, each of which names the key that wraps it",
     "import": "writes new files, and opens no database",
     "init": "writes new files, and opens no database",
     "doctor": READS,

@@ -146,7 +146,7 @@ def test_what_cannot_be_meant_is_refused() -> None:
     async def auth(_: Secrets) -> httpx2.Auth:
         return httpx2.BasicAuth("ada", "x")
 
-    with pytest.raises(DefinitionError, match="auth must be a function of the secrets"):
+    with pytest.raises(DefinitionError, match="auth must be a UserCredential, or a function of the secrets"):
         McpServer(**options, auth=cast("Any", "Bearer x"))
     with pytest.raises(DefinitionError, match="Authorization or auth, not both"):
         McpServer(**options, auth=auth, headers={"authorization": "Bearer x"})

@@ -111,7 +111,7 @@ async def test_what_the_servers_of_one_organisation_say_is_bounded_together_and_
         McpConnection(declared(upstream), NONE, Room("another")) as elsewhere,
     ):
         assert len(await first.offers()) == 5
-        with pytest.raises(TransientError, match="The organisation 'acme' has MCP servers") as raised:
+        with pytest.raises(TransientError, match="The organisation 'acme' has connections whose tool lists") as raised:
             await other.offers()
         assert raised.value.code == "too_many_lists"
         assert len(await elsewhere.offers()) == 5

@@ -105,7 +105,7 @@ async def test_a_call_that_is_forbidden_is_told_as_that_and_the_next_one_is_made
         return answers.pop(0) if answers else done(message)
 
     async with serving(raw(called)) as upstream, opened(declared(upstream)) as site:
-        with pytest.raises(ToolError, match="it answered 403 Forbidden: the credential in `headers` does not"):
+        with pytest.raises(ToolError, match="it answered 403 Forbidden: the credential that was sent does not"):
             await site.call("books_echo")
         with pytest.raises(ToolError, match=r"it answered 502 Bad Gateway$"):
             await site.call("books_echo")

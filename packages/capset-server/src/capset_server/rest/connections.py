@@ -30,7 +30,7 @@ CALLBACK: Final = "/connections/callback"
 router = APIRouter(prefix="/connections", tags=["connections"], route_class=StrictRoute)
 
 
-@router.get("", responses=problems(), operation_id="list_connections")
+@router.get("", responses=problems(422), operation_id="list_connections")
 async def list_connections(service: Served, caller: Calls) -> ConnectionListShape:
     """List what the caller can connect, with what is connected."""
     if service.connections is None:
@@ -39,7 +39,7 @@ async def list_connections(service: Served, caller: Calls) -> ConnectionListShap
     return ConnectionListShape(items=[connection_shape(connection) for connection in connections])
 
 
-@router.get("/credentials", responses=problems(422), operation_id="list_credentials")
+@router.get("/credentials", responses=problems(404, 422), operation_id="list_credentials")
 async def list_credentials(
     service: Served, caller: Administers, params: Annotated[Paged, Query()]
 ) -> CredentialPageShape:
@@ -63,7 +63,7 @@ async def complete(service: Served, caller: Calls, body: AuthorizationAnswer) ->
     return connection_shape(await connections_of(service).finish(caller.principal, answered))
 
 
-@router.get("/delegations", responses=problems(422), operation_id="list_delegations")
+@router.get("/delegations", responses=problems(404, 422), operation_id="list_delegations")
 async def list_delegations(service: Served, caller: Calls, params: Annotated[Paged, Query()]) -> DelegationPageShape:
     """List what the caller has let others use its connections for, newest first."""
     principal = caller.principal
@@ -105,13 +105,15 @@ async def enter_key(service: Served, caller: Calls, name: Id, body: ConnectionKe
 @router.post("/{name}/authorize", responses=problems(404, 409, 422, 503), operation_id="authorize_connection")
 async def authorize(service: Served, caller: Calls, name: Id) -> AuthorizationShape:
     """Begin to connect at the provider. The caller opens the page, signed in to the console, within ten minutes."""
+    connections = connections_of(service)
+    await connections.get(caller.principal, name)
     if service.public_url is None:
         raise Conflict(
             "the provider has to redirect back to this server, whose public URL is not set",
             hint="start it with --public-url",
         )
     redirect_uri = service.public_url.rstrip("/") + CALLBACK
-    return AuthorizationShape(url=await connections_of(service).begin(caller.principal, name, redirect_uri))
+    return AuthorizationShape(url=await connections.begin(caller.principal, name, redirect_uri))
 
 
 @router.delete("/{name}", responses=problems(404, 422), operation_id="disconnect")

@@ -85,7 +85,7 @@ async def test_administrators_revoke_what_others_have_connected(here: Site) -> N
 @pytest.mark.spec("V10")
 async def test_a_provider_leads_back_to_the_console() -> None:
     async with accounts() as running:
-        vault = vault_of(provider_of(running))
+        vault = vault_of(provider=provider_of(running))
         async with (
             site(agents=[secretary], vault=vault, public_url="http://127.0.0.1:9") as server,
             browsing(server, "ada") as browser,

@@ -16,7 +16,7 @@ from tests.helpers.server.town import NOT_THERE, SECRET, Town, a_town, elsewhere
 from tests.helpers.server.walk import MCP_HEADERS, Belongings, steps
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_ADMINISTERED: Final = re.compile("/mcp-servers|/retry$|/v1/people/|/keys|/tool-sources")
+_ADMINISTERED: Final = re.compile("/mcp-servers|/retry$|/v1/people/|/keys|/tool-sources|/credentials/")
 _OPERATED: Final = re.compile("/tool-sources/.*/")
 CONDITIONS: Final[tuple[dict[str, str], ...]] = (
     {},

@@ -36,6 +36,10 @@ async def test_the_owner_gets_through_everywhere(town: Town) -> None:
                 assert any(message in response.text for message in messages), (step, response.text)
             elif step.name == "get_approval_file":
                 assert "has no file 0" in problem(response, 404, "not_found")["detail"]
+            elif step.name == "complete_authorization":
+                assert "has ended or expired" in problem(response, 403, "permission_denied")["detail"]
+            elif step.name == "authorize_connection":
+                assert "public URL is not set" in problem(response, 409, "conflict")["detail"]
             elif step.name == "get_log_key":
                 assert "has no checkpoint key" in problem(response, 404, "not_found")["detail"]
             elif step.name in ADMINISTERED:
@@ -64,7 +68,7 @@ async def test_nothing_of_another_organisation_is_there(town: Town, user: str) -
             assert (await client.get(path)).json()["items"] == []
         total = (await client.get("/v1/agents")).json()["total"]
     assert total == 2, "the agent that is defined in code, and the one that the walk has made"
-    after, made = await town.rows(), {"agents", "agent_capabilities", "agent_versions", "records"}
+    after, made = await town.rows(), {"agents", "agent_capabilities", "agent_versions", "data_keys", "records"}
     assert before <= after, "nothing was changed or deleted"
     background_tables = {"payloads"}  # of the definitions that the walk has named
     assert {row[0] for row in after - before} - background_tables == made, "by the walk"

@@ -111,7 +111,7 @@ async def test_delegations_are_created_listed_and_ended(here: Site) -> None:
 async def test_a_caller_connects_at_a_provider_once_and_as_itself() -> None:
     async with accounts() as running:
         public = "https://tools.example.com"
-        async with site(agents=[secretary], vault=vault_of(provider_of(running)), public_url=public) as server:
+        async with site(agents=[secretary], vault=vault_of(provider=provider_of(running)), public_url=public) as server:
             await server.key("bob")
             async with client(server) as ada, client(server, "bob") as bob:
                 page = await ada.connections.authorize("calendar")

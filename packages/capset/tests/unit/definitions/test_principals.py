@@ -47,6 +47,14 @@ PRINCIPALS = st.builds(
 )
 
 
+@pytest.mark.spec("G9", "T6")
+def test_an_id_that_looks_like_a_chain_is_refused_in_one() -> None:
+    bot, lookalike = Principal("bot", kind="agent"), Principal("ada for charity")
+    for acting, other in ((bot, lookalike), (lookalike, bot)):
+        with pytest.raises(DefinitionError, match="must not contain"):
+            acting.acting_for(other)
+
+
 @pytest.mark.spec("G9")
 @given(PRINCIPALS, PRINCIPALS, PRINCIPALS)
 def test_whoever_acts_for_another_may_do_what_both_may_and_no_more(

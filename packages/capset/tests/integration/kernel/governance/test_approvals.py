@@ -81,6 +81,7 @@ async def test_whoever_reads_the_messages_is_told_what_is_waited_for(harness: Ti
         "code": {"kind": "module", "name": "approving.py", "version": None},
         "expires_at": row.expires_at,
         "needs": None,
+        "connect": None,
         "masked": False,
         "files": [],
     }

@@ -30,6 +30,7 @@ GIVEN: dict[str, Any] = {
     "approval": "ask",
     "retry": 4,
     "effect": "external",
+    "credential": "calendar",
 }
 KEPT = GIVEN | {
     "permissions": frozenset({"a:read"}),
