@@ -229,8 +229,7 @@ class DeclaredSources:
                 _log.exception("the needs of %r could not be determined", key)
 
         while True:
-            listed = [source for source in self._sources.values() if not needs_user(source)]
-            await side_by_side(partial(look, source) for source in listed)
+            await side_by_side(partial(look, source) for source in self._sources.values() if not needs_user(source))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def summaries(self) -> list[SourceSummary]:
@@ -303,7 +302,9 @@ class DeclaredSources:
     ) -> tuple[Sequence[ToolPin], SeenSource[Source]]:
         """List the tools of a source, and return its pins, and the tools compared with them."""
         pins = await self._kernel.store.pins.list(source.pin_key)
-        report = self._reports[source.pin_key] = await look_at(source, pins, self._reach(source, by), at_once=at_once)
+        report = await look_at(source, pins, self._reach(source, by), at_once=at_once)
+        if by is None or not needs_user(source):  # what one user sees, or lacks, is not true for all
+            self._reports[source.pin_key] = report
         return pins, report
 
     @asynccontextmanager

@@ -24,6 +24,8 @@ ClientMethod = Literal["basic", "post"]
 CLIENT_METHOD: Final = requiring("{} must be basic or post", lambda method: method in ("basic", "post"))
 _SECONDS: Final = 30.0
 _MAX_BYTES: Final = 64 * 1024
+_MAX_CODE: Final = 100
+"""The length to which a provider's error code is cut, in characters."""
 _BETWEEN_SCOPES: Final = re.compile(r"[\s,]+")
 """RFC 6749 has blanks between scopes; GitHub has commas."""
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
@@ -79,7 +81,8 @@ async def request_tokens(
     if status == 429 or status >= 500:
         raise TransientError(f"{message}.")
     error = members.get("error")
-    raise TokenRefused(f"{message}.", error if isinstance(error, str) else None)
+    code = shown(mask_text(error, masked))[:_MAX_CODE] if isinstance(error, str) else None
+    raise TokenRefused(f"{message}.", code)
 
 
 async def post_form(

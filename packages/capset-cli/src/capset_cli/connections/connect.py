@@ -77,8 +77,10 @@ async def _authorize(
 
     if isinstance(connections, LocalConnections):
         async with loopback(port) as (redirect_uri, redirected):
-            await _show(await connections.authorize(connection.name, redirect_uri), opens_browser=opens_browser)
-            return await connections.complete(await redirected())
+            page = await connections.authorize(connection.name, redirect_uri)
+            redirect = redirected(page)
+            await _show(page, opens_browser=opens_browser)
+            return await connections.complete(await redirect)
     await _show(await connections.authorize(connection.name), opens_browser=opens_browser)
     while True:  # the browser completes it at the server
         await asyncio.sleep(_POLL_SECONDS)

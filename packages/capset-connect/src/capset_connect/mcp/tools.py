@@ -98,8 +98,8 @@ class Reach:
         """Return the connection for a call, and its guard."""
         if self._users is None:
             return self._connection, self.guard
-        own = await self._users.of(*context)
-        return own.connection, own.guard(self, self._guard_of)
+        user_connection = await self._users.of(*context)
+        return user_connection.connection, user_connection.guard(self, self._guard_of)
 
 
 def capability_of(
@@ -137,8 +137,8 @@ def capability_of(
 
     def guard_of(connection: McpConnection | None) -> Guard:
         ask, latest = _asks(connection)
-        known = (lambda: None) if connection is None else (lambda: connection.known_offers)
-        return Guard(server, ask, pinned, approved, latest, rules, last_offers=known)
+        last_offers = (lambda: None) if connection is None else (lambda: connection.known_offers)
+        return Guard(server, ask, pinned, approved, latest, rules, last_offers=last_offers)
 
     reach = Reach(connection, users, guard_of)
     for name, (_, shape) in sorted(used.items()):

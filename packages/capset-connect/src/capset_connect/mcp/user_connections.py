@@ -16,7 +16,7 @@ from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.rooms import LISTS_BYTES, Room
 from capset_connect.mcp.server import McpServer
 from capset_connect.pins.guard import Guard
-from capset_connect.vault.user_secrets import UserSecrets
+from capset_connect.vault.user_secrets import UserSecrets, lent_for
 
 _MOST_OPEN: Final = 64
 """The maximum number of users with an open connection to one server, each perhaps a process."""
@@ -54,25 +54,25 @@ class ConnectionsByUser:
 
     async def of(self, ctx: Context) -> OwnConnection:
         """Return the connection of the user whose credential a call may use."""
-        call = cast("CallContext", ctx).origin
-        lent = await call.lend(None)
+        call, lent = cast("CallContext", ctx).origin, await lent_for(self.server, ctx)
         secret = lent.reference.partition("@")[0] if self.server.url is not None else lent.value
         key = call.context.principal.org, lent.owner, hashlib.sha256(secret.encode()).hexdigest()
-        if (own := self._users.get(key)) is None:
-            own = self._users[key] = OwnConnection(self.server, self._secrets, self._room)
+        if (user_connection := self._users.get(key)) is None:
+            user_connection = self._users[key] = OwnConnection(self.server, self._secrets, self._room)
             await self._forget_idle()
         self._users.move_to_end(key)
 
-        own.secrets.lend(lent.value, call)
-        return own
+        user_connection.secrets.lend(lent.value, call)
+        return user_connection
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await asyncio.gather(*(own.connection.aclose() for own in self._users.values()))
+        await asyncio.gather(*(entry.connection.aclose() for entry in self._users.values()))
 
     async def _forget_idle(self) -> None:
         """Forget the connection that was not used for longest, if there are too many."""
         if len(self._users) > _MOST_KNOWN:
-            idle = next((key for key, own in self._users.items() if own.connection.idle_since is not None), None)
+            connections = ((key, entry.connection) for key, entry in self._users.items())
+            idle = next((key for key, connection in connections if connection.idle_since is not None), None)
             if idle is not None:
                 await self._users.pop(idle).connection.aclose()

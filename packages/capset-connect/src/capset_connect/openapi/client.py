@@ -12,6 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
+from urllib.parse import quote
 
 from capset.definitions.calls.contexts import Context
 from capset.definitions.secrets import Secrets
@@ -131,7 +132,7 @@ class OpenApiClient:
 
     async def user_secrets(self, ctx: Context) -> UserSecrets:
         """Return the secrets for a call, with the credential of its user."""
-        return await secrets_of_call(ctx, self._secrets)
+        return await secrets_of_call(self.api, ctx, self._secrets)
 
     async def call(
         self, shape: Mapping[str, Any], arguments: Mapping[str, Any], user: UserSecrets | None = None
@@ -207,6 +208,7 @@ class OpenApiClient:
             raise ToolError(f"{error.message}.", code="no_secret", status=500) from None
         credentials = filled(schemes, texts)
         secrets += [text.partition(" ")[2] for text in credentials.headers.values()]
+        secrets += [quote(text, safe="") for _, text in credentials.query]
         return headers, credentials
 
     async def _http(self) -> HttpClient:

@@ -17,7 +17,6 @@ from capset.errors import (
     InvalidArguments,
     NotFound,
     PermissionDenied,
-    StoreError,
     unknown,
 )
 from capset.kernel.kernel import Kernel
@@ -26,6 +25,7 @@ from capset.wire.connections import DelegationInput
 from capset_connect.pins.offers import shown
 from capset_connect.token_requests import TokenRefused
 from capset_connect.tool_rules import argument_policy
+from capset_connect.vault.encryption import UnreadableSecret
 from capset_connect.vault.providers import Provider, ProviderClient
 from capset_connect.vault.user_auth import UserServer, user_servers
 from capset_connect.vault.user_credentials import UserCredentials
@@ -183,14 +183,14 @@ class ConnectionService:
         provider = connection.provider
         if provider is None:
             raise Conflict(f"{connection.name} is not connected at a provider any more")
-        if provider.issuer is not None and answered.get("iss", provider.issuer) != provider.issuer:  # RFC 9207
+        if "iss" in answered and not self._is_issuer_of(provider, answered["iss"]):  # RFC 9207
             raise PermissionDenied("Permission denied: this response is from another provider. Connect again.")
         if "error" in answered:
             description = answered.get("error_description") or answered["error"]
             raise PermissionDenied(f"Permission denied: {provider.name} answered: {shown(description)}")
         try:
             verifier = await self._vault.verifier_of(begun, state, binding=connection.servers[0].binding)
-        except StoreError:
+        except UnreadableSecret:
             raise PermissionDenied(
                 f"Permission denied: {connection.name} is declared otherwise now. Connect again."
             ) from None
@@ -208,9 +208,12 @@ class ConnectionService:
     async def disconnect(self, principal: Principal, name: str) -> bool:
         """Delete a principal's credential, and revoke it at the provider. Return whether the provider has revoked it.
 
-        Raises ``NotFound`` if there is none.
+        Raises ``NotFound`` if there is none, ``InvalidArguments`` for the name of one of several servers that use it,
+        and ``PermissionDenied`` as for ``enter_key``.
         """
+        _owner(principal, name)
         connection = await self.get(principal, name)
+        _check_whole(connection, name)
         if connection.row is None:
             raise NotFound(f"{connection.name} is not connected")
         return await self._remove(connection.row, principal)
@@ -228,6 +231,7 @@ class ConnectionService:
         Raises ``NotFound`` and ``InvalidArguments``.
         """
         kernel, connection = self._kernel, await self._declared_connection(principal, name)
+        _check_whole(connection, name)
         owner, delegate = _owner(principal, connection.name), delegation.delegate
         if delegate == owner.principal:
             raise InvalidArguments("Invalid request: delegate: another principal than the owner is expected")
@@ -285,8 +289,10 @@ class ConnectionService:
         )
         self._credentials.forget(owner)
         # The credential that this one replaces is not revoked: providers revoke all tokens of a user together.
-        await kernel.approvals.complete_connection(connection.name, principal)
-        return UserConnection(connection.name, connection.servers, row)
+        connected = UserConnection(connection.name, connection.servers, row)
+        if connected.is_usable:
+            await kernel.approvals.complete_connection(connection.name, principal)
+        return connected
 
     async def _remove(self, row: CredentialRow, by: Principal) -> bool:
         kernel = self._kernel
@@ -310,6 +316,13 @@ class ConnectionService:
             _log.warning("the credential %s is deleted here, but not revoked at %s: %s", row.id, provider.name, error)
             return False
 
+    def _is_issuer_of(self, provider: Provider, issuer: str) -> bool:
+        """Return whether a response of a provider may name an issuer; without one of its own, none of another."""
+        if provider.issuer is not None:
+            return issuer == provider.issuer
+        providers = (server.need.provider for server in self._credentials.declared.values())
+        return issuer not in {other.issuer for other in providers if other is not None}
+
     def _declared(self) -> Mapping[str, tuple[UserServer, ...]]:
         """Return the servers that use each connection, by its name."""
         declared: dict[str, list[UserServer]] = {}
@@ -326,6 +339,16 @@ class ConnectionService:
     async def _rows(self, principal: Principal) -> Mapping[str, CredentialRow]:
         query = CredentialQuery(principal.org, principal.qualified_id, limit=1_000)
         return {row.server: row for row in (await self._kernel.store.credentials.list(query)).items}
+
+
+def _check_whole(connection: UserConnection, name: str) -> None:
+    """Raise ``InvalidArguments`` if a name is that of one of several servers that use a connection."""
+    if name != connection.name and len(connection.servers) > 1:
+        servers = ", ".join(server.name for server in connection.servers)
+        raise InvalidArguments(
+            f"Invalid request: {name} is one of the servers of {connection.name} ({servers}), which are connected "
+            f"together: name {connection.name}"
+        )
 
 
 def _owner(principal: Principal, name: str) -> CredentialOwner:

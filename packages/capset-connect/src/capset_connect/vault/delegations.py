@@ -68,9 +68,13 @@ class Delegations:
         if tool is None:
             return "only for calls with certain arguments"
         try:
-            allowed = argument_policy("delegation", from_json(row.arguments), tool.arguments.names)
+            rules = from_json(row.arguments)
+            allowed = argument_policy("delegation", rules, tool.arguments.names)
         except (CapsetError, ValueError):
             return "its rule for arguments cannot be read"
-        written = request._replace(arguments=plain(dict(request.arguments or {})))  # the form that rules are about
+        arguments = plain(dict(request.arguments or {}))  # the form that rules are about
+        if absent := sorted(set(rules) - arguments.keys()):  # what a call leaves out is not restricted
+            return f"only for calls with {' and '.join(absent)}"
+        written = request._replace(arguments=arguments)
         ruling = rule(await evaluate_all((allowed,), written))
         return None if ruling.kind == "allow" else ruling.reason

@@ -132,6 +132,10 @@ def new_data_key() -> bytes:
     return secrets.token_bytes(KEY_BYTES)
 
 
+class UnreadableSecret(StoreError):
+    """An encrypted text that cannot be decrypted for the place in which it stands."""
+
+
 def encrypt(key: bytes, data: bytes, context: bytes) -> str:
     """Return the nonce and the ciphertext in base64."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -141,7 +145,7 @@ def encrypt(key: bytes, data: bytes, context: bytes) -> str:
 
 
 def decrypt(key: bytes, text: str, context: bytes) -> bytes:
-    """Return the data. Raises ``StoreError`` if the key or the context is another, or the text was changed."""
+    """Return the data. Raises ``UnreadableSecret`` if the key or the context is another, or the text was changed."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -149,6 +153,6 @@ def decrypt(key: bytes, text: str, context: bytes) -> bytes:
         encrypted = b64decode(text, validate=True)
         return AESGCM(key).decrypt(encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:], context)
     except (InvalidTag, ValueError):
-        raise StoreError(
+        raise UnreadableSecret(
             "a credential in the vault cannot be decrypted: it was changed, or the key is another"
         ) from None

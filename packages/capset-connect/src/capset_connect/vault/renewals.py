@@ -12,7 +12,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from capset.clock import Clock, iso
-from capset.errors import CapsetError, TransientError
+from capset.errors import CapsetError, StoreError, TransientError
 from capset.stores.base import CredentialRow, CredentialStore
 from capset_connect.token_requests import TokenAnswer, TokenRefused
 from capset_connect.vault.providers import Provider, ProviderClient
@@ -24,10 +24,14 @@ _POLL_SECONDS: Final = 0.2
 """How often a process looks whether another one has renewed a credential."""
 _LONGEST_SECONDS: Final = 10 * 365 * 86_400.0
 """The longest lifetime of a token that is stored; longer ones count as this."""
-_OF_CLIENT: Final = frozenset(
-    {None, "invalid_client", "unauthorized_client", "unsupported_grant_type", "invalid_request"}
-)
-"""The refusals after which the user's connection stays: the operator has to mend something (RFC 6749, section 5.2)."""
+_OF_TOKEN: Final = frozenset({"invalid_grant", "invalid_token", "invalid_refresh_token", "bad_refresh_token"})
+"""The refusals after which the user has to connect again (RFC 6749, section 5.2; the last one is GitHub's).
+
+After others the connection stays: the operator has to mend something, or the provider does not work at the moment.
+"""
+_STORE_TRIES: Final = 8
+"""How often it is tried to store a renewed credential, every few seconds and within the lease."""
+_STORE_SECONDS: Final = 4.0
 _log = logging.getLogger("capset.connect")
 
 
@@ -86,6 +90,20 @@ class Renewals:
         """Return the time in some seconds."""
         return iso(self._clock.time_ns() + round(seconds * 1e9))
 
+    async def _store_renewed(
+        self, row: CredentialRow, secret: CredentialSecret, scopes: tuple[str, ...], expires_at: str | None
+    ) -> CredentialRow | None:
+        """Store the next version, as ``Vault.renew`` does; try again, since the previous refresh token is spent."""
+        for remaining in reversed(range(_STORE_TRIES)):
+            try:
+                return await self._vault.renew(row, secret, scopes=scopes, expires_at=expires_at)
+            except StoreError as error:
+                if not remaining:
+                    raise
+                _log.warning("the credential %s was renewed, and is not stored yet: %s", row.id, error)
+                await asyncio.sleep(_STORE_SECONDS)
+        raise AssertionError("the loop returns")
+
     async def _latest(self, row: CredentialRow) -> CredentialRow | None:
         """Return the stored row, which another process may have renewed although this one was refused."""
         return await self._store.find(row.org, row.principal, row.server)
@@ -97,7 +115,7 @@ class Renewals:
                 return await self.fail(row, "its token is not valid any more, and the provider gave no refresh token")
             answer = await self._client(provider).refresh(secret.refresh, audience)
         except TokenRefused as error:
-            if error.reason not in _OF_CLIENT:
+            if error.reason in _OF_TOKEN:
                 return await self.fail(row, f"the provider has refused to renew it ({error.reason})")
             await self._store.renew(row, row)  # which ends the lease
             raise TransientError(f"The connection to {provider.name} cannot be renewed: {error.message}") from None
@@ -107,7 +125,7 @@ class Renewals:
             raise TransientError(f"The connection to {provider.name} cannot be renewed: {error.message}") from None
         renewed_secret = CredentialSecret(answer.access, answer.refresh or secret.refresh)
         scopes = row.scopes if answer.scopes is None else answer.scopes
-        renewed = await self._vault.renew(row, renewed_secret, scopes=scopes, expires_at=self.expiry(answer))
+        renewed = await self._store_renewed(row, renewed_secret, scopes, self.expiry(answer))
         if renewed is not None:
             return renewed
         if await self._latest(row) is None:  # providers revoke all tokens of a user together, also those of a new one

@@ -53,8 +53,8 @@ class UserCredential(FrozenValue):
 
     def secrets(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the names of the secrets of a server: its own, without that of the user, and those of the provider."""
-        own = tuple(name for name in names if name != USER_CREDENTIAL)
-        return own if self.provider is None else (*own, *self.provider.secrets)
+        server_names = tuple(name for name in names if name != USER_CREDENTIAL)
+        return server_names if self.provider is None else (*server_names, *self.provider.secrets)
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class UserServer:
             return []
         return [scope for scope in self.need.scopes if scope not in granted]
 
-    @property
+    @cached_property
     def purpose(self) -> str:
-        """A digest of what an exchanged token is for."""
+        """A digest of what a credential is lent for: the server, its place, and what an exchanged token allows."""
         return _digest([self.name, self.place, self.need.audience, [*self.need.scopes]])
 
 
@@ -101,7 +101,7 @@ def user_servers(sources: Iterable[Any]) -> Mapping[str, UserServer]:  # MCP ser
     Raises ``DefinitionError`` if two declare different providers of one name, and for a name that ``_TAKEN`` has.
     """
     servers = {
-        source.pin_key: UserServer(source.pin_key, _place_of(source), source.auth)
+        source.pin_key: user_server(source)
         for source in sources
         if isinstance(getattr(source, "auth", None), UserCredential)
     }
@@ -117,6 +117,11 @@ def user_servers(sources: Iterable[Any]) -> Mapping[str, UserServer]:  # MCP ser
         if provider is not None and providers.setdefault(provider.name, provider) != provider:
             raise DefinitionError(f"two files declare different providers named {provider.name!r}")
     return servers
+
+
+def user_server(source: Any) -> UserServer:  # an MCP server or an API with ``auth``
+    """Return a source as a server that is used with credentials of users."""
+    return UserServer(source.pin_key, _place_of(source), source.auth)
 
 
 def _place_of(source: Any) -> str:  # as above

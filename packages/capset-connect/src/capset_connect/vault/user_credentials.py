@@ -29,6 +29,10 @@ _OF_SUBJECT: Final = frozenset({"invalid_grant", "invalid_token", "invalid_reque
 """The refusals of an exchange that are about the user's own token (RFC 8693, section 2.2.2), which is renewed then."""
 _REFUSED_KEYS: Final = 10_000
 """How many keys that their servers have refused once are remembered."""
+_OUTAGE_SECONDS: Final = 5.0
+"""Refusals of a key within this time count as one: a server that restarts refuses all of its requests."""
+_REFUSED_SECONDS: Final = 600.0
+"""A refusal of a key counts together with one within this time before it."""
 
 
 class UserCredentials:
@@ -43,8 +47,8 @@ class UserCredentials:
         self._renewals = Renewals(vault, store.credentials, clock, client)
         self._opened = TtlCache[CredentialOwner, tuple[CredentialRow, CredentialSecret] | None](MAX_AGE_SECONDS)
         self._declared: Mapping[str, UserServer] = {}
-        self._refused = OrderedDict[tuple[str, int], None]()
-        """The keys that their servers have refused once."""
+        self._refused = OrderedDict[tuple[str, int], int]()
+        """The keys that their servers have refused once, with the time (ns)."""
         self._exchanged: dict[tuple[str, int, str], tuple[int, str]] = {}
         """Exchanged tokens by credential, version and purpose, with the time (ns) until which each is used."""
 
@@ -82,7 +86,7 @@ class UserCredentials:
 
     def forget(self, owner: CredentialOwner) -> None:
         """Read a credential again at its next use, because this process has changed it."""
-        self._opened.invalidate(lambda known, _: known == owner)
+        self._opened.invalidate(lambda cached, _: cached == owner)
 
     async def aclose(self) -> None:
         """Wait for the renewals that have begun: the next refresh token is in their answers."""
@@ -109,7 +113,7 @@ class UserCredentials:
                 if self._is_use_unmarked(row):
                     await self._store.mark_used(row.id, self._renewals.time())
                     self.forget(owner)
-                return LentCredential(f"{row.id}@{row.version}", owner.principal, value)
+                return LentCredential(f"{row.id}@{row.version}", owner.principal, value, server.purpose)
             provider = server.need.provider
             if provider is None or is_last:
                 problem = "the server has refused the key" if provider is None else "the server has refused the token"
@@ -139,7 +143,7 @@ class UserCredentials:
             or self._is_use_unmarked(row)
         ):
             return None
-        return LentCredential(f"{row.id}@{row.version}", owner.principal, secret.value)
+        return LentCredential(f"{row.id}@{row.version}", owner.principal, secret.value, server.purpose)
 
     async def _open(self, owner: CredentialOwner) -> tuple[CredentialRow, CredentialSecret] | None:
         row = await self._store.find(owner.org, owner.principal, owner.server)
@@ -155,6 +159,8 @@ class UserCredentials:
         provider, secret = server.need.provider, await self._vault.read(row)
         if provider is None:
             return secret.value if secret.value != refused or not self._is_refused_again(row) else None
+        if secret.value == refused and secret.refresh is None and not self._is_due(row):
+            return None if self._is_refused_again(row) else secret.value  # nothing can replace it: as a key
         if secret.value == refused or (self._is_due(row) and not is_renewed):
             return None
         if not server.need.is_exchanged:
@@ -162,16 +168,19 @@ class UserCredentials:
         try:
             return await self._exchange(row, secret.value, server, provider, refused)
         except TokenRefused as error:
-            if error.reason in _OF_SUBJECT:
+            is_new = row.renewed_at > self._renewals.time(-_MARGIN_SECONDS)  # a newer one would be refused, too
+            if error.reason in _OF_SUBJECT and not is_new:
                 return None
             raise
 
     def _is_refused_again(self, row: CredentialRow) -> bool:
-        """Note that a server has refused a key; return whether it has done so before."""
-        key = row.id, row.version
-        if key in self._refused:
+        """Note that a server has refused a key; return whether it has done so before, for another reason than now."""
+        key, now = (row.id, row.version), self._clock.time_ns()
+        seconds = (now - self._refused.get(key, 0)) / 1e9
+        if _OUTAGE_SECONDS <= seconds <= _REFUSED_SECONDS:
             return True
-        self._refused[key] = None
+        if seconds > _REFUSED_SECONDS:
+            self._refused[key] = now
         if len(self._refused) > _REFUSED_KEYS:
             self._refused.popitem(last=False)
         return False

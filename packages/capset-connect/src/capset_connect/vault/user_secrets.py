@@ -14,7 +14,7 @@ from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.kernel.call.context import CallContext
 from capset_connect.mcp.server import McpServer
-from capset_connect.vault.user_auth import USER_CREDENTIAL, UserCredential
+from capset_connect.vault.user_auth import USER_CREDENTIAL, UserCredential, user_server
 
 
 class Lender(Protocol):
@@ -81,11 +81,23 @@ class UserSecrets:
         raise error
 
 
-async def secrets_of_call(ctx: Context, secrets: Secrets) -> UserSecrets:
-    """Return the secrets for a call, with the credential of its user."""
-    call, own = cast("CallContext", ctx).origin, UserSecrets(secrets)
-    own.lend((await call.lend(None)).value, call)
-    return own
+async def lent_for(source: Any, ctx: Context) -> LentCredential:  # as below
+    """Return the credential of a call's user for a source. Raises ``ToolError`` if it is now meant for another place.
+
+    A session that began before a configuration was reloaded has the source as it was declared then.
+    """
+    lent = await cast("CallContext", ctx).origin.lend(None)
+    if lent.purpose != user_server(source).purpose:
+        message = f"The {source.label} is declared otherwise now, so that it does not get the credential of its user."
+        raise ToolError(message, code="withdrawn", status=409, hint="begin a new session")
+    return lent
+
+
+async def secrets_of_call(source: Any, ctx: Context, secrets: Secrets) -> UserSecrets:  # as below
+    """Return the secrets for a call of a source, with the credential of its user. Raises as ``lent_for`` does."""
+    user_secrets = UserSecrets(secrets)
+    user_secrets.lend((await lent_for(source, ctx)).value, cast("CallContext", ctx).origin)
+    return user_secrets
 
 
 def needs_user(source: Any) -> bool:  # an MCP server or an API
@@ -108,9 +120,9 @@ async def secrets_of(
 
     if credentials is None:
         raise DefinitionError(f"{source.label}: auth: user needs a vault", hint="set CAPSET_VAULT_KEY")
-    own, look = UserSecrets(secrets), _Look(source, credentials, principal)
-    own.lend((await look.lend(None)).value, look)
-    return own
+    user_secrets, look = UserSecrets(secrets), _Look(source, credentials, principal)
+    user_secrets.lend((await look.lend(None)).value, look)
+    return user_secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from capset import Agent, Kernel, Principal, tool
+from capset.clock import Clock, SystemClock
 from capset.definitions.calls.contexts import Context
 from capset.definitions.capabilities import AnyCapability, Capability
-from capset.errors import CapsetError, ConnectionRequired, PermissionDenied, ToolError
+from capset.errors import CapsetError, ConnectionRequired, InvalidArguments, PermissionDenied, ToolError
 from capset.stores.base import ApprovalQuery, AuditQuery
 from capset.wire.connections import DelegationInput
 from capset_connect.mcp import McpServer
@@ -35,6 +36,7 @@ from capset_connect.vault.providers import Provider
 from capset_connect.vault.user_auth import UserCredential
 from capset_connect.vault.user_secrets import secrets_of
 from capset_connect.vault.user_vault import UserVault
+from capset_testing import FakeClock
 from tests.helpers.connect.mcp.opening import Named, server
 from tests.helpers.connect.mcp.urls import serving
 from tests.helpers.connect.vault.accounts import Accounts, accounts, consent
@@ -71,11 +73,14 @@ class Site:
 
 
 @asynccontextmanager
-async def opened(*sources: Source, tools: Sequence[Any] = (), keys: bool = True) -> AsyncGenerator[Site]:
+async def opened(
+    *sources: Source, tools: Sequence[Any] = (), keys: bool = True, clock: Clock | None = None
+) -> AsyncGenerator[Site]:
     """Open a site; with ``keys``, Ada and Bob have entered a key for each source."""
     vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
     vault.declare(sources)
-    async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel, McpServers(SECRETS) as mcp:
+    options: dict[str, Any] = {"store": "memory://", "secrets": SECRETS, "clock": clock or SystemClock()}
+    async with Kernel(**options, credentials=vault.open) as kernel, McpServers(SECRETS) as mcp:
         connections, capabilities = vault.connections(kernel), list[AnyCapability]()
         for source in sources:
             for user in (ADA, BOB) if keys else ():
@@ -175,12 +180,14 @@ async def test_an_api_is_called_with_the_key_of_each_user() -> None:
             name="pets", document=app.openapi(), url=f"http://{remote.host}", internal=[remote.host],
             auth=UserCredential(), headers={"Authorization": "Bearer ${USER_CREDENTIAL}"},
         )  # fmt: skip
-        async with opened(source) as site, site.calling(ADA) as ada, site.calling(BOB) as bob:
+        clock = FakeClock()
+        async with opened(source, clock=clock) as site, site.calling(ADA) as ada, site.calling(BOB) as bob:
             calls = [(ada, "ada-1"), (bob, "bob-1"), (ada, "ada-2")]
             await asyncio.gather(*[call("pets_get_pet", name=name) for call, name in calls])
             assert sorted(noted) == [("ada", "ada-1"), ("ada", "ada-2"), ("bob", "bob-1")]
             await site.connections.enter_key(ADA, "api:pets", "wrong-key-of-ada")
-            for _ in range(2):  # the second refusal of a key counts
+            for seconds in (0, 1, 60):  # the second refusal of a key counts, but for one in the same outage
+                clock.advance(seconds)
                 with pytest.raises(ToolError):
                     await ada("pets_get_pet", name="x", defer=True)
             with pytest.raises(ConnectionRequired, match="has refused the key"):
@@ -218,6 +225,12 @@ async def test_a_redirect_to_another_host_does_not_take_the_key_along() -> None:
 async def whose(ctx: Context, name: str) -> str:
     """Say the key of the user."""
     return f"{name} {(await ctx.credential()).get_secret_value()}"
+
+
+@tool(credential="pets")
+async def whose_any(ctx: Context) -> str:
+    """Say the key of the user, for all names."""
+    return (await ctx.credential()).get_secret_value()
 
 
 @tool
@@ -285,6 +298,61 @@ async def test_nothing_is_lent_after_the_end_of_a_call() -> None:
                 await kept[0].credential()
 
 
+@pytest.mark.spec("V14", "V21")
+async def test_a_call_that_is_running_gets_no_credential_that_was_disconnected_since() -> None:
+    vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
+    vault.declare([shared()])
+
+    @tool(credential="pets")
+    async def twice(ctx: Context) -> str:
+        """Ask for the credential before and after the user disconnects."""
+        await ctx.credential()
+        await connections.disconnect(ADA, "pets")
+        return (await ctx.credential()).get_secret_value()
+
+    async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel:
+        connections = vault.connections(kernel)
+        await connections.enter_key(ADA, "pets", "key-of-ada")
+        async with Site(kernel, connections, [Capability("own", tools=[twice])]).calling(ADA) as ada:
+            with pytest.raises(ToolError, match="no credential any more: pets is not connected"):
+                await ada("twice")
+
+
+@pytest.mark.spec("V4", "T101")
+async def test_a_session_from_before_a_reload_does_not_take_the_key_to_the_old_place() -> None:
+    noted: list[tuple[str, str]] = []
+    async with serving(app := pets(noted)) as remote:
+        source = OpenApi(
+            name="pets", document=app.openapi(), url=f"http://{remote.host}", internal=[remote.host],
+            auth=UserCredential(), headers={"Authorization": "Bearer ${USER_CREDENTIAL}"},
+        )  # fmt: skip
+        async with opened(source) as site, site.calling(ADA) as ada:
+            site.connections.declare([replace(source, url="https://pets.example")])
+            await site.connections.enter_key(ADA, "api:pets", "new-key-of-ada")
+            with pytest.raises(ToolError, match="is declared otherwise now"):
+                await ada("pets_get_pet", name="ada-1")
+        assert noted == []
+
+
+@pytest.mark.spec("V13", "V14", "V24")
+async def test_servers_that_are_connected_together_are_delegated_and_disconnected_together() -> None:
+    provider = Provider(name="town", issuer="https://town.example", client_id="capset", exchange=True)
+    names = ("mail", "payroll")
+    vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
+    vault.declare(
+        McpServer(name=name, url=f"https://{name}.example/mcp", auth=UserCredential(provider=provider))
+        for name in names
+    )
+    async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel:
+        connections = vault.connections(kernel)
+        with pytest.raises(InvalidArguments, match="name provider:town"):
+            await connections.delegate(ADA, "mail", DelegationInput(delegate="agent:helper"))
+        with pytest.raises(InvalidArguments, match="name provider:town"):
+            await connections.disconnect(ADA, "mail")
+        row = await connections.delegate(ADA, "provider:town", DelegationInput(delegate="agent:helper"))
+        assert row.server == "provider:town"
+
+
 @pytest.mark.spec("V24", "T103")
 async def test_what_acts_for_a_user_has_the_credential_as_far_as_the_user_let_it() -> None:
     vault = UserVault(VaultKeyRing([new_vault_key()]), SECRETS)
@@ -293,21 +361,24 @@ async def test_what_acts_for_a_user_has_the_credential_as_far_as_the_user_let_it
     async with Kernel(store="memory://", secrets=SECRETS, credentials=vault.open) as kernel:
         connections = vault.connections(kernel)
         await connections.enter_key(ADA, "pets", "key-of-ada")
-        site = Site(kernel, connections, [Capability("own", tools=[whose])])
+        site = Site(kernel, connections, [Capability("own", tools=[whose, whose_any])])
 
-        async def outcome(principal: Principal, name: str = "a") -> str:
+        async def outcome(principal: Principal, name: str = "a", tool: str = "whose") -> str:
             async with site.calling(principal) as call:
                 try:
-                    return await call("whose", defer=True, name=name)
+                    return await call(tool, defer=True, **({"name": name} if name else {}))
                 except PermissionDenied as error:
                     return error.message
 
         acting = helper.acting_for(ADA)
         assert "user:ada has not let agent:helper use pets" in await outcome(acting)
-        only_a = DelegationInput(delegate="agent:helper", tools=["whose"], arguments={"name": {"enum": ["a"]}})
+        only_a = DelegationInput(
+            delegate="agent:helper", tools=["whose", "whose_any"], arguments={"name": {"enum": ["a"]}}
+        )
         row = await connections.delegate(ADA, "pets", only_a)
         assert await outcome(acting) == "a key-of-ada"
         assert "has not let" in await outcome(acting, "b")
+        assert "only for calls with name" in await outcome(acting, "", "whose_any"), "what is left out is not allowed"
         assert "has not let" in await outcome(helper.acting_for(BOB))
         sub = Principal("sub", kind="agent", org="acme").acting_for(acting)
         assert "has not let agent:sub use" in await outcome(sub)

@@ -12,18 +12,21 @@ from typing import Any
 import pytest
 
 from capset import Kernel, Principal
+from capset.clock import Clock, SystemClock
 from capset.definitions.credentials import LentCredential, MissingCredential
 from capset.definitions.governance.policies import Request
-from capset.errors import TransientError
+from capset.errors import StoreError, TransientError
 from capset.ids import Ids
 from capset.stores.base import CredentialRow, Store
 from capset.stores.memory import MemoryStore
 from capset_connect.token_requests import TokenRefused
+from capset_connect.vault import renewals
 from capset_connect.vault.encryption import VaultKeyRing
 from capset_connect.vault.providers import Provider, ProviderClient
 from capset_connect.vault.user_auth import UserCredential, UserServer
 from capset_connect.vault.user_credentials import UserCredentials
 from capset_connect.vault.vault import CredentialOwner, CredentialSecret, Vault
+from capset_testing import FakeClock
 from tests.helpers.connect.vault.accounts import Accounts, accounts, consent
 from tests.waiting import until
 
@@ -106,8 +109,8 @@ class Site:
 
 
 @asynccontextmanager
-async def connecting(*, exchange: bool = False) -> AsyncGenerator[Site]:
-    async with accounts() as running, Kernel(store=(store := MemoryStore())) as kernel:
+async def connecting(clock: Clock | None = None, *, exchange: bool = False) -> AsyncGenerator[Site]:
+    async with accounts() as running, Kernel(store=(store := MemoryStore()), clock=clock or SystemClock()) as kernel:
         provider = Provider(
             name="town",
             issuer=running.issuer,
@@ -188,6 +191,35 @@ async def test_while_the_provider_is_down_nothing_is_lost() -> None:
         assert site.user_of(await site.lend()) == "ada"
 
 
+@pytest.mark.spec("V11", "V12")
+async def test_a_rotated_refresh_token_is_stored_although_the_store_fails_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(renewals, "_STORE_SECONDS", 0.0)
+    async with connecting() as site:
+        lent, store, failures = await first_of(site), site.store.credentials, [StoreError("busy")] * 3
+        renew = store.renew
+
+        async def failing(previous: CredentialRow, then: CredentialRow) -> bool:
+            if failures:
+                raise failures.pop()
+            return await renew(previous, then)
+
+        monkeypatch.setattr(store, "renew", failing)
+        renewed = await site.lend(refused=lent.value)
+        assert isinstance(renewed, LentCredential)
+        assert (site.user_of(renewed), failures) == ("ada", [])
+        assert site.user_of(await site.lend(refused=renewed.value)) == "ada", "with the rotated refresh token"
+
+
+async def first_of(site: Site) -> LentCredential:
+    """Connect Ada, and return what is lent."""
+    await site.connect(ADA)
+    lent = await site.lend()
+    assert isinstance(lent, LentCredential)
+    return lent
+
+
 @pytest.mark.spec("V14")
 async def test_a_credential_that_is_removed_during_its_renewal_is_not_stored_again() -> None:
     async with connecting() as site:
@@ -265,13 +297,16 @@ async def test_a_token_is_revoked_at_the_provider() -> None:
 
 @pytest.mark.spec("V23")
 async def test_a_key_that_its_server_refuses_has_to_be_entered_again() -> None:
-    async with connecting() as site:
+    clock = FakeClock()
+    async with connecting(clock) as site:
         site.need = UserCredential()
         owner, key = CredentialOwner("acme", "user:ada", SERVER), CredentialSecret("key-of-ada")
         await site.vault.put(owner, "key", key, binding=site.server().binding)
         process = site.process()
-        lent = [await process.lend(Request({}, ADA), SERVER, refused=refused) for refused in (None, key.value)]
-        assert [credential.value for credential in lent if isinstance(credential, LentCredential)] == [key.value] * 2
+        refusals = (None, key.value, key.value)  # the second within the same outage
+        lent = [await process.lend(Request({}, ADA), SERVER, refused=refused) for refused in refusals]
+        assert [credential.value for credential in lent if isinstance(credential, LentCredential)] == [key.value] * 3
+        clock.advance(60)
         again = await process.lend(Request({}, ADA), SERVER, refused=key.value)
         assert isinstance(again, MissingCredential), "a key that is refused twice"
         assert isinstance(await site.lend(), MissingCredential)

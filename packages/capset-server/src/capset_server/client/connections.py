@@ -55,9 +55,9 @@ class ConnectionResource:
 
         Raises ``PermissionDenied``.
         """
-        known = {name: answered[name] for name in AuthorizationAnswer.model_fields if name in answered}
+        parameters = {name: answered[name] for name in AuthorizationAnswer.model_fields if name in answered}
         path = path_of("connections", "callback")
-        return await self._connection.send(ConnectionShape, "POST", path, json_bytes(known))
+        return await self._connection.send(ConnectionShape, "POST", path, json_bytes(parameters))
 
     async def disconnect(self, name: str) -> bool:
         """Delete the caller's credential; return whether the provider has revoked it. Raises ``NotFound``."""

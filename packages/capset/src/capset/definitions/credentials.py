@@ -13,11 +13,13 @@ class LentCredential:
     """A credential as one call uses it. Records have ``reference`` and ``owner``, and never its value.
 
     ``reference`` is its id and version, ``ID@VERSION``; ``owner`` the principal whose authority it is, ``user:ada``.
+    ``purpose`` is a digest of the server for which it was lent, and of its place.
     """
 
     reference: str
     owner: str
     value: str = field(repr=False)
+    purpose: str = ""
 
 
 @dataclass(frozen=True, slots=True)

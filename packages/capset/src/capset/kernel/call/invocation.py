@@ -177,7 +177,7 @@ class Invocation:
     """The files that the arguments name, as the approval covers them. Written by the approval stage."""
     lent_credential: LentCredential | None = None
     """The credential of a user that the handler may use. Written by the credential stage."""
-    renew_credential: Callable[[str], Awaitable[LentCredential | MissingCredential]] | None = None
+    renew_credential: Callable[[str | None], Awaitable[LentCredential | MissingCredential]] | None = None
     """Returns another credential than a refused one. Written by the credential stage."""
     approved_files: SessionFiles | None = None
     """The session's files, with the named ones held to their approved content. Written by the approval stage."""
@@ -252,15 +252,17 @@ class Invocation:
         return self.id
 
     async def lend(self, refused: str | None) -> LentCredential:
-        """Return the credential of its user; if that is the ``refused`` one, a renewed one, which the record shows."""
-        lent, renew = self.lent_credential, self.renew_credential
-        if lent is None or renew is None or self.is_over:
+        """Return the credential of its user, as it is now: the call may have waited since it obtained one.
+
+        It is another one than ``refused``. The record shows the last one.
+        """
+        renew = self.renew_credential
+        if renew is None or self.is_over:
             raise no_credential()
-        if refused is not None and lent.value == refused:
-            renewed = await renew(refused)
-            if isinstance(renewed, MissingCredential):
-                raise ToolError(f"The credential was refused: {renewed.reason}.", code="credential_refused", status=403)
-            lent = self.lent_credential = renewed
+        lent = await renew(refused)
+        if isinstance(lent, MissingCredential):
+            raise ToolError(f"There is no credential any more: {lent.reason}.", code="credential_refused", status=403)
+        self.lent_credential = lent
         return lent
 
     @property

@@ -108,7 +108,7 @@ class SuspendedCall:
     async def interrupted_record(self) -> str | None:
         """Return the id of the record of a reserved call that ended without a stored outcome; ``None`` if it runs."""
         request = self.request
-        query = AuditQuery(session=request.session, correlation=request.id, approval=request.id, limit=1)
+        query = AuditQuery(session=request.session, correlation=request.id, tool=request.tool, limit=1)
         for record in (await self._context.runtime.audit.query(query)).items:
             is_late = self._now() >= datetime.fromisoformat(record.time) + _OUTCOME_GRACE
             return record.id if record.outcome == "interrupted" or is_late else None

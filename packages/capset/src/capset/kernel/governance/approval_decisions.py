@@ -18,6 +18,7 @@ from capset.kernel.governance.approval_needs import (
     People,
     approvals_json,
     approvals_of,
+    needed_connection,
     requesters_of,
     round_of,
 )
@@ -68,13 +69,15 @@ def apply_answer(row: ApprovalRow, answer: Answer, by: Decider, governance: Gove
     """Return an open request as changed by an answer; ``now`` is in nanoseconds.
 
     An approval of other arguments than those approved before restarts the count. Raises ``PermissionDenied`` for an
-    approval that the decider may not give, ``InvalidArguments`` for an approval of changed arguments for the whole
-    session, and ``Conflict`` if the arguments have been changed since, or the same principal has approved before.
+    approval that the decider may not give, and for any answer where a user has to connect something;
+    ``InvalidArguments`` for an approval of changed arguments for the whole session; and ``Conflict`` if the arguments
+    have been changed since, or the same principal has approved before.
     """
+    has_rules = answer.approved or needed_connection(row) is not None
+    if has_rules and (reason := refusal_of(row, by, governance, iso(now))) is not None:
+        raise PermissionDenied(f"Permission denied: {reason}.")
     if not answer.approved:
         return _close(row, "rejected", answer, by, governance, now)
-    if (reason := refusal_of(row, by, governance, iso(now))) is not None:
-        raise PermissionDenied(f"Permission denied: {reason}.")
     earlier, current_round = approvals_of(row), round_of(row)
     if answer.round is not None and answer.round != current_round:
         raise Conflict(

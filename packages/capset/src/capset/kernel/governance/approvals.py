@@ -110,18 +110,19 @@ class ApprovalService:
                 except StoreError:
                     continue  # one that cannot be read keeps no other from going on
                 if (needs.connect, needs.owner) == (connection, principal):
-                    await self.complete(row, owner)
+                    await self.complete(row)
             if page.next is None:
                 return
             query = replace(query, before=page.next)
 
-    async def complete(self, row: ApprovalRow, by: Principal) -> None:
-        """End a request that waits for its owner to connect something, because it is connected now."""
+    async def complete(self, row: ApprovalRow) -> None:
+        """End a request that waits for its owner to connect something, because it is connected now.
+
+        This is no approval; the act is that of connecting.
+        """
         owner = ApprovalNeeds.of_row(row).owner
         ended = replace(row, status="used", decided_by=owner, decided_at=self._now(), note="connected")
-        about = {"id": row.id, "call": row.call, "principal": row.principal}
-        act = self._act_of("approval.approve", about, row, actor_of(by))
-        if await self._move(ended, "pending", previous=row, act=act) and (event := self._decision_events.get(row.id)):
+        if await self._move(ended, "pending", previous=row) and (event := self._decision_events.get(row.id)):
             event.set()
 
     async def withdraw(self, ids: Iterable[str], *, org: str | None, by: str) -> None:

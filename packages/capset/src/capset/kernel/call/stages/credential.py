@@ -52,7 +52,7 @@ def credential(installed: InstalledTool) -> Step | None:
             row = await _request(call, missing, limits, digest)
             lent = await lend(call)  # the user may have connected before the request was stored
             if isinstance(lent, LentCredential):
-                await service.complete(row, call.context.principal)
+                await service.complete(row)
                 break
             missing = lent
             if call.options.defers_approval:
