@@ -178,7 +178,7 @@ class Invocation:
     lent_credential: LentCredential | None = None
     """The credential of a user that the handler may use. Written by the credential stage."""
     renew_credential: Callable[[str | None], Awaitable[LentCredential | MissingCredential]] | None = None
-    """Returns another credential than a refused one. Written by the credential stage."""
+    """Returns the credential as it is now, another one than a refused one. Written by the credential stage."""
     approved_files: SessionFiles | None = None
     """The session's files, with the named ones held to their approved content. Written by the approval stage."""
     admitted: Admitted = NOT_ADMITTED
