@@ -197,7 +197,7 @@ async def every_act(tmp_path: Path) -> None:
             for _ in range(2):
                 await asked(ada, "PUT", "/v1/connections/shelf/key", json={"key": "key-of-ada"})
             lent = await asked(ada, "POST", "/v1/connections/shelf/delegations", json={"delegate": "agent:helper"})
-            await asked(ada, "DELETE", f"/v1/connections/delegations/{lent['id']}")
+            await asked(ada, "DELETE", f"/v1/delegations/{lent['id']}")
             await asked(ada, "DELETE", "/v1/connections/shelf")
             response = await ada.post(
                 f"/v1/sessions/{session}/messages", json={"content": "hello"}, headers={"Accept": "text/event-stream"}

@@ -38,7 +38,7 @@ def paths_of(document: dict[str, Any], belongings: Belongings) -> Iterator[tuple
     for template in [*document["paths"], "/mcp/agents/{id}", "/mcp/sessions/{id}"]:
         if template.startswith("/v1/connections/{name}"):  # each caller's own
             continue
-        noun = re.match(r"(?:/v1/connections|/v1|/mcp)/([\w-]+)/\{(?:id|hash)\}", template)
+        noun = re.match(r"(?:/v1|/mcp)/([\w-]+)/\{(?:id|hash)\}", template)
         if noun is None:
             assert "{" not in template, f"whose is what {template} names?"
         elif noun[1] != "capabilities":  # which are everybody's

@@ -14,6 +14,7 @@ from capset_agents.runner import AgentRunner
 from capset_connect.declared_sources import DeclaredSources
 from capset_connect.mcp import McpServer, McpServers
 from capset_connect.openapi import OpenApi, OpenApiClient
+from capset_connect.vault.user_vault import UserVault
 from tests.helpers.connect.mcp.urls import described, serving
 from tests.helpers.connect.openapi.support import pets
 from tests.helpers.connect.openapi.support import serving as serving_api
@@ -51,6 +52,7 @@ async def wholesale(
     rule: str = "price",
     more_servers: Sequence[McpServer] = (),
     runner: AgentRunner | None = None,
+    vault: UserVault | None = None,
     **more: Any,
 ) -> AsyncGenerator[Wholesale]:
     """Serve it, with connections of its own, with these capabilities, and a rule for the tool of this name."""
@@ -76,7 +78,7 @@ async def wholesale(
 
             return DeclaredSources(kernel, [*servers, api], connection, **more)
 
-        async with site(*capabilities, store=store, sources=declared, generator=runner) as server:
+        async with site(*capabilities, store=store, sources=declared, generator=runner, vault=vault) as server:
             await server.key("operator", org=None, scopes=["capset:admin"])
             await server.key("boss", scopes=["capset:admin"])
             async with server.client("operator") as operator, server.client("boss") as boss:

@@ -22,7 +22,7 @@ from capset_connect.vault.providers import Provider
 USER_CREDENTIAL: Final = "USER_CREDENTIAL"
 """The name of the placeholder for the credential of the calling user, in headers, variables and credentials."""
 PLACEHOLDER: Final = f"${{{USER_CREDENTIAL}}}"
-_TAKEN: Final = frozenset({"callback", "credentials", "delegations"})
+_TAKEN: Final = frozenset({"callback"})
 """Names with a meaning of their own below ``/connections``."""
 
 

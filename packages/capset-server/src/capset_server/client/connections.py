@@ -84,16 +84,16 @@ class ConnectionResource:
 
     async def delegations(self, *, limit: int = 50, cursor: str | None = None) -> DelegationPageShape:
         """List what the caller has let others use its connections for, newest first."""
-        path = path_of("connections", "delegations")
+        path = path_of("delegations")
         return await self._connection.get(DelegationPageShape, path, {"limit": limit, "cursor": cursor})
 
     async def end_delegation(self, id: str) -> None:
         """End a delegation. Raises ``NotFound``."""
-        await self._connection.request("DELETE", path_of("connections", "delegations", id))
+        await self._connection.request("DELETE", path_of("delegations", id))
 
     async def credentials(self, *, limit: int = 50, cursor: str | None = None) -> CredentialPageShape:
         """List the credentials of the organisation, newest first; needs ``capset:admin``."""
-        path = path_of("connections", "credentials")
+        path = path_of("credentials")
         return await self._connection.get(CredentialPageShape, path, {"limit": limit, "cursor": cursor})
 
     def all_credentials(self) -> AsyncGenerator[CredentialShape]:
@@ -102,7 +102,7 @@ class ConnectionResource:
 
     async def revoke(self, id: str) -> bool:
         """Delete a credential of the organisation; return whether it was revoked there; needs ``capset:admin``."""
-        path = path_of("connections", "credentials", id)
+        path = path_of("credentials", id)
         return (await self._ask(DisconnectedShape, "DELETE", path)).revoked
 
     async def _ask(self, shape: type[S], method: str, path: str) -> S:

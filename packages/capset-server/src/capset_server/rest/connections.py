@@ -27,10 +27,10 @@ from capset_server.service import Service
 
 CALLBACK: Final = "/connections/callback"
 """The path that providers redirect to. It must be registered there, below the public URL."""
-router = APIRouter(prefix="/connections", tags=["connections"], route_class=StrictRoute)
+router = APIRouter(tags=["connections"], route_class=StrictRoute)
 
 
-@router.get("", responses=problems(422), operation_id="list_connections")
+@router.get("/connections", responses=problems(422), operation_id="list_connections")
 async def list_connections(service: Served, caller: Calls) -> ConnectionListShape:
     """List what the caller can connect, with what is connected."""
     if service.connections is None:
@@ -56,7 +56,11 @@ async def revoke_credential(service: Served, caller: Administers, id: Id) -> Dis
     return DisconnectedShape(revoked=await connections_of(service).revoke(id, by=caller.principal))
 
 
-@router.post("/callback", responses=problems(400, 404, 409, 413, 415, 422, 503), operation_id="complete_authorization")
+@router.post(
+    "/connections/callback",
+    responses=problems(400, 404, 409, 413, 415, 422, 503),
+    operation_id="complete_authorization",
+)
 async def complete(service: Served, caller: Calls, body: AuthorizationAnswer) -> ConnectionShape:
     """Complete an authorization that the caller has begun. Calls that wait for the connection continue."""
     answered = body.model_dump(exclude_none=True)
@@ -79,7 +83,7 @@ async def end_delegation(service: Served, caller: Calls, id: Id) -> None:
 
 
 @router.post(
-    "/{name}/delegations",
+    "/connections/{name}/delegations",
     status_code=201,
     responses=problems(400, 404, 409, 413, 415, 422),
     operation_id="create_delegation",
@@ -89,20 +93,22 @@ async def create_delegation(service: Served, caller: Calls, name: Id, body: Dele
     return delegation_shape(await connections_of(service).delegate(caller.principal, name, body))
 
 
-@router.get("/{name}", responses=problems(404, 422), operation_id="get_connection")
+@router.get("/connections/{name}", responses=problems(404, 422), operation_id="get_connection")
 async def get_connection(service: Served, caller: Calls, name: Id) -> ConnectionShape:
     """Return a connection by its name, or by that of a server that uses it."""
     return connection_shape(await connections_of(service).get(caller.principal, name))
 
 
-@router.put("/{name}/key", responses=problems(400, 404, 409, 413, 415, 422), operation_id="enter_key")
+@router.put("/connections/{name}/key", responses=problems(400, 404, 409, 413, 415, 422), operation_id="enter_key")
 async def enter_key(service: Served, caller: Calls, name: Id, body: ConnectionKeyInput) -> ConnectionShape:
     """Connect by a key. It replaces an earlier one. Calls that wait for the connection continue."""
     connections = connections_of(service)
     return connection_shape(await connections.enter_key(caller.principal, name, body.key.get_secret_value()))
 
 
-@router.post("/{name}/authorize", responses=problems(404, 409, 422, 503), operation_id="authorize_connection")
+@router.post(
+    "/connections/{name}/authorize", responses=problems(404, 409, 422, 503), operation_id="authorize_connection"
+)
 async def authorize(service: Served, caller: Calls, name: Id) -> AuthorizationShape:
     """Begin to connect at the provider. The caller opens the page, signed in to the console, within ten minutes."""
     connections = connections_of(service)
@@ -116,7 +122,7 @@ async def authorize(service: Served, caller: Calls, name: Id) -> AuthorizationSh
     return AuthorizationShape(url=await connections.begin(caller.principal, name, redirect_uri))
 
 
-@router.delete("/{name}", responses=problems(404, 422), operation_id="disconnect")
+@router.delete("/connections/{name}", responses=problems(404, 422), operation_id="disconnect")
 async def disconnect(service: Served, caller: Calls, name: Id) -> DisconnectedShape:
     """Delete the caller's credential, and revoke it at the provider. Calls need a new connection then."""
     return DisconnectedShape(revoked=await connections_of(service).disconnect(caller.principal, name))

@@ -30,6 +30,7 @@ from capset_cli.serve.process import tune_garbage_collection
 from capset_server.console.app import PAGE_ROUTES
 from capset_testing.store_suite.support import NOW, entry
 from tests.databases import Server
+from tests.helpers.connect.vault.calendars import vault_of
 from tests.helpers.server.approving import asked, till
 from tests.helpers.server.console.auditing import auditing, called, reading
 from tests.helpers.server.rest.agent_turns import read_until
@@ -124,6 +125,7 @@ class Large:
                 "capabilities/id": "folder_499",
                 "keys/id": key,
                 "servers/name": "shop",
+                "connections/name": "calendar",
                 "fingerprints/hash": self.known,
                 "fingerprints/before": self.agent["static_hash"],
                 "fingerprints/after": done.json()["static_hash"],
@@ -170,6 +172,7 @@ LEFT_OUT: Final = {
     "/servers/agents/{agent}/{name}/tools": "as a server of the configuration",
     "/approvals/{id}/files/{number}": "as long as the file",
     "/approvals/{id}/standing": "asked below with what an open page asks",
+    "/connections/callback": "completes what a provider has granted",
     "/audit/export": "as long as what is exported",
     "/organisations": "for administrators of the server, who are asked below",
     "/fingerprints/find": "leads to the page of a fingerprint",
@@ -219,7 +222,7 @@ async def large(url: str) -> AsyncGenerator[Large]:
         connection.execute("VACUUM")
     steps = [Call(f"read_{number % 10}", path="/a.txt") for number in range(20)]
     runner = AgentRunner(ScriptedModel(*steps, "Tidy."))
-    async with wholesale(url, [till, *capabilities()], runner=runner) as shop:
+    async with wholesale(url, [till, *capabilities()], runner=runner, vault=vault_of()) as shop:
         large_site = Large(shop.here, prompt_hash)
         await large_site.prepare()
         with settled():

@@ -63,7 +63,10 @@ class CredentialPageShape(PageShape[CredentialShape]):
 class ConnectionKeyInput(StrictShape):
     """A key that the caller enters, such as an access token that the caller has made at the server's own site."""
 
-    key: SecretStr = Field(description="It is encrypted, and never shown again.")
+    key: SecretStr = Field(
+        description="It is encrypted, and never shown again.",
+        json_schema_extra={"minLength": 8, "maxLength": 8_192, "pattern": "^[!-~]+$"},
+    )
 
 
 class AuthorizationShape(Shape):

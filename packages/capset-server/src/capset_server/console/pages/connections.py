@@ -83,13 +83,13 @@ async def delegate(page: PageRequest) -> Response:
 
 async def end_delegation(page: PageRequest) -> Response:
     """End a delegation of the caller."""
-    await page.api.send("DELETE", "connections", "delegations", page.params["id"])
+    await page.api.send("DELETE", "delegations", page.params["id"])
     return page.redirect("connections", told="The delegation is ended.")
 
 
 async def revoke(page: PageRequest) -> Response:
     """Delete a credential of another principal, as an administrator."""
-    answer = await page.api.send("DELETE", "connections", "credentials", page.params["id"])
+    answer = await page.api.send("DELETE", "credentials", page.params["id"])
     return page.redirect("connections", told=f"The credential is deleted{_at_provider(answer)}.")
 
 
@@ -97,7 +97,7 @@ async def _detail(
     page: PageRequest, name: str, *, key_error: RestRefusal | None = None, delegation_error: RestRefusal | None = None
 ) -> Response:
     connection = await page.api.get("connections", name)
-    delegations = await page.api.get("connections", "delegations", limit=_MOST)
+    delegations = await page.api.get("delegations", limit=_MOST)
     return page.render(
         "connections/detail.html",
         http_status=422 if key_error or delegation_error else 200,
@@ -116,7 +116,7 @@ def _at_provider(answer: Any) -> str:  # JSON
 async def _list(page: PageRequest, http_status: int = 200, error: RestRefusal | None = None) -> Response:
     credentials = None
     if page.caller.has("capset:admin"):
-        credentials = await page.api.find("connections", "credentials", cursor=page.query.get("cursor"))
+        credentials = await page.api.find("credentials", cursor=page.query.get("cursor"))
     connections = await page.api.get("connections")
     return page.render(
         "connections/list.html",
